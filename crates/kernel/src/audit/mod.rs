@@ -1,0 +1,80 @@
+//! The audit trail: who did what to which record, from where, written in the same transaction as the deed.
+
+use std::fmt::Display;
+
+use serde_json::{Map, Value, json};
+
+use crate::base::{AuditId, Error, Result};
+use crate::store::Tx;
+
+crate::statements! {
+    INSERT = "INSERT INTO audit_entries (tenant_id, id, at, actor_type, actor_id, actor_name, action, target_type, target_id,
+            address, credential_type, credential_id, request_id, changes)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
+}
+
+/// One deed. The handle knows who and from where.
+pub struct Entry {
+    action: &'static str,
+    target_type: &'static str,
+    target_id: String,
+    changes: Option<Value>,
+}
+
+impl Entry {
+    pub fn new(action: &'static str, target_type: &'static str, target_id: impl Display) -> Self {
+        Entry { action, target_type, target_id: target_id.to_string(), changes: None }
+    }
+
+    #[must_use]
+    pub fn changes(mut self, changes: Changes) -> Self {
+        self.changes = Some(Value::Object(changes.0));
+        self
+    }
+}
+
+/// `{field: {from, to}}` of the fields that differ.
+#[derive(Default)]
+pub struct Changes(Map<String, Value>);
+
+impl Changes {
+    pub fn add<T: Into<Value> + PartialEq>(&mut self, field: &str, from: T, to: T) {
+        if from != to {
+            self.0.insert(field.to_owned(), json!({ "from": from.into(), "to": to.into() }));
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+pub async fn record(tx: &mut Tx, entry: Entry) -> Result<()> {
+    let at = tx.tick().await?.at;
+    let id = AuditId::new(tx.world());
+    let changes = entry.changes.as_ref().map(serde_json::to_string).transpose().map_err(Error::internal)?;
+    let actor = tx.actor().clone();
+    let credential_type = actor.credential.as_ref().map(|credential| credential.kind.as_str());
+    let credential_id = actor.credential.as_ref().map(|credential| credential.id.clone());
+    let address = actor.address.map(|address| address.to_string());
+    tx.exec(
+        INSERT,
+        crate::args![
+            id,
+            at,
+            actor.who.kind.as_str(),
+            actor.who.id,
+            actor.who.name,
+            entry.action,
+            entry.target_type,
+            entry.target_id,
+            address,
+            credential_type,
+            credential_id,
+            actor.request_id.as_deref(),
+            changes
+        ],
+    )
+    .await?;
+    Ok(())
+}

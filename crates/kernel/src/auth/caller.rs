@@ -1,0 +1,205 @@
+//! The caller of a request: found once, before anything else is looked at, and the only door to its tenant's data.
+
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method};
+use ipnet::IpNet;
+
+use super::credentials::{StoredKey, StoredSession, Tenant, unauthenticated};
+use super::csrf;
+use super::presented::Presented;
+use super::role::Role;
+use super::scope::{Scope, Scopes};
+use crate::base::{
+    Actor, ActorKind, ActorRef, ApiKeyId, Code, Credential, CredentialKind, Error, Result, SessionId, TenantId, Timestamp, UserId,
+};
+use crate::http::{App, Context, Policy, Shared};
+use crate::store::Db;
+
+/// Who is calling, with what they may do.
+pub struct Caller {
+    app: Shared,
+    context: Arc<Context>,
+    identity: Identity,
+    scopes: Scopes,
+    tenant: Tenant,
+    expires_at: Timestamp,
+}
+
+pub enum Identity {
+    User(UserIdentity),
+    Key(KeyIdentity),
+}
+
+pub struct UserIdentity {
+    pub id: UserId,
+    pub session: SessionId,
+    pub name: String,
+    pub email: String,
+    pub role: Role,
+    pub platform_operator: bool,
+}
+
+pub struct KeyIdentity {
+    pub id: ApiKeyId,
+    pub name: String,
+    pub allowed_cidrs: Vec<IpNet>,
+}
+
+impl Caller {
+    /// The tenant's data, for a caller that holds the scope. No scope, no database.
+    pub fn require(&self, scope: Scope) -> Result<Db> {
+        if self.scopes.holds(scope) {
+            return Ok(self.own());
+        }
+        Err(Error::insufficient_scope(scope.name(), format!("This needs the scope {}.", scope.name())))
+    }
+
+    /// The tenant's data, for what everybody may do with their own credential.
+    pub fn own(&self) -> Db {
+        self.app.store.tenant(self.tenant.id, self.actor())
+    }
+
+    /// Nobody can grant what they do not hold.
+    pub fn require_all(&self, wanted: &Scopes, doing: &str) -> Result<()> {
+        match self.scopes.missing_of(wanted) {
+            None => Ok(()),
+            Some(missing) => {
+                let name = missing.name();
+                Err(Error::insufficient_scope(name, format!("{doing} needs the scope {name}, which you do not hold.")))
+            }
+        }
+    }
+
+    pub fn app(&self) -> &App {
+        &self.app
+    }
+
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    pub fn scopes(&self) -> &Scopes {
+        &self.scopes
+    }
+
+    pub fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+
+    pub fn tenant_id(&self) -> TenantId {
+        self.tenant.id
+    }
+
+    pub fn expires_at(&self) -> Timestamp {
+        self.expires_at
+    }
+
+    pub fn actor_id(&self) -> String {
+        match &self.identity {
+            Identity::User(user) => user.id.to_string(),
+            Identity::Key(key) => key.id.to_string(),
+        }
+    }
+
+    fn credential(&self) -> Credential {
+        match &self.identity {
+            Identity::User(user) => Credential { kind: CredentialKind::Session, id: user.session.to_string() },
+            Identity::Key(key) => Credential { kind: CredentialKind::ApiKey, id: key.id.to_string() },
+        }
+    }
+
+    fn actor(&self) -> Actor {
+        let (kind, name) = match &self.identity {
+            Identity::User(user) => (ActorKind::User, &user.name),
+            Identity::Key(key) => (ActorKind::ApiKey, &key.name),
+        };
+        Actor {
+            who: ActorRef { kind, id: Some(self.actor_id()), name: name.clone() },
+            credential: Some(self.credential()),
+            address: Some(self.context.address.0),
+            request_id: Some(self.context.request_id.clone()),
+        }
+    }
+
+    fn from_session(app: Shared, context: Arc<Context>, session: &StoredSession, expires_at: Timestamp) -> Self {
+        let user = UserIdentity {
+            id: session.user_id,
+            session: session.id,
+            name: session.user_name.clone(),
+            email: session.email.clone(),
+            role: session.role,
+            platform_operator: session.platform_operator,
+        };
+        let scopes = session.role.scopes(session.platform_operator);
+        Caller { app, context, identity: Identity::User(user), scopes, tenant: session.tenant.clone(), expires_at }
+    }
+
+    fn from_key(app: Shared, context: Arc<Context>, key: &StoredKey) -> Self {
+        let identity = KeyIdentity { id: key.id, name: key.name.clone(), allowed_cidrs: key.allowed_cidrs.clone() };
+        let mut scopes = key.scopes.clone();
+        if !key.made_by_operator {
+            scopes = scopes.without(Scope::PlatformRead);
+        }
+        Caller { app, context, identity: Identity::Key(identity), scopes, tenant: key.tenant.clone(), expires_at: key.expires_at }
+    }
+
+    /// 429, then the refusals that need no scope, in the contract's order.
+    fn admit(&self, method: &Method, headers: &HeaderMap) -> Result<()> {
+        let policy = if method.is_safe() { Policy::Read } else { Policy::Write };
+        let (state, verdict) = self.app.limiter.charge_caller(policy, &self.credential().id, self.tenant.id);
+        self.context.note_rate(state);
+        verdict?;
+        match &self.identity {
+            Identity::User(_) => csrf::check(method, headers, &self.app.settings.base_url),
+            Identity::Key(key) => {
+                let address = self.context.address.0;
+                if key.allowed_cidrs.is_empty() || key.allowed_cidrs.iter().any(|network| network.contains(&address)) {
+                    return Ok(());
+                }
+                Err(Error::new(Code::AddressNotAllowed, format!("The key may not be used from {address}.")))
+            }
+        }
+    }
+}
+
+impl FromRequestParts<Shared> for Caller {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self> {
+        let context = parts.extensions.get::<Arc<Context>>().cloned();
+        let context = context.ok_or_else(|| Error::internal("a request has no context"))?;
+        let caller = match authenticate(app, &context, &parts.headers).await {
+            Ok(caller) => caller,
+            Err(error) if error.code().status() >= 500 => return Err(error),
+            // Guessing is charged to the address, and past its budget it is not even told that it was wrong.
+            Err(error) => return Err(context.charge_address(app, Policy::Public).err().unwrap_or(error)),
+        };
+        context.note_who(caller.actor_id());
+        caller.admit(&parts.method, &parts.headers)?;
+        let now = app.world.now();
+        match &caller.identity {
+            Identity::User(user) => app.credentials.note_session_use(user.session, now),
+            Identity::Key(key) => app.credentials.note_key_use(key.id, caller.tenant.id, now, context.address.0),
+        }
+        Ok(caller)
+    }
+}
+
+async fn authenticate(app: &Shared, context: &Arc<Context>, headers: &HeaderMap) -> Result<Caller> {
+    let now = app.world.now();
+    match Presented::find(headers, app.settings.base_url.cookie_name())? {
+        Presented::Nothing | Presented::Key(None) => Err(unauthenticated()),
+        Presented::Key(Some(plain)) => {
+            let key = app.credentials.find_key(&app.store, &app.secrets, &plain, now).await?;
+            Ok(Caller::from_key(app.clone(), context.clone(), &key))
+        }
+        Presented::Cookie(token) => {
+            let idle_ms = app.settings.session_idle_ms;
+            let (session, expires_at) = app.credentials.find_session(&app.store, &token, now, idle_ms).await?;
+            Ok(Caller::from_session(app.clone(), context.clone(), &session, expires_at))
+        }
+    }
+}

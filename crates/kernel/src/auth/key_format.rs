@@ -1,0 +1,96 @@
+//! The text of an API key: `tck_`, a public id of 8 characters, `_`, 32 random characters and 6 of a checksum.
+//!
+//! A leaked key can be found by its pattern, and a mistyped one is refused without asking the database.
+
+use crate::base::{BASE62, Chance, Secrets, hmac_sha256};
+
+const PREFIX: &str = "tck_";
+const PUBLIC_ID_LEN: usize = 8;
+const RANDOM_LEN: usize = 32;
+const CHECKSUM_LEN: usize = 6;
+const LEN: usize = PREFIX.len() + PUBLIC_ID_LEN + 1 + RANDOM_LEN + CHECKSUM_LEN;
+
+/// A key in plain text: shown once, never stored, never printed.
+pub struct PlainKey(String);
+
+impl PlainKey {
+    pub fn generate(chance: &Chance) -> Self {
+        let body = format!("{PREFIX}{}_{}", chance.base62(PUBLIC_ID_LEN), chance.base62(RANDOM_LEN));
+        let checksum = checksum(&body);
+        PlainKey(body + &checksum)
+    }
+
+    /// The key, if its form and checksum are right.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.len() != LEN || !text.is_ascii() {
+            return None;
+        }
+        let (body, given) = text.split_at(LEN - CHECKSUM_LEN);
+        let (public_id, random) = body.strip_prefix(PREFIX)?.split_at(PUBLIC_ID_LEN);
+        let random = random.strip_prefix('_')?;
+        let well_formed = public_id.bytes().chain(random.bytes()).all(|byte| byte.is_ascii_alphanumeric());
+        (well_formed && checksum(body) == given).then(|| PlainKey(text.to_owned()))
+    }
+
+    pub fn public_id(&self) -> &str {
+        &self.0[PREFIX.len()..PREFIX.len() + PUBLIC_ID_LEN]
+    }
+
+    /// What lists show to tell keys apart.
+    pub fn prefix(&self) -> &str {
+        &self.0[..PREFIX.len() + PUBLIC_ID_LEN]
+    }
+
+    pub fn last_four(&self) -> &str {
+        &self.0[LEN - 4..]
+    }
+
+    /// What the database keeps.
+    pub fn hash(&self, secrets: &Secrets) -> [u8; 32] {
+        hmac_sha256(secrets.pepper(), self.0.as_bytes())
+    }
+
+    /// For the one answer that shows it.
+    pub fn reveal(self) -> String {
+        self.0
+    }
+}
+
+fn checksum(body: &str) -> String {
+    let mut rest = crc32fast::hash(body.as_bytes()) as usize;
+    let mut text = [b'0'; CHECKSUM_LEN];
+    for digit in text.iter_mut().rev() {
+        *digit = BASE62[rest % 62];
+        rest /= 62;
+    }
+    text.iter().map(|digit| *digit as char).collect()
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_is_crc32_in_base62() {
+        // The check value of CRC32 (IEEE), read back from its six digits.
+        let mut value = 0u64;
+        for digit in checksum("123456789").bytes() {
+            let place = BASE62.iter().position(|c| *c == digit);
+            value = value * 62 + place.unwrap() as u64;
+        }
+        assert_eq!(value, 0xCBF4_3926);
+    }
+
+    #[test]
+    fn a_key_reads_back_and_any_other_character_is_refused() {
+        let text = PlainKey::generate(&Chance::System).reveal();
+        assert!(PlainKey::parse(&text).is_some());
+        for at in 0..text.len() {
+            let mut altered = text.clone().into_bytes();
+            altered[at] = if altered[at] == b'x' { b'y' } else { b'x' };
+            assert!(PlainKey::parse(std::str::from_utf8(&altered).unwrap()).is_none(), "character {at}");
+        }
+        assert!(PlainKey::parse("").is_none() && PlainKey::parse(&(text + "0")).is_none());
+    }
+}

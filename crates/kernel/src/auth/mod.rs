@@ -1,0 +1,23 @@
+//! Who is calling: tenants, users, roles, sessions, API keys, scopes, and the one door to a tenant's data.
+
+mod caller;
+mod credentials;
+mod csrf;
+mod key_format;
+mod people;
+mod presented;
+mod role;
+mod scope;
+mod sessions;
+
+pub use caller::{Caller, Identity, KeyIdentity, UserIdentity};
+pub use credentials::{Credentials, Tenant};
+pub use key_format::PlainKey;
+pub use people::{NewUser, User, create_first_admin, create_tenant, create_user, find_tenant, find_user, list_tenants, list_users};
+pub use role::Role;
+pub use scope::{Scope, Scopes};
+pub use sessions::{SIGNIN_LINK_MS, Token, create_session, create_signin_link, redeem_signin_link, sign_out};
+
+pub(crate) use credentials::STATEMENTS as CREDENTIAL_STATEMENTS;
+pub(crate) use people::STATEMENTS as PEOPLE_STATEMENTS;
+pub(crate) use sessions::STATEMENTS as SESSION_STATEMENTS;

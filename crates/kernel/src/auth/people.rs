@@ -1,0 +1,190 @@
+//! Tenants and their users, as the operator makes them at the command line.
+
+use serde::Serialize;
+
+use super::credentials::Tenant;
+use super::role::Role;
+use crate::audit::{self, Entry};
+use crate::base::{Actor, Error, Label, OnDuplicate, Result, TenantId, Timestamp, UserId};
+use crate::store::{Db, FromRow, Purpose, Row, Store, Tx};
+
+crate::statements! {
+    INSERT_TENANT = "INSERT INTO tenants (id, slug, name, version, created_at, updated_at) VALUES ($1, $2, $3, 1, $4, $4)";
+    INSERT_CLOCK = "INSERT INTO tenant_clocks (tenant_id, last_at, sequence) VALUES ($1, $2, 0)";
+    INSERT_USER = "INSERT INTO users (tenant_id, id, email, name, role, platform_operator, version, created_at, updated_at)
+        VALUES ($1, $2, $3, $4, $5, $6, 1, $7, $7)";
+    FIND_TENANT = "SELECT id, slug, name FROM tenants WHERE slug = $1";
+    LIST_TENANTS = "SELECT id, slug, name FROM tenants WHERE slug > $1 ORDER BY slug LIMIT $2";
+    FIND_USER = "SELECT id, email, name, role, platform_operator, created_at FROM users WHERE tenant_id = $1 AND email = $2";
+    LIST_USERS = "SELECT id, email, name, role, platform_operator, created_at FROM users
+        WHERE tenant_id = $1 AND email > $2 ORDER BY email LIMIT $3";
+    COUNT_TENANTS = "SELECT COUNT(*) FROM (SELECT id FROM tenants LIMIT 1) AS any_tenant";
+}
+
+impl FromRow for Tenant {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        Ok(Tenant { id: row.get(0)?, slug: row.get(1)?, name: row.get(2)? })
+    }
+}
+
+/// Someone who can sign in.
+#[derive(Clone, Debug, Serialize)]
+pub struct User {
+    pub id: UserId,
+    pub email: String,
+    pub name: String,
+    pub role: Role,
+    pub platform_operator: bool,
+    pub created_at: Timestamp,
+}
+
+impl FromRow for User {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let role: String = row.get(3)?;
+        Ok(User {
+            id: row.get(0)?,
+            email: row.get(1)?,
+            name: row.get(2)?,
+            role: Role::parse(&role).ok_or_else(|| Error::internal(format!("unknown role {role:?}")))?,
+            platform_operator: row.get(4)?,
+            created_at: row.get(5)?,
+        })
+    }
+}
+
+/// What the operator says about a new user.
+#[derive(Clone, Debug)]
+pub struct NewUser {
+    pub email: String,
+    pub name: Option<String>,
+    pub role: Role,
+    pub platform_operator: bool,
+}
+
+/// Rows of one step when the command line lists everything.
+const LIST_ROWS: i64 = 500;
+const EMAIL_CHARS_MAX: usize = 254;
+const SLUG_CHARS_MAX: usize = 63;
+
+pub async fn create_tenant(store: &Store, name: &str, slug: &str) -> Result<Tenant> {
+    let name = Label::parse(name).map_err(|detail| Error::invalid("/name", "invalid_name", detail))?.into_string();
+    check_slug(slug)?;
+    let tenant = Tenant { id: TenantId::new(store.world()), slug: slug.to_owned(), name };
+    let made = tenant.clone();
+    store
+        .tenant(tenant.id, Actor::operator())
+        .write(async move |tx| insert_tenant(tx, &tenant).await)
+        .await
+        .on_duplicate(|| Error::conflict(format!("A tenant with the slug {slug:?} exists already.")))?;
+    Ok(made)
+}
+
+async fn insert_tenant(tx: &mut Tx, tenant: &Tenant) -> Result<()> {
+    let now = tx.world().now();
+    tx.exec(INSERT_TENANT, crate::args![tenant.slug, tenant.name, now]).await?;
+    tx.exec(INSERT_CLOCK, crate::args![now]).await?;
+    audit::record(tx, Entry::new("tenant.create", "tenant", tenant.id)).await
+}
+
+pub async fn create_user(store: &Store, tenant: &Tenant, new: NewUser) -> Result<User> {
+    let new = check_user(new)?;
+    let email = new.email.clone();
+    store
+        .tenant(tenant.id, Actor::operator())
+        .write(async move |tx| insert_user(tx, new).await)
+        .await
+        .on_duplicate(|| Error::conflict(format!("A user with the e-mail {email:?} exists already in this tenant.")))
+}
+
+async fn insert_user(tx: &mut Tx, new: NewUser) -> Result<User> {
+    let id = UserId::new(tx.world());
+    let name = new.name.unwrap_or_else(|| new.email.split('@').next().unwrap_or_default().to_owned());
+    let at = tx.tick().await?.at;
+    tx.exec(INSERT_USER, crate::args![id, new.email, name, new.role.as_str(), new.platform_operator, at]).await?;
+    audit::record(tx, Entry::new("user.create", "user", id)).await?;
+    Ok(User { id, email: new.email, name, role: new.role, platform_operator: new.platform_operator, created_at: at })
+}
+
+/// On an empty store: a first tenant and its admin. `None` when there is a tenant already, or another node was first.
+pub async fn create_first_admin(store: &Store) -> Result<Option<(Tenant, User)>> {
+    let tenants: i64 = store.system(Purpose::Startup).one(COUNT_TENANTS, crate::args![]).await?;
+    if tenants > 0 {
+        return Ok(None);
+    }
+    let tenant = Tenant { id: TenantId::new(store.world()), slug: "default".to_owned(), name: "Default".to_owned() };
+    let admin = NewUser { email: "admin@localhost".to_owned(), name: Some("Admin".to_owned()), role: Role::Admin, platform_operator: true };
+    let first = tenant.clone();
+    let made = store
+        .tenant(tenant.id, Actor::system())
+        .write(async move |tx| {
+            insert_tenant(tx, &tenant).await?;
+            insert_user(tx, admin).await
+        })
+        .await;
+    match made {
+        Ok(user) => Ok(Some((first, user))),
+        Err(error) if error.is_duplicate() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+pub async fn find_tenant(db: &Db, slug: &str) -> Result<Option<Tenant>> {
+    db.find(FIND_TENANT, crate::args![slug]).await
+}
+
+pub async fn list_tenants(db: &Db) -> Result<Vec<Tenant>> {
+    let mut all: Vec<Tenant> = Vec::new();
+    loop {
+        let after = all.last().map(|tenant| tenant.slug.clone()).unwrap_or_default();
+        let rows: Vec<Tenant> = db.list(LIST_TENANTS, crate::args![after, LIST_ROWS]).await?;
+        if rows.is_empty() {
+            return Ok(all);
+        }
+        all.extend(rows);
+    }
+}
+
+/// `email` in any case.
+pub async fn find_user(store: &Store, tenant: &Tenant, email: &str) -> Result<Option<User>> {
+    store.tenant(tenant.id, Actor::operator()).find(FIND_USER, crate::args![email.to_lowercase()]).await
+}
+
+pub async fn list_users(store: &Store, tenant: &Tenant) -> Result<Vec<User>> {
+    let db = store.tenant(tenant.id, Actor::operator());
+    let mut all: Vec<User> = Vec::new();
+    loop {
+        let after = all.last().map(|user| user.email.clone()).unwrap_or_default();
+        let rows: Vec<User> = db.list(LIST_USERS, crate::args![after, LIST_ROWS]).await?;
+        if rows.is_empty() {
+            return Ok(all);
+        }
+        all.extend(rows);
+    }
+}
+
+fn check_slug(slug: &str) -> Result<()> {
+    let valid = (1..=SLUG_CHARS_MAX).contains(&slug.len())
+        && slug.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+        && !slug.starts_with('-')
+        && !slug.ends_with('-');
+    if valid {
+        return Ok(());
+    }
+    let detail = format!("must be 1 to {SLUG_CHARS_MAX} of a-z, 0-9 and -, not starting or ending with -");
+    Err(Error::invalid("/slug", "invalid_slug", detail))
+}
+
+fn check_user(mut new: NewUser) -> Result<NewUser> {
+    new.email = new.email.trim().to_lowercase();
+    let valid = new.email.len() <= EMAIL_CHARS_MAX
+        && new.email.split_once('@').is_some_and(|(name, domain)| !name.is_empty() && !domain.is_empty() && !domain.contains('@'))
+        && !new.email.chars().any(|c| c.is_whitespace() || c.is_control());
+    if !valid {
+        return Err(Error::invalid("/email", "invalid_email", "must be an e-mail address"));
+    }
+    if let Some(name) = &new.name {
+        let label = Label::parse(name).map_err(|detail| Error::invalid("/name", "invalid_name", detail))?;
+        new.name = Some(label.into_string());
+    }
+    Ok(new)
+}

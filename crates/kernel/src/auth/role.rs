@@ -1,0 +1,71 @@
+//! Roles of users, and the scopes that each holds.
+
+use serde::Serialize;
+
+use super::scope::Scopes;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Everything in the tenant.
+    Admin,
+    /// The daily work: no keys, webhooks, audit trail, and no change to cloud providers or backup configuration.
+    Technician,
+    /// The reads of a technician.
+    Viewer,
+}
+
+impl Role {
+    pub const ALL: [Role; 3] = [Role::Admin, Role::Technician, Role::Viewer];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Role::Admin => "admin",
+            Role::Technician => "technician",
+            Role::Viewer => "viewer",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Role::ALL.into_iter().find(|role| role.as_str() == text)
+    }
+
+    /// What a session of this role may do.
+    pub fn scopes(self, platform_operator: bool) -> Scopes {
+        let words: &[&str] = match self {
+            Role::Admin => &["*"],
+            Role::Technician => &[
+                "tickets:*",
+                "workflows:*",
+                "search:read",
+                "inventory:read",
+                "cloud:read",
+                "backup:read",
+                "analytics:read",
+            ],
+            Role::Viewer => &[
+                "tickets:read",
+                "workflows:read",
+                "search:read",
+                "inventory:read",
+                "cloud:read",
+                "backup:read",
+                "analytics:read",
+            ],
+        };
+        let platform: &[&str] = if platform_operator { &["platform:read"] } else { &[] };
+        Scopes::parse(words.iter().chain(platform).copied()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_role_holds_known_scopes() {
+        for role in Role::ALL {
+            assert!(!role.scopes(true).words().is_empty(), "{}", role.as_str());
+        }
+    }
+}

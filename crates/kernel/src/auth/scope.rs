@@ -1,0 +1,147 @@
+//! Scopes: what a credential may do.
+
+use crate::base::{Error, Result};
+
+macro_rules! scopes {
+    ($($variant:ident $family:literal $action:literal)*) => {
+        /// One thing that can be allowed.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Scope { $($variant),* }
+
+        impl Scope {
+            pub const ALL: &[Scope] = &[$(Scope::$variant),*];
+
+            pub fn name(self) -> &'static str {
+                match self { $(Scope::$variant => concat!($family, ":", $action)),* }
+            }
+
+            pub fn family(self) -> &'static str {
+                match self { $(Scope::$variant => $family),* }
+            }
+        }
+    };
+}
+
+scopes! {
+    ApiKeysRead "api_keys" "read"
+    ApiKeysWrite "api_keys" "write"
+    WebhooksRead "webhooks" "read"
+    WebhooksWrite "webhooks" "write"
+    TicketsRead "tickets" "read"
+    TicketsWrite "tickets" "write"
+    WorkflowsRead "workflows" "read"
+    WorkflowsWrite "workflows" "write"
+    SearchRead "search" "read"
+    InventoryRead "inventory" "read"
+    CloudRead "cloud" "read"
+    CloudWrite "cloud" "write"
+    BackupRead "backup" "read"
+    BackupWrite "backup" "write"
+    AnalyticsRead "analytics" "read"
+    AuditRead "audit" "read"
+    PlatformRead "platform" "read"
+}
+
+/// A set of scopes with the words they were granted in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scopes {
+    granted: Vec<String>,
+    held: u32,
+}
+
+impl Scopes {
+    /// More than all the words there are.
+    pub const WORDS_MAX: usize = 50;
+
+    /// Every word must be known; a repeated one counts once.
+    pub fn parse<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
+        let mut scopes = Scopes::default();
+        for word in words {
+            let bits = bits_of(word).ok_or_else(|| format!("{word:?} is not a scope"))?;
+            scopes.held |= bits;
+            if !scopes.granted.iter().any(|known| known == word) {
+                scopes.granted.push(word.to_owned());
+            }
+        }
+        Ok(scopes)
+    }
+
+    /// As stored: a JSON array of words.
+    pub fn from_json(json: &str) -> Result<Self> {
+        let words: Vec<String> = serde_json::from_str(json).map_err(Error::internal)?;
+        Scopes::parse(words.iter().map(String::as_str)).map_err(Error::internal)
+    }
+
+    pub fn is_known(word: &str) -> bool {
+        bits_of(word).is_some()
+    }
+
+    pub fn words(&self) -> &[String] {
+        &self.granted
+    }
+
+    pub fn holds(&self, scope: Scope) -> bool {
+        self.held & bit(scope) != 0
+    }
+
+    /// The first scope that is in `wanted` but not held here.
+    pub fn missing_of(&self, wanted: &Scopes) -> Option<Scope> {
+        Scope::ALL.iter().copied().find(|scope| wanted.holds(*scope) && !self.holds(*scope))
+    }
+
+    #[must_use]
+    pub fn without(mut self, scope: Scope) -> Self {
+        self.held &= !bit(scope);
+        self.granted.retain(|word| word != scope.name());
+        self
+    }
+}
+
+fn bit(scope: Scope) -> u32 {
+    1 << scope as u32
+}
+
+fn bits_of(word: &str) -> Option<u32> {
+    let named = |wanted: &dyn Fn(Scope) -> bool| {
+        let bits = Scope::ALL.iter().filter(|scope| wanted(**scope)).fold(0, |bits, scope| bits | bit(*scope));
+        (bits != 0).then_some(bits)
+    };
+    match word.strip_suffix(":*") {
+        // `*` never includes the platform's own figures, and there is no `platform:*`.
+        _ if word == "*" => named(&|scope| scope != Scope::PlatformRead),
+        Some(family) => named(&|scope| scope.family() == family && scope != Scope::PlatformRead),
+        None => named(&|scope| scope.name() == word),
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    fn scopes(words: &[&str]) -> Scopes {
+        Scopes::parse(words.iter().copied()).unwrap()
+    }
+
+    #[test]
+    fn a_star_is_everything_but_the_platform() {
+        let all = scopes(&["*"]);
+        for scope in Scope::ALL {
+            assert_eq!(all.holds(*scope), *scope != Scope::PlatformRead, "{}", scope.name());
+        }
+    }
+
+    #[test]
+    fn write_does_not_include_read() {
+        let write = scopes(&["api_keys:write"]);
+        assert!(write.holds(Scope::ApiKeysWrite) && !write.holds(Scope::ApiKeysRead));
+        assert_eq!(write.missing_of(&scopes(&["api_keys:*"])), Some(Scope::ApiKeysRead));
+    }
+
+    #[test]
+    fn unknown_words_are_refused() {
+        for word in ["", "**", "api_keys", "api_keys:", "search:write", "platform:*", "Tickets:read", "tickets:read "] {
+            assert!(Scopes::parse([word]).is_err(), "{word}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Sessions of signed-in users and the one-time links that start them. Only hashes of tokens are stored.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+
+use super::caller::{Caller, Identity};
+use crate::audit::{self, Entry};
+use crate::base::{
+    Actor, ActorKind, ActorRef, Code, Error, MINUTE_MS, Result, SessionId, TenantId, Timestamp, UserId, World, sha256,
+};
+use crate::http::{ClientAddress, Shared};
+use crate::store::{Purpose, Store, Tx};
+
+crate::statements! {
+    INSERT_SESSION = "INSERT INTO sessions (tenant_id, token_hash, id, user_id, created_at, last_seen_at, expires_at)
+        VALUES ($1, $2, $3, $4, $5, $5, $6)";
+    DELETE_SESSION = "DELETE FROM sessions WHERE tenant_id = $1 AND id = $2";
+    INSERT_LINK = "INSERT INTO signin_links (tenant_id, token_hash, user_id, expires_at) VALUES ($1, $2, $3, $4)";
+    FIND_LINK = "SELECT l.tenant_id, l.user_id, u.name FROM signin_links l
+        JOIN users u ON u.tenant_id = l.tenant_id AND u.id = l.user_id
+        WHERE l.token_hash = $1 AND l.expires_at > $2";
+    DELETE_LINK = "DELETE FROM signin_links WHERE tenant_id = $1 AND token_hash = $2";
+}
+
+/// How long a sign-in link works.
+pub const SIGNIN_LINK_MS: i64 = 15 * MINUTE_MS;
+
+/// 256 random bits that stand for a user: shown once, stored as a hash, never printed.
+pub struct Token(String);
+
+impl Token {
+    fn new(world: &World) -> Self {
+        Token(BASE64.encode(world.chance.bytes::<32>()))
+    }
+
+    fn hash(&self) -> [u8; 32] {
+        sha256(self.0.as_bytes())
+    }
+
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A new session, made by the operator for a user. Tells when it ends at the latest.
+pub async fn create_session(store: &Store, tenant: TenantId, user: UserId, lifetime_ms: i64) -> Result<(Token, Timestamp)> {
+    let token = Token::new(store.world());
+    let hash = token.hash();
+    let db = store.tenant(tenant, Actor::operator());
+    let expires_at = db.write(async move |tx| insert_session(tx, user, hash, lifetime_ms).await).await?;
+    Ok((token, expires_at))
+}
+
+async fn insert_session(tx: &mut Tx, user: UserId, token_hash: [u8; 32], lifetime_ms: i64) -> Result<Timestamp> {
+    let id = SessionId::new(tx.world());
+    let now = tx.world().now();
+    let expires_at = now.plus(lifetime_ms);
+    tx.exec(INSERT_SESSION, crate::args![token_hash.as_slice(), id, user, now, expires_at]).await?;
+    audit::record(tx, Entry::new("session.create", "session", id)).await?;
+    Ok(expires_at)
+}
+
+/// A link's token for a user, good once and for 15 minutes.
+pub async fn create_signin_link(store: &Store, tenant: TenantId, user: UserId) -> Result<Token> {
+    let token = Token::new(store.world());
+    let hash = token.hash();
+    let expires_at = store.world().now().plus(SIGNIN_LINK_MS);
+    store
+        .tenant(tenant, Actor::operator())
+        .write(async move |tx| {
+            tx.exec(INSERT_LINK, crate::args![hash.as_slice(), user, expires_at]).await?;
+            audit::record(tx, Entry::new("signin_link.create", "user", user)).await
+        })
+        .await?;
+    Ok(token)
+}
+
+/// Uses a link up and starts the session it stands for. `None` when it is unknown, used or too old.
+pub async fn redeem_signin_link(app: &Shared, token: &str, address: ClientAddress, request_id: &str) -> Result<Option<Token>> {
+    let hash = sha256(token.as_bytes());
+    let now = app.world.now();
+    let db = app.store.system(Purpose::SignIn);
+    let found: Option<(TenantId, UserId, String)> = db.find(FIND_LINK, crate::args![hash.as_slice(), now]).await?;
+    let Some((tenant, user, name)) = found else { return Ok(None) };
+    let actor = Actor {
+        who: ActorRef { kind: ActorKind::User, id: Some(user.to_string()), name },
+        credential: None,
+        address: Some(address.0),
+        request_id: Some(request_id.into()),
+    };
+    let session = Token::new(&app.world);
+    let session_hash = session.hash();
+    let lifetime_ms = app.settings.session_absolute_ms;
+    let used = app
+        .store
+        .tenant(tenant, actor)
+        .write(async move |tx| {
+            // Deleting it is what uses it up: of two requests at once, one finds it gone.
+            if tx.exec(DELETE_LINK, crate::args![hash.as_slice()]).await? == 0 {
+                return Ok(false);
+            }
+            insert_session(tx, user, session_hash, lifetime_ms).await?;
+            Ok(true)
+        })
+        .await?;
+    Ok(used.then_some(session))
+}
+
+/// Ends the caller's own session, here before this returns. A key has none.
+pub async fn sign_out(caller: &Caller) -> Result<()> {
+    let Identity::User(user) = caller.identity() else {
+        let detail = "Only a session can sign out; revoke a key with DELETE /api/admin/api-keys.";
+        return Err(Error::new(Code::InsufficientScope, detail));
+    };
+    let id = user.session;
+    caller
+        .own()
+        .write(async move |tx| {
+            tx.exec(DELETE_SESSION, crate::args![id]).await?;
+            audit::record(tx, Entry::new("session.delete", "session", id)).await
+        })
+        .await?;
+    caller.app().credentials.forget();
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! Who does something: carried by every database handle, so that audit and events need no caller.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+/// What kind of actor it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ActorKind {
+    User,
+    ApiKey,
+    Workflow,
+    System,
+    Operator,
+}
+
+impl ActorKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ActorKind::User => "user",
+            ActorKind::ApiKey => "api_key",
+            ActorKind::Workflow => "workflow",
+            ActorKind::System => "system",
+            ActorKind::Operator => "operator",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        [ActorKind::User, ActorKind::ApiKey, ActorKind::Workflow, ActorKind::System, ActorKind::Operator]
+            .into_iter()
+            .find(|kind| kind.as_str() == text)
+    }
+}
+
+/// Someone who did something, as every answer shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[schema(as = Actor)]
+pub struct ActorRef {
+    #[serde(rename = "type")]
+    pub kind: ActorKind,
+    /// Null for the system and for the operator at the command line.
+    #[schema(required)]
+    pub id: Option<String>,
+    pub name: String,
+}
+
+/// How an actor proved who it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CredentialKind {
+    Session,
+    ApiKey,
+}
+
+impl CredentialKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CredentialKind::Session => "session",
+            CredentialKind::ApiKey => "api_key",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credential {
+    pub kind: CredentialKind,
+    pub id: String,
+}
+
+/// An actor at work: who, by which credential, from where, in which request.
+#[derive(Clone, Debug)]
+pub struct Actor {
+    pub who: ActorRef,
+    pub credential: Option<Credential>,
+    pub address: Option<IpAddr>,
+    pub request_id: Option<Arc<str>>,
+}
+
+impl Actor {
+    /// The service itself.
+    pub fn system() -> Self {
+        Actor::local(ActorKind::System, "system")
+    }
+
+    /// The operator at the command line.
+    pub fn operator() -> Self {
+        Actor::local(ActorKind::Operator, "operator")
+    }
+
+    fn local(kind: ActorKind, name: &str) -> Self {
+        let who = ActorRef { kind, id: None, name: name.to_owned() };
+        Actor { who, credential: None, address: None, request_id: None }
+    }
+}

@@ -1,0 +1,23 @@
+//! The few primitives of aws-lc-rs that the service uses by name.
+
+use aws_lc_rs::{constant_time, digest, hmac};
+
+pub fn sha256(data: &[u8]) -> [u8; 32] {
+    to_array(digest::digest(&digest::SHA256, data).as_ref())
+}
+
+pub fn hmac_sha256(key: &[u8], data: &[u8]) -> [u8; 32] {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, key);
+    to_array(hmac::sign(&key, data).as_ref())
+}
+
+/// Compares secrets without telling by time where they differ.
+pub fn equal(a: &[u8], b: &[u8]) -> bool {
+    constant_time::verify_slices_are_equal(a, b).is_ok()
+}
+
+fn to_array(bytes: &[u8]) -> [u8; 32] {
+    let mut array = [0; 32];
+    array.copy_from_slice(bytes);
+    array
+}

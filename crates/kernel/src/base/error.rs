@@ -1,0 +1,169 @@
+//! The one error of the service: what the client is told, and apart from it what the log is told.
+
+use std::fmt;
+
+use super::Code;
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// One bad field of a body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldError {
+    /// A JSON pointer into the body; empty for the body itself.
+    pub pointer: String,
+    pub code: &'static str,
+    pub detail: String,
+}
+
+/// A refusal or a failure. `detail` reaches the client, `source` only the log.
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    code: Code,
+    detail: String,
+    fields: Vec<FieldError>,
+    required_scope: Option<String>,
+    retry_after_seconds: Option<u64>,
+    duplicate: bool,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Error {
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        Error(Box::new(Inner {
+            code,
+            detail: detail.into(),
+            fields: Vec::new(),
+            required_scope: None,
+            retry_after_seconds: None,
+            duplicate: false,
+            source: None,
+        }))
+    }
+
+    pub fn not_found() -> Self {
+        Error::new(Code::NotFound, "There is no such record in this tenant.")
+    }
+
+    pub fn conflict(detail: impl Into<String>) -> Self {
+        Error::new(Code::Conflict, detail)
+    }
+
+    /// Every bad field of a body at once.
+    pub fn invalid_fields(fields: Vec<FieldError>) -> Self {
+        let names: Vec<&str> = fields.iter().map(|f| if f.pointer.is_empty() { "the body" } else { &f.pointer }).collect();
+        let mut error = Error::new(Code::InvalidFields, format!("Not valid: {}. See errors for each.", names.join(", ")));
+        error.0.fields = fields;
+        error
+    }
+
+    /// One bad field, found after the body was parsed.
+    pub fn invalid(pointer: impl Into<String>, code: &'static str, detail: impl Into<String>) -> Self {
+        Error::invalid_fields(vec![FieldError { pointer: pointer.into(), code, detail: detail.into() }])
+    }
+
+    pub fn insufficient_scope(scope: impl Into<String>, detail: impl Into<String>) -> Self {
+        let mut error = Error::new(Code::InsufficientScope, detail);
+        error.0.required_scope = Some(scope.into());
+        error
+    }
+
+    pub fn rate_limited(retry_after_seconds: u64, detail: impl Into<String>) -> Self {
+        let mut error = Error::new(Code::RateLimited, detail);
+        error.0.retry_after_seconds = Some(retry_after_seconds);
+        error
+    }
+
+    /// Overloaded, or something the service needs is away for now.
+    pub fn unavailable(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        let mut error = Error::new(Code::Unavailable, "The service cannot do this right now. Nothing was lost that was acknowledged.");
+        error.0.retry_after_seconds = Some(UNAVAILABLE_RETRY_AFTER_SECONDS);
+        error.0.source = Some(source.into());
+        error
+    }
+
+    /// A fault of ours. The client learns only the request id.
+    pub fn internal(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        let mut error = Error::new(Code::Internal, "The fault is on our side and has been logged under the request id.");
+        error.0.source = Some(source.into());
+        error
+    }
+
+    /// A unique constraint refused the statement. Unhandled it is a fault of ours; see [`OnDuplicate`].
+    pub fn duplicate(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        let mut error = Error::internal(source);
+        error.0.duplicate = true;
+        error
+    }
+
+    pub fn code(&self) -> Code {
+        self.0.code
+    }
+
+    pub fn detail(&self) -> &str {
+        &self.0.detail
+    }
+
+    pub fn fields(&self) -> &[FieldError] {
+        &self.0.fields
+    }
+
+    pub fn required_scope(&self) -> Option<&str> {
+        self.0.required_scope.as_deref()
+    }
+
+    pub fn retry_after_seconds(&self) -> Option<u64> {
+        self.0.retry_after_seconds
+    }
+
+    pub fn is_duplicate(&self) -> bool {
+        self.0.duplicate
+    }
+
+    /// The cause with its chain, for the log alone.
+    pub fn cause(&self) -> Option<String> {
+        let mut next: Option<&dyn std::error::Error> = Some(self.0.source.as_deref()?);
+        let mut chain = Vec::new();
+        while let Some(error) = next {
+            chain.push(error.to_string());
+            next = error.source();
+        }
+        Some(chain.join(": "))
+    }
+}
+
+/// How long a client should wait when a resource is away: long enough for a failover to show, short enough to retry.
+const UNAVAILABLE_RETRY_AFTER_SECONDS: u64 = 2;
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.0.code.name(), self.0.detail)?;
+        for field in &self.0.fields {
+            write!(f, " [{} {}]", field.pointer, field.detail)?;
+        }
+        match self.cause() {
+            Some(cause) => write!(f, " ({cause})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Turns a broken unique constraint into its own answer.
+pub trait OnDuplicate {
+    #[must_use]
+    fn on_duplicate(self, answer: impl FnOnce() -> Error) -> Self;
+}
+
+impl<T> OnDuplicate for Result<T> {
+    fn on_duplicate(self, answer: impl FnOnce() -> Error) -> Self {
+        self.map_err(|error| if error.is_duplicate() { answer() } else { error })
+    }
+}

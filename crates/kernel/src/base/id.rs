@@ -1,0 +1,127 @@
+//! Identifiers: a prefix that names the kind, `_`, and 26 characters of Crockford base32 of a UUIDv7 (TypeID).
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Serialize, Serializer};
+use uuid::Uuid;
+
+use super::World;
+
+const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+/// 26 characters of 5 bits hold 130 bits; the first may only use the 128 that a UUID has.
+const DIGITS: usize = 26;
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident $prefix:literal)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Uuid);
+
+        impl $name {
+            pub const PREFIX: &str = $prefix;
+
+            /// A new id, ordered by the time it is made.
+            pub fn new(world: &World) -> Self {
+                let bytes = world.chance.bytes::<10>();
+                let at = u64::try_from(world.now().as_millis()).unwrap_or(0);
+                $name(uuid::Builder::from_unix_timestamp_millis(at, &bytes).into_uuid())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                encode($prefix, self.0, f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = MalformedId;
+            fn from_str(text: &str) -> Result<Self, MalformedId> {
+                decode($prefix, text).map($name).ok_or(MalformedId)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+    )*};
+}
+
+ids! {
+    TenantId "ten"
+    UserId "usr"
+    ApiKeyId "key"
+    AuditId "aud"
+    /// Sessions are never named in an answer but in the audit trail.
+    SessionId "ses"
+}
+
+/// The text is not an id of the wanted kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MalformedId;
+
+impl fmt::Display for MalformedId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("malformed id")
+    }
+}
+
+impl std::error::Error for MalformedId {}
+
+/// Whether a text looks like the id of any record: what a filter accepts without knowing the kind.
+pub fn is_record_id(text: &str) -> bool {
+    text.split_once('_').is_some_and(|(prefix, _)| {
+        (2..=4).contains(&prefix.len()) && prefix.bytes().all(|byte| byte.is_ascii_lowercase()) && decode(prefix, text).is_some()
+    })
+}
+
+fn encode(prefix: &str, id: Uuid, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let bits = id.as_u128();
+    let mut text = [0u8; DIGITS];
+    for (place, digit) in text.iter_mut().enumerate() {
+        *digit = ALPHABET[(bits >> (5 * (DIGITS - 1 - place))) as usize & 31];
+    }
+    write!(f, "{prefix}_{}", std::str::from_utf8(&text).map_err(|_| fmt::Error)?)
+}
+
+fn decode(prefix: &str, text: &str) -> Option<Uuid> {
+    let digits = text.strip_prefix(prefix)?.strip_prefix('_')?.as_bytes();
+    if digits.len() != DIGITS || digits[0] > b'7' {
+        return None;
+    }
+    let mut bits = 0u128;
+    for digit in digits {
+        let value = ALPHABET.iter().position(|known| known == digit)?;
+        bits = (bits << 5) | value as u128;
+    }
+    Some(Uuid::from_u128(bits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_reads_back_and_refuses_everything_else() {
+        let id = TenantId::new(&World::default());
+        assert_eq!(id.to_string().parse(), Ok(id));
+        for bad in ["", "ten_", "usr_01h455vb4pex5vsknk084sn02q", "ten_81h455vb4pex5vsknk084sn02q", "ten_01H455VB4PEX5VSKNK084SN02Q"] {
+            assert_eq!(bad.parse::<TenantId>(), Err(MalformedId), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_text_is_that_of_the_typeid_specification() {
+        let id = TenantId(Uuid::from_u128(0x0188_bac7_4afa_78aa_bc3b_bd1e_ef28_d881));
+        assert_eq!(id.to_string(), "ten_01h2xcejqtf2nbrexx3vqjhp41");
+    }
+}

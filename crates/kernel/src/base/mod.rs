@@ -1,0 +1,36 @@
+//! The ground: errors, time, chance, identifiers and who acts. No SQL, no HTTP.
+
+mod actor;
+mod clock;
+mod chance;
+mod code;
+mod crypto;
+mod error;
+mod id;
+mod label;
+pub mod seal;
+pub mod secrets;
+
+pub use actor::{Actor, ActorKind, ActorRef, Credential, CredentialKind};
+pub(crate) use chance::BASE62;
+pub use chance::Chance;
+pub use clock::{Clock, DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
+pub use code::Code;
+pub use crypto::{equal, hmac_sha256, sha256};
+pub use error::{Error, FieldError, OnDuplicate, Result};
+pub use id::*;
+pub use label::Label;
+pub use secrets::{Secrets, SecretsSource};
+
+/// Everything a process takes from outside itself: the time and chance. Tests replace both.
+#[derive(Clone, Debug, Default)]
+pub struct World {
+    pub clock: Clock,
+    pub chance: Chance,
+}
+
+impl World {
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+}

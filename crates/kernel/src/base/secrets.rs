@@ -1,0 +1,148 @@
+//! The server's own secrets: the pepper under which API keys are hashed and the keys that seal what must be read back.
+//!
+//! They live in one file outside the database (mode 0600), so that a stolen database alone opens nothing. The database
+//! keeps a check value of each, so that a node with other secrets refuses to start instead of refusing every key.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde::{Deserialize, Serialize};
+
+use super::seal::SealingKey;
+use super::{Chance, Error, Result, hmac_sha256};
+
+/// What the process holds in memory. Nothing here prints.
+#[derive(Clone)]
+pub struct Secrets {
+    pepper: [u8; 32],
+    cursor_key: [u8; 32],
+    sealing: Vec<SealingKey>,
+}
+
+/// The file as it is written: JSON, so that any tool can make or inspect it.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SecretsFile {
+    pepper: String,
+    sealing_keys: Vec<SealingKeyFile>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SealingKeyFile {
+    id: u32,
+    key: String,
+}
+
+impl Secrets {
+    /// New secrets as the text of a secrets file.
+    pub fn generate(chance: &Chance) -> Result<String> {
+        let file = SecretsFile {
+            pepper: BASE64.encode(chance.bytes::<32>()),
+            sealing_keys: vec![SealingKeyFile { id: 1, key: BASE64.encode(chance.bytes::<32>()) }],
+        };
+        serde_json::to_string_pretty(&file).map_err(Error::internal)
+    }
+
+    /// Reads the text of a secrets file.
+    pub fn parse(text: &str) -> Result<Self> {
+        let file: SecretsFile = serde_json::from_str(text).map_err(|e| unusable(&e.to_string()))?;
+        let pepper = key_bytes(&file.pepper, "pepper")?;
+        if file.sealing_keys.is_empty() {
+            return Err(unusable("sealing_keys is empty"));
+        }
+        let sealing = file.sealing_keys.iter().map(|entry| Ok(SealingKey::new(entry.id, key_bytes(&entry.key, "a sealing key")?)));
+        let sealing = sealing.collect::<Result<Vec<_>>>()?;
+        // HKDF-Expand with one block: the pepper is uniformly random, so no extraction is needed.
+        let cursor_key = hmac_sha256(&pepper, b"tenant-control cursor\x01");
+        Ok(Secrets { pepper, cursor_key, sealing })
+    }
+
+    pub fn pepper(&self) -> &[u8; 32] {
+        &self.pepper
+    }
+
+    pub fn cursor_key(&self) -> &[u8; 32] {
+        &self.cursor_key
+    }
+
+    /// Newest last: the last one seals, all of them open.
+    pub fn sealing_keys(&self) -> &[SealingKey] {
+        &self.sealing
+    }
+
+    /// A name and a value for each secret, which prove it without telling it.
+    pub fn checks(&self) -> Vec<(String, Vec<u8>)> {
+        let mut checks = vec![("pepper".to_owned(), hmac_sha256(&self.pepper, b"check").to_vec())];
+        checks.extend(self.sealing.iter().map(|key| (format!("sealing_key_{}", key.id()), key.check().to_vec())));
+        checks
+    }
+}
+
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("[redacted]")
+    }
+}
+
+/// Where the secrets come from.
+#[derive(Clone)]
+pub enum SecretsSource {
+    /// Made here on first start.
+    File(PathBuf),
+    /// Given from outside, as the text of the file.
+    Text(String),
+}
+
+impl SecretsSource {
+    /// The secrets, or `None` when the file does not exist yet.
+    pub fn load(&self) -> Result<Option<Secrets>> {
+        match self {
+            SecretsSource::Text(text) => Secrets::parse(text).map(Some),
+            SecretsSource::File(path) => match fs::read_to_string(path) {
+                Ok(text) => Secrets::parse(&text).map(Some),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(unusable(&format!("{}: {error}", path.display()))),
+            },
+        }
+    }
+
+    /// Makes the file. It is on disk, readable by its owner alone, before this returns.
+    pub fn create(&self, chance: &Chance) -> Result<Secrets> {
+        let SecretsSource::File(path) = self else {
+            return Err(unusable("the secrets given from outside are empty"));
+        };
+        let text = Secrets::generate(chance)?;
+        write_private(path, &text).map_err(|e| unusable(&format!("{}: {e}", path.display())))?;
+        Secrets::parse(&text)
+    }
+}
+
+fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600);
+    }
+    let mut file = options.open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        Some(parent) => fs::File::open(parent)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+fn key_bytes(text: &str, name: &str) -> Result<[u8; 32]> {
+    let bytes = BASE64.decode(text).map_err(|_| unusable(&format!("{name} is not base64")))?;
+    bytes.try_into().map_err(|_| unusable(&format!("{name} is not 32 bytes long")))
+}
+
+fn unusable(reason: &str) -> Error {
+    Error::internal(format!("the secrets cannot be used: {reason}"))
+}

@@ -1,0 +1,128 @@
+//! The only way to serve a route: documented operations, or pages and probes that are named as such.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::handler::Handler;
+use axum::http::{Method, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Extension, Router};
+use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
+use tower_http::cors::CorsLayer;
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
+
+use super::app::Shared;
+use super::context::{Context, serve_context};
+use super::document::{Document, DocumentInfo, finish_document};
+use super::limiter::Policy;
+use crate::base::{Code, Error, Result};
+
+/// Routes under construction.
+#[expect(clippy::disallowed_methods, reason = "this is the one door to the router; everywhere else it is closed")]
+pub struct Api {
+    app: Shared,
+    documented: OpenApiRouter<Shared>,
+    undocumented: Router<Shared>,
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the one door to the router; everywhere else it is closed")]
+impl Api {
+    pub fn new(app: Shared) -> Self {
+        Api { app, documented: OpenApiRouter::new(), undocumented: Router::new() }
+    }
+
+    /// Operations on a tenant's data: every handler takes a `Caller`, which charges the caller's own budget.
+    #[must_use]
+    pub fn tenant(mut self, routes: UtoipaMethodRouter<Shared>) -> Self {
+        self.documented = self.documented.routes(routes);
+        self
+    }
+
+    /// Operations for anybody, charged to the address.
+    #[must_use]
+    pub fn public(mut self, (schemas, paths, methods): UtoipaMethodRouter<Shared>) -> Self {
+        let charge = from_fn_with_state((self.app.clone(), Policy::Public), charge_page);
+        let charged = (schemas, paths, methods.route_layer(charge));
+        self.documented = self.documented.routes(charged);
+        self
+    }
+
+    /// A page for people, charged to the address under `policy`.
+    #[must_use]
+    pub fn page<T: 'static>(mut self, path: &'static str, policy: Policy, handler: impl Handler<T, Shared>) -> Self {
+        let charge = from_fn_with_state((self.app.clone(), policy), charge_page);
+        self.undocumented = self.undocumented.route(path, get(handler).route_layer(charge));
+        self
+    }
+
+    /// A probe or a static file: not charged, not documented.
+    #[must_use]
+    pub fn free<T: 'static>(mut self, path: &'static str, handler: impl Handler<T, Shared>) -> Self {
+        self.undocumented = self.undocumented.route(path, get(handler));
+        self
+    }
+
+    /// The service and the document that describes it.
+    pub fn finish(self, info: &DocumentInfo) -> Result<(Router, Arc<Document>)> {
+        let (documented, openapi) = self.documented.split_for_parts();
+        let document = Arc::new(finish_document(openapi, info)?);
+        let compression = CompressionLayer::new()
+            .compress_when(SizeAbove::new(COMPRESS_BYTES_MIN).and(NotForContentType::IMAGES));
+        let router = documented
+            .merge(self.undocumented)
+            .fallback(no_route)
+            .method_not_allowed_fallback(no_method)
+            .layer(Extension(document.clone()))
+            .layer(compression)
+            .layer(from_fn_with_state(self.app.clone(), serve_context));
+        let router = match cors(&self.app) {
+            Some(cors) => router.layer(cors),
+            None => router,
+        };
+        Ok((router.with_state(self.app), document))
+    }
+}
+
+/// Below this gzip costs more than it saves.
+const COMPRESS_BYTES_MIN: u64 = 1024;
+
+async fn charge_page(State((app, policy)): State<(Shared, Policy)>, request: Request, next: Next) -> Response {
+    match charge(&app, &request, policy) {
+        Ok(()) => next.run(request).await,
+        Err(error) => error.into_response(),
+    }
+}
+
+fn charge(app: &Shared, request: &Request, policy: Policy) -> Result<()> {
+    match request.extensions().get::<Arc<Context>>() {
+        Some(context) => context.charge_address(app, policy),
+        None => Err(Error::internal("a request has no context")),
+    }
+}
+
+async fn no_route(State(app): State<Shared>, request: Request) -> Error {
+    let refused = || Error::new(Code::NotFound, "There is no such route. The routes are listed in /api/openapi.json.");
+    charge(&app, &request, Policy::Public).err().unwrap_or_else(refused)
+}
+
+async fn no_method(State(app): State<Shared>, request: Request) -> Error {
+    let refused = || Error::new(Code::MethodNotAllowed, "The Allow header lists the methods of this route.");
+    charge(&app, &request, Policy::Public).err().unwrap_or_else(refused)
+}
+
+/// Off unless the operator lists origins. Cookies are never allowed across origins: keys are for that.
+fn cors(app: &Shared) -> Option<CorsLayer> {
+    let origins = &app.settings.cors_origins;
+    let headers = ["authorization", "x-api-key", "content-type", "idempotency-key", "if-match", "x-request-id", "traceparent"];
+    let exposed = ["etag", "link", "location", "retry-after", "x-request-id", "ratelimit", "ratelimit-policy", "idempotency-replayed"];
+    (!origins.is_empty()).then(|| {
+        CorsLayer::new()
+            .allow_origin(origins.clone())
+            .allow_methods([Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
+            .allow_headers(headers.map(header::HeaderName::from_static))
+            .expose_headers(exposed.map(header::HeaderName::from_static))
+    })
+}

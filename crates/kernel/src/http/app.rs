@@ -1,0 +1,107 @@
+//! What every request can reach, and the operator's settings that it depends on.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use axum::http::{HeaderValue, Uri};
+use ipnet::IpNet;
+
+use super::idempotency::RunningKeys;
+use super::limiter::{Limiter, RateTable};
+use crate::auth::Credentials;
+use crate::base::{DAY_MS, Error, HOUR_MS, MINUTE_MS, Result, Secrets, World};
+use crate::store::Store;
+
+pub type Shared = Arc<App>;
+
+/// The running service.
+pub struct App {
+    pub store: Store,
+    pub world: World,
+    pub secrets: Secrets,
+    pub settings: Settings,
+    pub limiter: Limiter,
+    pub credentials: Credentials,
+    pub(super) running_keys: RunningKeys,
+    pub(super) in_flight: AtomicUsize,
+}
+
+impl App {
+    pub fn new(store: Store, secrets: Secrets, settings: Settings) -> Shared {
+        let world = store.world().clone();
+        let limiter = Limiter::new(settings.rate_table.clone(), world.clone());
+        let credentials = Credentials::new(store.engine());
+        let running_keys = RunningKeys::default();
+        let in_flight = AtomicUsize::new(0);
+        Arc::new(App { store, world, secrets, settings, limiter, credentials, running_keys, in_flight })
+    }
+}
+
+/// What the operator decides about HTTP and sessions.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub base_url: BaseUrl,
+    /// Peers whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<IpNet>,
+    /// Origins that browsers may call from; empty means no CORS at all.
+    pub cors_origins: Vec<HeaderValue>,
+    pub rate_table: RateTable,
+    pub session_idle_ms: i64,
+    pub session_absolute_ms: i64,
+    pub audit_retention_ms: i64,
+    /// Requests under way at once; one more is answered 503 at once instead of waiting with all the others.
+    pub in_flight_max: usize,
+    /// Longer than any honest request takes, shorter than clients and proxies give up.
+    pub request_timeout: Duration,
+    /// How long a body may take to arrive.
+    pub body_timeout: Duration,
+}
+
+impl Settings {
+    pub fn new(base_url: BaseUrl) -> Self {
+        Settings {
+            base_url,
+            trusted_proxies: Vec::new(),
+            cors_origins: Vec::new(),
+            rate_table: RateTable::default(),
+            session_idle_ms: 90 * MINUTE_MS,
+            session_absolute_ms: 12 * HOUR_MS,
+            audit_retention_ms: 400 * DAY_MS,
+            in_flight_max: 1024,
+            request_timeout: Duration::from_secs(30),
+            body_timeout: Duration::from_secs(20),
+        }
+    }
+}
+
+/// Where clients reach the service: scheme, host and port, with no slash at the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BaseUrl(String);
+
+impl BaseUrl {
+    pub fn parse(text: &str) -> Result<Self> {
+        let wrong = || Error::internal(format!("base URL {text:?}: must be http://HOST[:PORT] or https://HOST[:PORT], without a path"));
+        let uri: Uri = text.parse().map_err(|_| wrong())?;
+        let authority = uri.authority().ok_or_else(wrong)?.as_str().to_ascii_lowercase();
+        let scheme = uri.scheme_str().filter(|scheme| ["http", "https"].contains(scheme)).ok_or_else(wrong)?;
+        if !["", "/"].contains(&uri.path()) || uri.query().is_some() || authority.contains('@') {
+            return Err(wrong());
+        }
+        // A browser leaves the default port out of Origin.
+        let default_port = if scheme == "https" { ":443" } else { ":80" };
+        Ok(BaseUrl(format!("{scheme}://{}", authority.strip_suffix(default_port).unwrap_or(&authority))))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub fn is_https(&self) -> bool {
+        self.0.starts_with("https:")
+    }
+
+    pub fn cookie_name(&self) -> &'static str {
+        if self.is_https() { "__Host-session" } else { "session" }
+    }
+}

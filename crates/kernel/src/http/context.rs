@@ -1,0 +1,170 @@
+//! What surrounds every request: its id, the caller's address, load shedding, the time limit, the problem body of a
+//! refusal, the `RateLimit` headers and one line in the log.
+
+use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+use axum::extract::{ConnectInfo, MatchedPath, Request, State};
+use axum::http::{HeaderName, HeaderValue, Method, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+
+use super::address::ClientAddress;
+use super::app::Shared;
+use super::limiter::{Policy, RateState};
+use super::problem;
+use super::trace::{REQUEST_ID, TraceParent, request_id};
+use crate::base::{Error, Result};
+
+/// One request, from its arrival to its line in the log.
+pub struct Context {
+    pub request_id: Arc<str>,
+    pub trace: Option<TraceParent>,
+    pub address: ClientAddress,
+    rate: Mutex<Option<RateState>>,
+    who: OnceLock<String>,
+}
+
+impl Context {
+    fn new(app: &Shared, request: &Request) -> Self {
+        let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
+        let peer = peer.map_or(SocketAddr::from(([127, 0, 0, 1], 0)), |ConnectInfo(peer)| *peer);
+        Context {
+            request_id: request_id(request.headers(), &app.world),
+            trace: TraceParent::from_headers(request.headers()),
+            address: ClientAddress::find(peer, request.headers(), &app.settings.trusted_proxies),
+            rate: Mutex::new(None),
+            who: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn note_rate(&self, state: RateState) {
+        *self.rate.lock().unwrap_or_else(PoisonError::into_inner) = Some(state);
+    }
+
+    /// The credential's id, for the log.
+    pub(crate) fn note_who(&self, who: String) {
+        let _ = self.who.set(who);
+    }
+
+    /// Takes one request from the address's own budget.
+    pub fn charge_address(&self, app: &Shared, policy: Policy) -> Result<()> {
+        let (state, verdict) = app.limiter.charge_address(policy, self.address);
+        self.note_rate(state);
+        verdict
+    }
+}
+
+/// Answers of operators' probes must come even when everything else is refused.
+const PROBES: [&str; 2] = ["/healthz", "/readyz"];
+
+/// The outermost layer.
+pub async fn serve_context(State(app): State<Shared>, mut request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let context = Arc::new(Context::new(&app, &request));
+    request.extensions_mut().insert(context.clone());
+    let method = request.method().clone();
+    if method != Method::GET {
+        // Only GET is compressed: an answer that holds a new secret never is, beside what the caller sent.
+        request.headers_mut().remove(header::ACCEPT_ENCODING);
+    }
+    let path = request.uri().path().to_owned();
+    let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
+
+    let mut response = run(&app, &path, request, next).await;
+
+    if let Some(error) = response.extensions_mut().remove::<Arc<Error>>() {
+        problem::render(&error, &app.settings.base_url, &path, &context.request_id, &mut response);
+        if let Some(cause) = error.cause() {
+            tracing::error!(request_id = &*context.request_id, code = error.code().name(), cause, "request failed");
+        }
+    }
+    write_headers(&app, &context, &path, &mut response);
+    log(&context, &method, &path, route.as_deref(), &response, started);
+    response
+}
+
+async fn run(app: &Shared, path: &str, request: Request, next: Next) -> Response {
+    if PROBES.contains(&path) {
+        return next.run(request).await;
+    }
+    let Some(_flight) = Flight::start(&app.in_flight, app.settings.in_flight_max) else {
+        return Error::unavailable("too many requests are under way").into_response();
+    };
+    let served = AssertUnwindSafe(next.run(request)).catch_unwind();
+    match tokio::time::timeout(app.settings.request_timeout, served).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(panic)) => Error::internal(format!("a handler panicked: {}", panic_text(&*panic))).into_response(),
+        Err(_) => Error::unavailable("the request took too long").into_response(),
+    }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+}
+
+fn write_headers(app: &Shared, context: &Context, path: &str, response: &mut Response) {
+    let headers = response.headers_mut();
+    if let Ok(id) = HeaderValue::try_from(&*context.request_id) {
+        headers.insert(HeaderName::from_static(REQUEST_ID), id);
+    }
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    if app.settings.base_url.is_https() {
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
+    }
+    if path.starts_with("/api/") {
+        let noted = *context.rate.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = noted.unwrap_or_else(|| app.limiter.peek_address(Policy::Public, context.address));
+        state.write(headers);
+    }
+}
+
+/// Never the query: it may carry a sign-in token.
+fn log(context: &Context, method: &Method, path: &str, route: Option<&str>, response: &Response, started: Instant) {
+    let seconds = started.elapsed().as_secs_f64();
+    let status = response.status().as_u16();
+    tracing::info!(
+        target: "access",
+        method = method.as_str(),
+        path,
+        status,
+        ms = (seconds * 1e6).round() / 1e3,
+        request_id = &*context.request_id,
+        address = %context.address.0,
+        who = context.who.get().map(String::as_str),
+        trace_id = context.trace.as_ref().map(TraceParent::trace_id),
+    );
+    let method = match method.as_str() {
+        known @ ("GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS") => known.to_owned(),
+        _ => "other".to_owned(),
+    };
+    let labels = [
+        ("method", method),
+        ("route", route.unwrap_or("none").to_owned()),
+        ("status", status.to_string()),
+    ];
+    metrics::counter!("tc_http_requests_total", &labels).increment(1);
+    metrics::histogram!("tc_http_request_seconds", &labels[..2]).record(seconds);
+}
+
+/// A place among the requests under way.
+struct Flight<'a>(&'a AtomicUsize);
+
+impl<'a> Flight<'a> {
+    fn start(in_flight: &'a AtomicUsize, max: usize) -> Option<Self> {
+        let flight = Flight(in_flight);
+        (in_flight.fetch_add(1, Ordering::Relaxed) < max).then_some(flight)
+    }
+}
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,160 @@
+//! The OpenAPI document: what the handlers' types say, completed by the rules that hold for every route.
+
+use std::collections::BTreeMap;
+
+use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::schema::{Components, ObjectBuilder, Type};
+use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{
+    ContentBuilder, Info, License, OpenApi, Ref, RefOr, Required, Response, ResponseBuilder, Server, Tag,
+};
+use utoipa::{PartialSchema, ToSchema};
+
+use super::problem::{Problem, ProblemField};
+use crate::base::{Code, Error, Result, sha256};
+
+/// The finished document, as it is served.
+pub struct Document {
+    pub json: String,
+    /// A strong `ETag` over the bytes.
+    pub etag: String,
+}
+
+/// What the product says about itself.
+pub struct DocumentInfo {
+    pub title: &'static str,
+    pub version: &'static str,
+    pub description: &'static str,
+    pub tags: Vec<(&'static str, &'static str)>,
+    pub webhooks: Vec<Webhook>,
+}
+
+/// One event kind of the document's `webhooks` section.
+pub struct Webhook {
+    pub name: &'static str,
+    pub operation: Operation,
+}
+
+/// The parameter that names one record.
+const ID: &str = "id";
+
+pub fn finish_document(mut openapi: OpenApi, info: &DocumentInfo) -> Result<Document> {
+    openapi.info = Info::new(info.title, info.version);
+    openapi.info.description = Some(info.description.to_owned());
+    openapi.info.license = Some(License::new("Apache-2.0"));
+    openapi.servers = Some(vec![Server::new("/")]);
+    let tag = |(name, description): &(&str, &str)| {
+        let mut tag = Tag::new(*name);
+        tag.description = Some((*description).to_owned());
+        tag
+    };
+    openapi.tags = Some(info.tags.iter().map(tag).collect());
+    add_components(openapi.components.get_or_insert_default());
+    for item in openapi.paths.paths.values_mut() {
+        let operations = [
+            ("get", &mut item.get),
+            ("post", &mut item.post),
+            ("put", &mut item.put),
+            ("patch", &mut item.patch),
+            ("delete", &mut item.delete),
+        ];
+        for (method, operation) in operations {
+            if let Some(operation) = operation {
+                complete(method, operation);
+            }
+        }
+    }
+    let mut json = openapi.to_pretty_json().map_err(Error::internal)?;
+    json.push('\n');
+    let etag = format!("\"{}\"", hex(&sha256(json.as_bytes())[..16]));
+    Ok(Document { json, etag })
+}
+
+fn add_components(components: &mut Components) {
+    components.schemas.insert(Problem::name().into(), Problem::schema());
+    components.schemas.insert(ProblemField::name().into(), ProblemField::schema());
+    let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("An API key.")).build();
+    components.security_schemes.insert("api_key".to_owned(), RefOr::T(SecurityScheme::Http(bearer)));
+    let header = ApiKeyValue::with_description("X-API-Key", "An API key, for tools that cannot set Authorization.");
+    components.security_schemes.insert("api_key_header".to_owned(), RefOr::T(SecurityScheme::ApiKey(ApiKey::Header(header))));
+    let cookie = ApiKeyValue::with_description("session", "A signed-in user; `__Host-session` where the service is reached by https.");
+    components.security_schemes.insert("session".to_owned(), RefOr::T(SecurityScheme::ApiKey(ApiKey::Cookie(cookie))));
+    for (status, name) in REFUSALS {
+        components.responses.insert((*name).to_owned(), RefOr::T(refusal(*status)));
+    }
+}
+
+/// The refusals, by status, and the name of each in the document's components.
+const REFUSALS: &[(u16, &str)] = &[
+    (400, "BadRequest"),
+    (401, "Unauthenticated"),
+    (403, "Forbidden"),
+    (404, "NotFound"),
+    (408, "RequestTimeout"),
+    (409, "Conflict"),
+    (412, "VersionMismatch"),
+    (413, "PayloadTooLarge"),
+    (415, "UnsupportedMediaType"),
+    (422, "InvalidFields"),
+    (429, "RateLimited"),
+    (500, "Internal"),
+    (503, "Unavailable"),
+];
+
+fn refusal(status: u16) -> Response {
+    let codes: Vec<String> =
+        Code::ALL.iter().filter(|code| code.status() == status).map(|code| format!("`{}`: {}", code.name(), code.help())).collect();
+    let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(Problem::name()))).build();
+    ResponseBuilder::new().description(codes.join("\n\n")).content("application/problem+json", content).build()
+}
+
+/// Adds the headers and refusals that an operation has by its kind.
+fn complete(method: &str, operation: &mut Operation) {
+    let parameters = operation.parameters.get_or_insert_default();
+    let has_id = parameters.iter().any(|parameter| matches!(parameter, RefOr::T(parameter) if parameter.name == ID));
+    let is_change = ["put", "patch", "delete"].contains(&method) && has_id;
+    let has_body = operation.request_body.is_some();
+    if method == "post" {
+        let text = "Makes a retry safe: the same key and body replay the first answer for 24 hours.";
+        parameters.push(header_parameter("Idempotency-Key", text));
+    }
+    if is_change {
+        parameters.push(header_parameter("If-Match", "The ETag of the version to change; another version is refused with 412."));
+    }
+    let mut statuses = vec![400, 429, 500, 503];
+    if operation.security.as_ref().is_some_and(|security| !security.is_empty()) {
+        statuses.extend([401, 403]);
+    }
+    if has_body {
+        statuses.extend([408, 413, 415, 422]);
+    }
+    if has_id {
+        statuses.push(404);
+    }
+    if is_change {
+        statuses.push(412);
+    }
+    if is_change || method == "post" {
+        statuses.push(409);
+    }
+    let responses: &mut BTreeMap<String, RefOr<Response>> = &mut operation.responses.responses;
+    for (status, name) in REFUSALS.iter().filter(|(status, _)| statuses.contains(status)) {
+        responses.entry(status.to_string()).or_insert_with(|| RefOr::Ref(Ref::from_response_name(*name)));
+    }
+}
+
+fn header_parameter(name: &str, description: &str) -> RefOr<Parameter> {
+    let schema = ObjectBuilder::new().schema_type(Type::String).min_length(Some(1)).max_length(Some(255));
+    let parameter = ParameterBuilder::new()
+        .name(name)
+        .parameter_in(ParameterIn::Header)
+        .required(Required::False)
+        .description(Some(description))
+        .schema(Some(schema))
+        .build();
+    RefOr::T(parameter)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

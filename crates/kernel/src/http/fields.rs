@@ -1,0 +1,148 @@
+//! Reading a JSON object field by field, so that every bad field is named at once with its pointer.
+
+use serde_json::{Map, Value};
+
+use crate::base::{Error, FieldError, Result};
+
+/// The fields of an object that have not been taken yet, and what was wrong with those that have.
+pub struct Fields {
+    pointer: String,
+    object: Map<String, Value>,
+    errors: Vec<FieldError>,
+}
+
+/// More errors than this help nobody and only make the answer large.
+const ERRORS_MAX: usize = 100;
+
+impl Fields {
+    pub fn new(object: Map<String, Value>) -> Self {
+        Fields { pointer: String::new(), object, errors: Vec::new() }
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.object.contains_key(name)
+    }
+
+    pub fn is_alone(&self, name: &str) -> bool {
+        self.has(name) && self.object.len() == 1
+    }
+
+    /// A field that must be there.
+    pub fn required<T>(&mut self, name: &str, parse: impl FnOnce(&mut Field<'_>) -> Option<T>) -> Option<T> {
+        if !self.has(name) {
+            self.report(name, "required", "is required");
+            return None;
+        }
+        self.optional(name, parse).flatten()
+    }
+
+    /// A field that may be left out: `Some(None)`. `None` means it was there and wrong.
+    pub fn optional<T>(&mut self, name: &str, parse: impl FnOnce(&mut Field<'_>) -> Option<T>) -> Option<Option<T>> {
+        let Some(value) = self.object.remove(name) else { return Some(None) };
+        let pointer = format!("{}/{}", self.pointer, escape(name));
+        parse(&mut Field { pointer, value, errors: &mut self.errors }).map(Some)
+    }
+
+    pub fn report(&mut self, name: &str, code: &'static str, detail: impl Into<String>) {
+        let pointer = format!("{}/{}", self.pointer, escape(name));
+        self.errors.push(FieldError { pointer, code, detail: detail.into() });
+    }
+
+    pub(super) fn finish(mut self) -> Result<()> {
+        self.refuse_rest();
+        if self.errors.is_empty() {
+            return Ok(());
+        }
+        self.errors.truncate(ERRORS_MAX);
+        Err(Error::invalid_fields(self.errors))
+    }
+
+    fn refuse_rest(&mut self) {
+        let rest: Vec<String> = self.object.keys().take(ERRORS_MAX).cloned().collect();
+        for name in rest {
+            self.report(&name, "unknown_field", "is not a field that can be set here");
+        }
+    }
+}
+
+/// One value with the place it stands at.
+pub struct Field<'a> {
+    pointer: String,
+    value: Value,
+    errors: &'a mut Vec<FieldError>,
+}
+
+impl Field<'_> {
+    pub fn wrong<T>(&mut self, code: &'static str, detail: impl Into<String>) -> Option<T> {
+        self.errors.push(FieldError { pointer: self.pointer.clone(), code, detail: detail.into() });
+        None
+    }
+
+    pub fn string(&mut self) -> Option<String> {
+        match self.value.take() {
+            Value::String(text) => Some(text),
+            _ => self.wrong("wrong_type", "must be a string"),
+        }
+    }
+
+    /// A string that a parser accepts; its error is the detail.
+    pub fn parsed<T>(&mut self, code: &'static str, parse: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
+        let text = self.string()?;
+        match parse(&text) {
+            Ok(value) => Some(value),
+            Err(detail) => self.wrong(code, detail),
+        }
+    }
+
+    /// A whole number in a range. 90.0 is whole, as JSON Schema says.
+    pub fn integer(&mut self, range: std::ops::RangeInclusive<i64>) -> Option<i64> {
+        #[expect(clippy::cast_possible_truncation, reason = "the fraction is zero and the bound is far below 2^53")]
+        let number = match &self.value {
+            Value::Number(n) => n.as_i64().or_else(|| n.as_f64().filter(|f| f.fract() == 0.0 && f.abs() < 9e15).map(|f| f as i64)),
+            _ => return self.wrong("wrong_type", "must be an integer"),
+        };
+        let fractional = number.is_none() && self.value.as_f64().is_some_and(|f| f.fract() != 0.0);
+        match number {
+            Some(number) if range.contains(&number) => Some(number),
+            None if fractional => self.wrong("wrong_type", "must be an integer"),
+            _ => self.wrong("out_of_range", format!("must be between {} and {}", range.start(), range.end())),
+        }
+    }
+
+    /// A list of at most `max` elements; every bad element is reported.
+    pub fn list<T>(&mut self, max: usize, mut parse: impl FnMut(&mut Field<'_>) -> Option<T>) -> Option<Vec<T>> {
+        let Value::Array(items) = self.value.take() else {
+            return self.wrong("wrong_type", "must be an array");
+        };
+        if items.len() > max {
+            return self.wrong("too_many", format!("must have at most {max} elements"));
+        }
+        let mut values = Vec::with_capacity(items.len());
+        let mut complete = true;
+        for (index, value) in items.into_iter().enumerate() {
+            let mut field = Field { pointer: format!("{}/{index}", self.pointer), value, errors: self.errors };
+            match parse(&mut field) {
+                Some(value) => values.push(value),
+                None => complete = false,
+            }
+        }
+        complete.then_some(values)
+    }
+
+    /// A nested object, as strict as the outer one.
+    pub fn object<T>(&mut self, parse: impl FnOnce(&mut Fields) -> Option<T>) -> Option<T> {
+        let Value::Object(object) = self.value.take() else {
+            return self.wrong("wrong_type", "must be an object");
+        };
+        let mut fields = Fields { pointer: self.pointer.clone(), object, errors: std::mem::take(self.errors) };
+        let value = parse(&mut fields);
+        fields.refuse_rest();
+        *self.errors = fields.errors;
+        value
+    }
+}
+
+/// RFC 6901.
+fn escape(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}

@@ -1,0 +1,219 @@
+//! `Idempotency-Key`: the answer is stored in the same transaction as the effect, so that a repeat replays it and a
+//! crash between the two cannot make a duplicate.
+
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::response::{IntoResponse, Response};
+use utoipa::IntoResponses;
+
+use super::reply::{Documented, Rendered, Reply};
+use crate::auth::Caller;
+use crate::base::seal::Place;
+use crate::base::{Code, DAY_MS, Error, Result, Secrets, Timestamp, equal, sha256};
+use crate::store::{Db, FromRow, Job, Row, Tx};
+
+pub const HEADER: &str = "idempotency-key";
+const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+const KEY_CHARS_MAX: usize = 255;
+/// How long an answer can be replayed.
+const KEPT_MS: i64 = DAY_MS;
+
+crate::statements! {
+    /// The stored answer of a key, if it is not too old.
+    FIND = "SELECT body_hash, status, headers, body FROM idempotency_records
+        WHERE tenant_id = $1 AND actor_id = $2 AND route = $3 AND idempotency_key = $4 AND expires_at > $5";
+    /// An answer older than a day may stand where the new one goes.
+    DELETE = "DELETE FROM idempotency_records
+        WHERE tenant_id = $1 AND actor_id = $2 AND route = $3 AND idempotency_key = $4";
+    INSERT = "INSERT INTO idempotency_records
+        (tenant_id, actor_id, route, idempotency_key, body_hash, status, headers, body, expires_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+}
+
+/// The header of a POST, looked at when the body has been accepted.
+pub struct Idempotency {
+    headers: HeaderMap,
+}
+
+impl<S: Sync> FromRequestParts<S> for Idempotency {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let mut headers = HeaderMap::new();
+        for value in parts.headers.get_all(HEADER) {
+            headers.append(HEADER, value.clone());
+        }
+        Ok(Idempotency { headers })
+    }
+}
+
+impl Idempotency {
+    /// Runs a write once per key and body. Without the header it just runs.
+    pub async fn once<R: Reply + Send>(
+        self,
+        caller: &Caller,
+        db: &Db,
+        route: &'static str,
+        digest: [u8; 32],
+        job: impl for<'t> Job<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
+    ) -> Result<Once<R>> {
+        let Some(key) = self.key()? else {
+            let rendered = db.write(async move |tx| job(tx).await?.render()).await?;
+            return Ok(Once { rendered, replayed: false, kind: PhantomData });
+        };
+        let entry = Entry { actor: caller.actor_id(), route, key, digest, secrets: caller.app().secrets.clone() };
+        let running = caller.app().running_keys.start(&format!("{}\n{}\n{route}\n{}", caller.tenant_id(), entry.actor, entry.key))?;
+        let (rendered, replayed) = db
+            .write(async move |tx| {
+                // Held until this job is done, even if the caller has gone away by then.
+                let _running = running;
+                if !tx.try_lock(&entry.lock_name(tx)).await? {
+                    return Err(in_progress());
+                }
+                if let Some(stored) = entry.find(tx).await? {
+                    return Ok((stored, true));
+                }
+                let rendered = job(tx).await?.render()?;
+                entry.store(tx, &rendered).await?;
+                Ok((rendered, false))
+            })
+            .await?;
+        Ok(Once { rendered, replayed, kind: PhantomData })
+    }
+
+    /// `"k"` and `k` are one key.
+    fn key(&self) -> Result<Option<String>> {
+        let mut values = self.headers.get_all(HEADER).iter();
+        let Some(value) = values.next() else { return Ok(None) };
+        let refused = || {
+            let detail = format!("Idempotency-Key must be given once, with 1 to {KEY_CHARS_MAX} visible characters.");
+            Error::new(Code::InvalidHeader, detail)
+        };
+        if values.next().is_some() {
+            return Err(refused());
+        }
+        let text = value.to_str().map_err(|_| refused())?.trim();
+        let text = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text);
+        let valid = (1..=KEY_CHARS_MAX).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic() || b == b' ');
+        if valid { Ok(Some(text.to_owned())) } else { Err(refused()) }
+    }
+}
+
+/// One key of one actor on one route.
+struct Entry {
+    actor: String,
+    route: &'static str,
+    key: String,
+    digest: [u8; 32],
+    secrets: Secrets,
+}
+
+struct StoredRow {
+    body_hash: Vec<u8>,
+    status: i64,
+    headers: String,
+    body: Vec<u8>,
+}
+
+impl FromRow for StoredRow {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        Ok(StoredRow { body_hash: row.get(0)?, status: row.get(1)?, headers: row.get(2)?, body: row.get(3)? })
+    }
+}
+
+impl Entry {
+    fn lock_name(&self, tx: &Tx) -> String {
+        let tenant = tx.tenant_id().map(|id| id.to_string()).unwrap_or_default();
+        format!("idempotency\n{tenant}\n{}\n{}\n{}", self.actor, self.route, self.key)
+    }
+
+    async fn find(&self, tx: &mut Tx) -> Result<Option<Rendered>> {
+        let now = tx.world().now();
+        let stored: Option<StoredRow> = tx.find(FIND, crate::args![self.actor, self.route, self.key, now]).await?;
+        let Some(stored) = stored else { return Ok(None) };
+        if !equal(&stored.body_hash, &self.digest) {
+            return Err(Error::new(Code::IdempotencyKeyReused, "This Idempotency-Key was used with another body."));
+        }
+        let body = self.with_place(tx, |place| self.secrets.open(place, &stored.body))?;
+        let (etag, location) = serde_json::from_str(&stored.headers).map_err(Error::internal)?;
+        let status = u16::try_from(stored.status).map_err(Error::internal)?;
+        Ok(Some(Rendered { status, etag, location, body }))
+    }
+
+    async fn store(&self, tx: &mut Tx, rendered: &Rendered) -> Result<()> {
+        let chance = tx.world().chance.clone();
+        let expires_at: Timestamp = tx.world().now().plus(KEPT_MS);
+        // Every stored answer is sealed: whether it holds a secret need not be decided route by route.
+        let body = self.with_place(tx, |place| self.secrets.seal(&chance, place, &rendered.body))?;
+        let headers = serde_json::to_string(&(&rendered.etag, &rendered.location)).map_err(Error::internal)?;
+        let digest = self.digest.to_vec();
+        let status = i64::from(rendered.status);
+        tx.exec(DELETE, crate::args![self.actor, self.route, self.key]).await?;
+        tx.exec(INSERT, crate::args![self.actor, self.route, self.key, digest, status, headers, body, expires_at]).await?;
+        Ok(())
+    }
+
+    fn with_place<R>(&self, tx: &Tx, run: impl FnOnce(Place<'_>) -> Result<R>) -> Result<R> {
+        let tenant = tx.tenant_id().map(|id| id.to_string()).unwrap_or_default();
+        let record = format!("{}\n{}\n{}", self.actor, self.route, self.key);
+        run(Place { tenant: &tenant, table: "idempotency_records", record: &record, version: 1 })
+    }
+}
+
+/// Keys whose first request is still running on this node; other nodes are told by the database's lock.
+#[derive(Clone, Default)]
+pub struct RunningKeys(Arc<Mutex<HashSet<[u8; 32]>>>);
+
+struct Running {
+    keys: RunningKeys,
+    name: [u8; 32],
+}
+
+impl RunningKeys {
+    fn start(&self, name: &str) -> Result<Running> {
+        let name = sha256(name.as_bytes());
+        if !self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name) {
+            return Err(in_progress());
+        }
+        Ok(Running { keys: self.clone(), name })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.keys.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.name);
+    }
+}
+
+fn in_progress() -> Error {
+    Error::new(Code::IdempotencyInProgress, "The first request with this Idempotency-Key is still running.")
+}
+
+/// An answer that was made now, or replayed.
+pub struct Once<R> {
+    rendered: Rendered,
+    replayed: bool,
+    kind: PhantomData<fn() -> R>,
+}
+
+impl<R> IntoResponse for Once<R> {
+    fn into_response(self) -> Response {
+        let mut response = self.rendered.into_reply();
+        if self.replayed {
+            response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+        }
+        response
+    }
+}
+
+impl<R: IntoResponses> IntoResponses for Once<R> {
+    fn responses() -> Documented {
+        R::responses()
+    }
+}

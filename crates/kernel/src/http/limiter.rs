@@ -1,0 +1,357 @@
+//! Rate limits: fixed minutes, one budget per key or session, one per tenant, one per address, counted across nodes.
+//!
+//! Our own because no crate both counts other nodes' use and tells quota, window, remainder and reset.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::address::ClientAddress;
+use crate::base::{Error, MINUTE_MS, Result, TenantId, World};
+use crate::store::{Db, Value};
+
+/// The kinds of requests that are counted apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    Read,
+    Write,
+    Search,
+    Export,
+    Auth,
+    Public,
+}
+
+impl Policy {
+    pub const ALL: [Policy; 6] = [Policy::Read, Policy::Write, Policy::Search, Policy::Export, Policy::Auth, Policy::Public];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Policy::Read => "read",
+            Policy::Write => "write",
+            Policy::Search => "search",
+            Policy::Export => "export",
+            Policy::Auth => "auth",
+            Policy::Public => "public",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Policy::ALL.into_iter().find(|policy| policy.name() == text)
+    }
+
+    /// Counted by address, because nobody is known yet.
+    pub fn is_by_address(self) -> bool {
+        matches!(self, Policy::Auth | Policy::Public)
+    }
+
+    pub fn purpose(self) -> &'static str {
+        match self {
+            Policy::Read => "Reads: GET and HEAD of tenant data.",
+            Policy::Write => "Changes: POST, PUT, PATCH and DELETE.",
+            Policy::Search => "Full-text search.",
+            Policy::Export => "Whole lists as CSV or NDJSON.",
+            Policy::Auth => "Sign-in and single sign-on.",
+            Policy::Public => "Everything without a valid credential, and requests that no route answers.",
+        }
+    }
+}
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyLimit {
+    pub policy: Policy,
+    pub per_minute: u64,
+    /// The budget that all keys and sessions of a tenant share.
+    pub per_tenant: Option<u64>,
+}
+
+/// The limits in force: the limiter counts by it and the page shows it.
+#[derive(Clone, Debug)]
+pub struct RateTable([u64; Policy::ALL.len()]);
+
+/// A tenant may use this many times what one of its keys may.
+const TENANT_FACTOR: u64 = 5;
+pub const WINDOW_SECONDS: i64 = 60;
+
+impl Default for RateTable {
+    fn default() -> Self {
+        RateTable([1200, 600, 600, 30, 20, 120])
+    }
+}
+
+impl RateTable {
+    pub fn set(&mut self, policy: Policy, per_minute: u64) {
+        self.0[policy as usize] = per_minute;
+    }
+
+    fn per_minute(&self, policy: Policy) -> u64 {
+        self.0[policy as usize]
+    }
+
+    pub fn rows(&self) -> impl Iterator<Item = PolicyLimit> + '_ {
+        Policy::ALL.into_iter().map(|policy| {
+            let per_minute = self.per_minute(policy);
+            let per_tenant = (!policy.is_by_address()).then(|| per_minute.saturating_mul(TENANT_FACTOR));
+            PolicyLimit { policy, per_minute, per_tenant }
+        })
+    }
+}
+
+/// What the `RateLimit` headers of one answer say.
+#[derive(Clone, Copy, Debug)]
+pub struct RateState {
+    policy: Policy,
+    quota: u64,
+    remaining: u64,
+    reset_seconds: i64,
+}
+
+impl RateState {
+    pub fn write(&self, headers: &mut HeaderMap) {
+        let name = self.policy.name();
+        let policy = format!("\"{name}\";q={};w={WINDOW_SECONDS}", self.quota);
+        let state = format!("\"{name}\";r={};t={}", self.remaining, self.reset_seconds);
+        for (header, text) in [("ratelimit-policy", policy), ("ratelimit", state)] {
+            if let Ok(value) = HeaderValue::try_from(text) {
+                headers.insert(HeaderName::from_static(header), value);
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Bucket {
+    window: i64,
+    used: u64,
+    reported: u64,
+    others: u64,
+}
+
+impl Bucket {
+    fn in_window(self, window: i64) -> Self {
+        if self.window == window { self } else { Bucket { window, ..Bucket::default() } }
+    }
+
+    fn remaining(&self, quota: u64) -> u64 {
+        quota.saturating_sub(self.used + self.others)
+    }
+}
+
+/// Spread over several locks, so that cores do not wait for each other.
+const SHARDS: usize = 16;
+/// More callers than this in one minute share one bucket per shard: bounded memory under a flood of addresses.
+const BUCKETS_PER_SHARD_MAX: usize = 16_384;
+
+pub struct Limiter {
+    table: RateTable,
+    world: World,
+    node: String,
+    hasher: RandomState,
+    shards: [Mutex<HashMap<String, Bucket>>; SHARDS],
+}
+
+impl Limiter {
+    pub fn new(table: RateTable, world: World) -> Self {
+        let node = world.chance.base62(12);
+        Limiter { table, world, node, hasher: RandomState::new(), shards: Default::default() }
+    }
+
+    pub fn table(&self) -> &RateTable {
+        &self.table
+    }
+
+    /// Takes one request from the budget of an address.
+    pub fn charge_address(&self, policy: Policy, address: ClientAddress) -> (RateState, Result<()>) {
+        let quota = self.table.per_minute(policy);
+        self.charge(policy, quota, &[(format!("{}:{}", policy.name(), address.bucket()), quota)])
+    }
+
+    /// Takes one request from the budgets of a caller and of its tenant; from neither if one of them is used up.
+    pub fn charge_caller(&self, policy: Policy, credential: &str, tenant: TenantId) -> (RateState, Result<()>) {
+        let quota = self.table.per_minute(policy);
+        let name = policy.name();
+        let budgets = [(format!("{name}:{credential}"), quota), (format!("{name}:{tenant}"), quota.saturating_mul(TENANT_FACTOR))];
+        self.charge(policy, quota, &budgets)
+    }
+
+    /// What an address has left, without taking from it.
+    pub fn peek_address(&self, policy: Policy, address: ClientAddress) -> RateState {
+        let quota = self.table.per_minute(policy);
+        let (window, reset_seconds) = self.window();
+        let name = format!("{}:{}", policy.name(), address.bucket());
+        let bucket = self.shard(&name).get(&name).copied().unwrap_or_default().in_window(window);
+        RateState { policy, quota, remaining: bucket.remaining(quota), reset_seconds }
+    }
+
+    fn charge(&self, policy: Policy, quota: u64, budgets: &[(String, u64)]) -> (RateState, Result<()>) {
+        let (window, reset_seconds) = self.window();
+        let mut remaining = u64::MAX;
+        for (at, (name, quota)) in budgets.iter().enumerate() {
+            let left = self.take(name, *quota, window);
+            let Some(left) = left else {
+                // The budgets before this one were charged for a request that is not served: give it back.
+                budgets[..at].iter().for_each(|(name, _)| self.give_back(name, window));
+                let whose = if at > 0 { "the tenant's" } else { "the" };
+                let detail = format!("{whose} budget of {quota} {} requests a minute is used up", policy.name());
+                let detail = detail[..1].to_uppercase() + &detail[1..] + ".";
+                let retry_after = u64::try_from(reset_seconds).unwrap_or(1);
+                let state = RateState { policy, quota: self.table.per_minute(policy), remaining: 0, reset_seconds };
+                return (state, Err(Error::rate_limited(retry_after, detail)));
+            };
+            remaining = remaining.min(left);
+        }
+        (RateState { policy, quota, remaining, reset_seconds }, Ok(()))
+    }
+
+    fn take(&self, name: &str, quota: u64, window: i64) -> Option<u64> {
+        let mut shard = self.shard(name);
+        if !shard.contains_key(name) && shard.len() >= BUCKETS_PER_SHARD_MAX {
+            shard.retain(|_, bucket| bucket.window == window);
+        }
+        let name = if shard.contains_key(name) || shard.len() < BUCKETS_PER_SHARD_MAX { name } else { "overflow" };
+        if !shard.contains_key(name) {
+            shard.insert(name.to_owned(), Bucket::default());
+        }
+        let bucket = shard.get_mut(name)?;
+        *bucket = bucket.in_window(window);
+        bucket.remaining(quota).checked_sub(1).inspect(|_| bucket.used += 1)
+    }
+
+    fn give_back(&self, name: &str, window: i64) {
+        if let Some(bucket) = self.shard(name).get_mut(name).filter(|bucket| bucket.window == window) {
+            bucket.used = bucket.used.saturating_sub(1);
+        }
+    }
+
+    fn shard(&self, name: &str) -> MutexGuard<'_, HashMap<String, Bucket>> {
+        #[expect(clippy::cast_possible_truncation, reason = "any bits will do")]
+        let at = self.hasher.hash_one(name) as usize % SHARDS;
+        self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The minute we are in, and the seconds until the next.
+    fn window(&self) -> (i64, i64) {
+        let now = self.world.now().as_millis();
+        let window = now.div_euclid(MINUTE_MS);
+        (window, ((window + 1) * MINUTE_MS - now).div_euclid(1000).max(1))
+    }
+}
+
+/// Rows per statement when use is reported.
+const REPORT_ROWS: usize = 200;
+/// Other nodes' rows read at most in one round.
+const OTHERS_MAX: i64 = 100_000;
+
+/// Counting across nodes: once a second each node writes what it has used and reads what the others have.
+impl Limiter {
+    pub async fn exchange(&self, db: &Db) -> Result<()> {
+        let (window, _) = self.window();
+        let start = window * MINUTE_MS;
+        let news = self.unreported(window);
+        for rows in news.chunks(REPORT_ROWS) {
+            let (sql, values) = self.report(start, rows);
+            db.write(async move |tx| {
+                let args: Vec<&dyn crate::store::Param> = values.iter().map(|value| value as _).collect();
+                tx.exec(&sql, &args).await
+            })
+            .await?;
+        }
+        let others: Vec<(String, i64)> = db.list(OTHERS, crate::args![start, self.node, OTHERS_MAX]).await?;
+        for (name, used) in others {
+            let mut shard = self.shard(&name);
+            if shard.len() < BUCKETS_PER_SHARD_MAX || shard.contains_key(&name) {
+                let bucket = shard.entry(name).or_default();
+                *bucket = bucket.in_window(window);
+                bucket.others = u64::try_from(used).unwrap_or(0);
+            }
+        }
+        Ok(())
+    }
+
+    fn unreported(&self, window: i64) -> Vec<(String, u64)> {
+        let mut news = Vec::new();
+        for shard in &self.shards {
+            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.retain(|_, bucket| bucket.window == window);
+            for (name, bucket) in shard.iter_mut().filter(|(_, bucket)| bucket.used != bucket.reported) {
+                bucket.reported = bucket.used;
+                news.push((name.clone(), bucket.used));
+            }
+        }
+        // The same order on every node, so that two nodes never wait for each other's rows.
+        news.sort();
+        news
+    }
+
+    fn report(&self, start: i64, rows: &[(String, u64)]) -> (String, Vec<Value>) {
+        let mut values = vec![Value::from(start), Value::from(self.node.as_str())];
+        let mut tuples = Vec::with_capacity(rows.len());
+        for (name, used) in rows {
+            values.push(Value::from(name.as_str()));
+            values.push(Value::from(*used as i64));
+            tuples.push(format!("($1, ${}, $2, ${})", values.len() - 1, values.len()));
+        }
+        (REPORT.replace("{rows}", &tuples.join(", ")), values)
+    }
+}
+
+const REPORT: &str = "INSERT INTO rate_usage (window_start, bucket, node, used) VALUES {rows}
+    ON CONFLICT (window_start, bucket, node) DO UPDATE SET used = excluded.used";
+
+crate::statements! {
+    OTHERS = "SELECT bucket, CAST(SUM(used) AS BIGINT) FROM rate_usage
+        WHERE window_start = $1 AND node <> $2 GROUP BY bucket ORDER BY bucket LIMIT $3";
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::base::{Clock, Timestamp};
+
+    fn limiter(read: u64) -> Limiter {
+        let mut table = RateTable::default();
+        table.set(Policy::Read, read);
+        Limiter::new(table, World { clock: Clock::manual(Timestamp::from_millis(30_000)), ..World::default() })
+    }
+
+    #[test]
+    fn a_budget_ends_and_returns_with_the_next_minute() {
+        let limiter = limiter(2);
+        let tenant = TenantId::new(&World::default());
+        let charge = || limiter.charge_caller(Policy::Read, "key", tenant);
+        assert_eq!(charge().0.remaining, 1);
+        assert!(charge().1.is_ok());
+        let (state, refused) = charge();
+        assert_eq!((state.remaining, refused.unwrap_err().retry_after_seconds()), (0, Some(30)));
+        limiter.world.clock.advance(30_000);
+        assert!(charge().1.is_ok());
+    }
+
+    #[test]
+    fn a_tenant_has_five_times_the_budget_and_a_refusal_costs_nothing() {
+        let limiter = limiter(2);
+        let tenant = TenantId::new(&World::default());
+        for key in 0..5 {
+            for _ in 0..2 {
+                assert!(limiter.charge_caller(Policy::Read, &format!("key{key}"), tenant).1.is_ok());
+            }
+        }
+        assert!(limiter.charge_caller(Policy::Read, "key5", tenant).1.is_err());
+        let other = TenantId::new(&World::default());
+        assert_eq!(limiter.charge_caller(Policy::Read, "key5", other).0.remaining, 1);
+    }
+
+    #[test]
+    fn memory_stays_bounded_under_a_flood_of_addresses() {
+        let limiter = limiter(2);
+        for n in 0..(SHARDS * BUCKETS_PER_SHARD_MAX * 2) {
+            let address = ClientAddress(std::net::Ipv4Addr::from_bits(u32::try_from(n).unwrap()).into());
+            let _ = limiter.charge_address(Policy::Public, address);
+        }
+        let buckets: usize = limiter.shards.iter().map(|shard| shard.lock().unwrap().len()).sum();
+        assert!(buckets <= SHARDS * (BUCKETS_PER_SHARD_MAX + 1));
+    }
+}

@@ -1,0 +1,43 @@
+//! Every rule that holds for all routes, once: problems, strict parameters and bodies, lists with signed cursors,
+//! versions, idempotency, rate limits, request ids, load shedding, and the document that describes it all.
+//!
+//! A handler reads like the contract's order of checks: `caller.require(scope)?`, `query.parse()?`,
+//! `body.read().await?`, then its one transaction. Extractors therefore never fail by themselves except for who is
+//! calling; what comes later is parsed when the handler asks.
+
+mod address;
+mod api;
+mod app;
+mod body;
+mod context;
+mod document;
+mod fields;
+mod idempotency;
+mod limiter;
+mod page;
+mod params;
+mod precondition;
+mod problem;
+mod reply;
+mod server;
+mod trace;
+
+pub use address::ClientAddress;
+pub use api::Api;
+pub use app::{App, BaseUrl, Settings, Shared};
+pub use body::{BODY_BYTES_MAX, FromBody, Json, Received};
+pub use context::{Context, serve_context};
+pub use document::{Document, DocumentInfo, Webhook, finish_document};
+pub use fields::{Field, Fields};
+pub use idempotency::{Idempotency, Once};
+pub use limiter::{Limiter, Policy, PolicyLimit, RateTable, WINDOW_SECONDS};
+pub use page::{LIMIT_DEFAULT, LIMIT_MAX, List, OneOrPage, Page, PageRequest};
+pub use params::{FromParams, Params, Query};
+pub use precondition::IfMatch;
+pub use problem::Problem;
+pub use reply::{Created, Documented, NoContent, documented, Ok200, Record, Reply, Versioned};
+pub use server::{Listener, Server, TlsFiles};
+pub use trace::TraceParent;
+
+pub(crate) use idempotency::STATEMENTS as IDEMPOTENCY_STATEMENTS;
+pub(crate) use limiter::STATEMENTS as LIMITER_STATEMENTS;

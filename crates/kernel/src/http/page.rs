@@ -1,0 +1,208 @@
+//! Lists: `data`, `has_more`, `next_cursor`, and cursors that cannot be forged or carried elsewhere.
+
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Serialize;
+use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, OneOfBuilder, SchemaType, Type};
+use utoipa::openapi::{Ref, RefOr, Required, Schema};
+use utoipa::{IntoParams, IntoResponses, PartialSchema, ToSchema};
+
+use super::params::Params;
+use super::reply::{Documented, Named, Ok200, Record, Versioned, documented};
+use crate::auth::Caller;
+use crate::base::{Code, Error, Result, equal, hmac_sha256};
+use crate::store::Value;
+
+pub const LIMIT_DEFAULT: usize = 50;
+pub const LIMIT_MAX: usize = 200;
+
+/// Enough of an HMAC that guessing one is hopeless.
+const MAC_LEN: usize = 16;
+
+/// Which page of a list is asked for. `filters` is what the cursor is bound to, beside list and tenant.
+#[derive(Debug)]
+pub struct PageRequest {
+    pub limit: usize,
+    cursor: Option<String>,
+}
+
+impl PageRequest {
+    pub fn take(params: &mut Params) -> Result<Self> {
+        Ok(PageRequest { limit: params.take_limit()?, cursor: params.take("cursor") })
+    }
+
+    /// One row more than the page, which tells whether there is a next one.
+    pub fn fetch(&self) -> usize {
+        self.limit + 1
+    }
+
+    /// The position to go on from, if the cursor was made for this list, these filters and this tenant.
+    pub fn position(&self, caller: &Caller, list: &List<'_>) -> Result<Option<Vec<Value>>> {
+        let Some(cursor) = &self.cursor else { return Ok(None) };
+        let refused = || Error::new(Code::InvalidCursor, "The cursor was not made for this list, these filters and this tenant.");
+        let bytes = BASE64.decode(cursor).map_err(|_| refused())?;
+        let (mac, position) = bytes.split_at_checked(MAC_LEN).ok_or_else(refused)?;
+        if !equal(mac, &list.mac(caller, position)) {
+            return Err(refused());
+        }
+        serde_json::from_slice(position).map(Some).map_err(|_| refused())
+    }
+
+    /// Cuts the extra row off and signs where the next page starts.
+    pub fn page<T>(&self, caller: &Caller, list: &List<'_>, mut rows: Vec<T>, position: impl Fn(&T) -> Vec<Value>) -> Result<Page<T>> {
+        let has_more = rows.len() > self.limit;
+        rows.truncate(self.limit);
+        let mut next_cursor = None;
+        if let Some(last) = rows.last().filter(|_| has_more) {
+            let position = serde_json::to_vec(&position(last)).map_err(Error::internal)?;
+            let mut bytes = list.mac(caller, &position);
+            bytes.extend_from_slice(&position);
+            next_cursor = Some(BASE64.encode(bytes));
+        }
+        let next_link = next_cursor.as_ref().map(|cursor| list.link(caller, self.limit, cursor));
+        Ok(Page { data: rows, has_more, next_cursor, next_link })
+    }
+}
+
+impl IntoParams for PageRequest {
+    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        let limit = ObjectBuilder::new()
+            .schema_type(Type::Integer)
+            .minimum(Some(1))
+            .maximum(Some(LIMIT_MAX as u64))
+            .default(Some(LIMIT_DEFAULT.into()));
+        let cursor = ObjectBuilder::new().schema_type(Type::String);
+        let parameter = |name: &str, description: &str, schema: ObjectBuilder| {
+            ParameterBuilder::new()
+                .name(name)
+                .parameter_in(ParameterIn::Query)
+                .required(Required::False)
+                .description(Some(description))
+                .schema(Some(schema))
+                .build()
+        };
+        vec![
+            parameter("limit", "Records per page.", limit),
+            parameter("cursor", "The `next_cursor` of the page before; only for the same list and filters.", cursor),
+        ]
+    }
+}
+
+/// A list with the filters in force, in the spelling of the query string.
+pub struct List<'a> {
+    pub path: &'a str,
+    pub filters: Vec<(&'static str, String)>,
+}
+
+impl List<'_> {
+    fn mac(&self, caller: &Caller, position: &[u8]) -> Vec<u8> {
+        let mut text = Vec::new();
+        let tenant = caller.tenant_id().to_string();
+        let filters = self.filters.iter().flat_map(|(name, value)| [*name, value.as_str()]);
+        for part in [self.path, &tenant].into_iter().chain(filters) {
+            text.extend_from_slice(&(part.len() as u64).to_be_bytes());
+            text.extend_from_slice(part.as_bytes());
+        }
+        text.extend_from_slice(position);
+        hmac_sha256(caller.app().secrets.cursor_key(), &text)[..MAC_LEN].to_vec()
+    }
+
+    fn link(&self, caller: &Caller, limit: usize, cursor: &str) -> String {
+        let mut link = format!("<{}{}?", caller.app().settings.base_url.as_str(), self.path);
+        for (name, value) in &self.filters {
+            link.push_str(&format!("{name}={}&", utf8_percent_encode(value, NON_ALPHANUMERIC)));
+        }
+        link + &format!("limit={limit}&cursor={cursor}>; rel=\"next\"")
+    }
+}
+
+/// A page of a list.
+#[derive(Debug, Serialize)]
+pub struct Page<T> {
+    pub data: Vec<T>,
+    /// Whether there is another page.
+    pub has_more: bool,
+    /// Give it back as `cursor` to get the next page.
+    pub next_cursor: Option<String>,
+    #[serde(skip)]
+    next_link: Option<String>,
+}
+
+impl<T: Serialize> IntoResponse for Page<T> {
+    fn into_response(self) -> Response {
+        let link = self.next_link.as_deref().and_then(|link| HeaderValue::try_from(link).ok());
+        let mut response = Ok200(self).into_response();
+        if let Some(link) = link {
+            response.headers_mut().insert(header::LINK, link);
+        }
+        response
+    }
+}
+
+impl<T: ToSchema> PartialSchema for Page<T> {
+    fn schema() -> RefOr<Schema> {
+        let cursor = ObjectBuilder::new()
+            .schema_type(SchemaType::from_iter([Type::String, Type::Null]))
+            .description(Some("Give it back as `cursor` to get the next page; null on the last one."));
+        ObjectBuilder::new()
+            .property("data", ArrayBuilder::new().items(Ref::from_schema_name(T::name())))
+            .property("has_more", ObjectBuilder::new().schema_type(Type::Boolean))
+            .property("next_cursor", cursor)
+            .required("data")
+            .required("has_more")
+            .required("next_cursor")
+            .into()
+    }
+}
+
+/// Named after what it lists: `ApiKeyPage`.
+impl<T: ToSchema> ToSchema for Page<T> {
+    fn name() -> std::borrow::Cow<'static, str> {
+        format!("{}Page", T::name()).into()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.push((T::name().into(), T::schema()));
+        T::schemas(schemas);
+    }
+}
+
+impl<T: ToSchema> IntoResponses for Page<T> {
+    fn responses() -> Documented {
+        documented::<Named<Page<T>>>("200", "A page of the list.")
+    }
+}
+
+/// What a collection answers to GET: one record with `?id=`, else a page.
+pub enum OneOrPage<T> {
+    One(T),
+    Page(Page<T>),
+}
+
+impl<T: Record> IntoResponse for OneOrPage<T> {
+    fn into_response(self) -> Response {
+        match self {
+            OneOrPage::One(record) => Versioned(record).into_response(),
+            OneOrPage::Page(page) => page.into_response(),
+        }
+    }
+}
+
+impl<T: ToSchema> PartialSchema for OneOrPage<T> {
+    fn schema() -> RefOr<Schema> {
+        OneOfBuilder::new()
+            .item(Ref::from_schema_name(<Page<T>>::name()))
+            .item(Ref::from_schema_name(T::name()))
+            .into()
+    }
+}
+
+impl<T: ToSchema> IntoResponses for OneOrPage<T> {
+    fn responses() -> Documented {
+        documented::<Self>("200", "A page of the list; with `id`, the one record.")
+    }
+}

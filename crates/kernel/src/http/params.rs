@@ -1,0 +1,144 @@
+//! The query string, strictly: unknown, repeated or bad parameters are refused, never ignored.
+
+use std::convert::Infallible;
+use std::marker::PhantomData;
+use std::str::FromStr;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use percent_encoding::percent_decode_str;
+
+use super::page::{LIMIT_DEFAULT, LIMIT_MAX};
+use crate::base::{Code, Error, Result, Timestamp};
+
+/// The parameters of a route, parsed when the handler asks, after the scope is checked.
+pub struct Query<T> {
+    raw: String,
+    kind: PhantomData<fn() -> T>,
+}
+
+/// A type made from a query string. `take_*` every parameter that the route knows; the rest is refused afterwards.
+pub trait FromParams: Sized {
+    fn from_params(params: &mut Params) -> Result<Self>;
+}
+
+/// A route without parameters.
+impl FromParams for () {
+    fn from_params(_: &mut Params) -> Result<Self> {
+        Ok(())
+    }
+}
+
+impl<T: FromParams> Query<T> {
+    pub fn parse(&self) -> Result<T> {
+        let mut params = Params::parse(&self.raw)?;
+        let value = T::from_params(&mut params);
+        // A misspelt name explains a missing one, so it is reported first.
+        params.refuse_rest()?;
+        value
+    }
+}
+
+impl<S: Sync, T> FromRequestParts<S> for Query<T> {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Query { raw: parts.uri.query().unwrap_or_default().to_owned(), kind: PhantomData })
+    }
+}
+
+/// Parameters that have not been taken yet.
+pub struct Params {
+    pairs: Vec<(String, String)>,
+}
+
+impl Params {
+    fn parse(raw: &str) -> Result<Self> {
+        let mut pairs: Vec<(String, String)> = Vec::new();
+        for pair in raw.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let name = decode(name).ok_or_else(|| invalid(name, "the name is not percent-encoded UTF-8"))?;
+            let value = decode(value).ok_or_else(|| invalid(&name, "the value is not percent-encoded UTF-8"))?;
+            if pairs.iter().any(|(known, _)| *known == name) {
+                return Err(invalid(&name, "is given more than once"));
+            }
+            pairs.push((name, value));
+        }
+        Ok(Params { pairs })
+    }
+
+    pub fn take(&mut self, name: &str) -> Option<String> {
+        let at = self.pairs.iter().position(|(known, _)| known == name)?;
+        Some(self.pairs.swap_remove(at).1)
+    }
+
+    /// The record that PUT, PATCH and DELETE act on. A malformed id is the same as one that does not exist.
+    pub fn take_id<I: FromStr>(&mut self) -> Result<I> {
+        let text = self.take("id").ok_or_else(|| Error::new(Code::MissingParameter, "Name the record with the query parameter id."))?;
+        text.parse().map_err(|_| Error::not_found())
+    }
+
+    /// The record that GET shows, or `None` for the list. With an id, no other parameter makes sense.
+    pub fn take_optional_id<I: FromStr>(&mut self) -> Result<Option<I>> {
+        let Some(text) = self.take("id") else { return Ok(None) };
+        if let Some((other, _)) = self.pairs.first() {
+            return Err(invalid(other, "cannot be combined with id"));
+        }
+        text.parse().map(Some).map_err(|_| Error::not_found())
+    }
+
+    pub fn take_limit(&mut self) -> Result<usize> {
+        let Some(text) = self.take("limit") else { return Ok(LIMIT_DEFAULT) };
+        let limit = text.parse().ok().filter(|limit| (1..=LIMIT_MAX).contains(limit));
+        limit.ok_or_else(|| invalid("limit", &format!("must be a whole number from 1 to {LIMIT_MAX}")))
+    }
+
+    pub fn take_time(&mut self, name: &str) -> Result<Option<Timestamp>> {
+        let Some(text) = self.take(name) else { return Ok(None) };
+        let hint = if text.contains(' ') { "; write + as %2B" } else { "" };
+        let wrong = || invalid(name, &format!("must be an RFC 3339 time such as 2026-01-31T08:00:00Z{hint}"));
+        Timestamp::parse(&text).map(Some).ok_or_else(wrong)
+    }
+
+    /// A comma list that means any of; `expected` says what one value must be.
+    pub fn take_list<V>(&mut self, name: &str, expected: &str, parse: impl Fn(&str) -> Option<V>) -> Result<Option<Vec<V>>> {
+        let Some(text) = self.take(name) else { return Ok(None) };
+        let parts: Vec<&str> = text.split(',').collect();
+        if parts.len() > LIST_MAX {
+            return Err(invalid(name, &format!("takes at most {LIST_MAX} values")));
+        }
+        let values: Option<Vec<V>> = parts.into_iter().map(parse).collect();
+        values.map(Some).ok_or_else(|| invalid(name, &format!("must be {expected}, or a comma list of them")))
+    }
+
+    fn refuse_rest(&self) -> Result<()> {
+        match self.pairs.first() {
+            None => Ok(()),
+            Some((name, _)) => {
+                let name: String = name.chars().filter(|c| !c.is_control()).take(100).collect();
+                Err(Error::new(Code::UnknownParameter, format!("The query parameter {name:?} is not known here.")))
+            }
+        }
+    }
+}
+
+/// More values than this in one filter is a mistake, and each is a bound argument.
+const LIST_MAX: usize = 100;
+
+fn invalid(name: &str, detail: &str) -> Error {
+    Error::new(Code::InvalidParameter, format!("The query parameter {name} {detail}."))
+}
+
+fn decode(text: &str) -> Option<String> {
+    let text = text.replace('+', " ");
+    // percent_decode_str lets a stray % through.
+    let mut rest = text.as_str();
+    while let Some(at) = rest.find('%') {
+        let hex = rest.get(at + 1..at + 3)?;
+        if !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return None;
+        }
+        rest = &rest[at + 3..];
+    }
+    percent_decode_str(&text).decode_utf8().ok().map(Into::into)
+}

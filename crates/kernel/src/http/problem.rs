@@ -1,0 +1,94 @@
+//! RFC 9457: how an `Error` looks to a client.
+
+use std::sync::Arc;
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::app::BaseUrl;
+use crate::base::{Code, Error};
+
+/// What went wrong, for people (`title`, `detail`) and for programs (`code`).
+#[derive(Serialize, ToSchema)]
+pub struct Problem<'a> {
+    /// Explains the code; the address resolves.
+    #[serde(rename = "type")]
+    #[schema(format = "uri", example = "https://control.example/documentation/errors/#invalid_fields")]
+    kind: String,
+    #[schema(example = "Some fields are not valid")]
+    title: &'a str,
+    #[schema(example = 422)]
+    status: u16,
+    /// What is wrong and what would be right.
+    #[schema(example = "Not valid: /scopes/1. See errors for each.")]
+    detail: &'a str,
+    /// The path of the request, without its query.
+    #[schema(example = "/api/admin/api-keys")]
+    instance: &'a str,
+    /// Stable; branch on this.
+    #[schema(example = "invalid_fields")]
+    code: &'a str,
+    /// Quote it when asking the operator.
+    #[schema(example = "req_4fK2mXq8Zr1TnB6sWd0a")]
+    request_id: &'a str,
+    /// With `insufficient_scope`: the scope that is missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    required_scope: Option<&'a str>,
+    /// With status 422: every bad field at once.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<ProblemField<'a>>,
+}
+
+/// One bad field of the body.
+#[derive(Serialize, ToSchema)]
+pub struct ProblemField<'a> {
+    /// A JSON pointer into the body; empty for the body itself.
+    #[schema(example = "/scopes/1")]
+    pointer: &'a str,
+    #[schema(example = "unknown_scope")]
+    code: &'a str,
+    detail: &'a str,
+}
+
+/// A handler's error travels to the context layer, which knows the request it belongs to.
+impl IntoResponse for Error {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.code().status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = status.into_response();
+        response.extensions_mut().insert(Arc::new(self));
+        response
+    }
+}
+
+/// Writes the problem of an error response into its body and headers.
+pub(super) fn render(error: &Error, base_url: &BaseUrl, path: &str, request_id: &str, response: &mut Response) {
+    let code = error.code();
+    let problem = Problem {
+        kind: format!("{}/documentation/errors/#{}", base_url.as_str(), code.name()),
+        title: code.title(),
+        status: code.status(),
+        detail: error.detail(),
+        instance: path,
+        code: code.name(),
+        request_id,
+        required_scope: error.required_scope(),
+        errors: error
+            .fields()
+            .iter()
+            .map(|field| ProblemField { pointer: &field.pointer, code: field.code, detail: &field.detail })
+            .collect(),
+    };
+    let body = serde_json::to_vec(&problem).unwrap_or_default();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    headers.remove(header::CONTENT_LENGTH);
+    if let Some(seconds) = error.retry_after_seconds() {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if matches!(code, Code::Unauthenticated | Code::KeyExpired | Code::SessionExpired) {
+        headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    *response.body_mut() = body.into();
+}

@@ -1,0 +1,170 @@
+//! Answers: the status, the body and their documentation live in one return type.
+
+use std::collections::BTreeMap;
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::openapi::response::Response as DocumentedResponse;
+use utoipa::openapi::{ContentBuilder, RefOr, ResponseBuilder};
+use utoipa::{IntoResponses, PartialSchema, ToSchema};
+
+use crate::base::{Error, Result};
+
+/// A record with a version, which its `ETag` shows.
+pub trait Record: Serialize {
+    fn version(&self) -> i64;
+}
+
+/// An answer that can be stored and replayed.
+pub trait Reply {
+    fn render(&self) -> Result<Rendered>;
+}
+
+/// An answer as bytes.
+#[derive(Clone, Debug)]
+pub struct Rendered {
+    pub status: u16,
+    pub etag: Option<String>,
+    pub location: Option<String>,
+    pub body: Vec<u8>,
+}
+
+impl Rendered {
+    fn new<T: Serialize>(status: StatusCode, body: &T) -> Result<Self> {
+        let body = serde_json::to_vec(body).map_err(Error::internal)?;
+        Ok(Rendered { status: status.as_u16(), etag: None, location: None, body })
+    }
+
+    pub(super) fn into_reply(self) -> Response {
+        let mut response = Response::new(self.body.into());
+        *response.status_mut() = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        for (name, value) in [(header::ETAG, self.etag), (header::LOCATION, self.location)] {
+            if let Some(value) = value.and_then(|value| HeaderValue::try_from(value).ok()) {
+                headers.insert(name, value);
+            }
+        }
+        response
+    }
+}
+
+fn into_response(reply: &impl Reply) -> Response {
+    match reply.render() {
+        Ok(rendered) => rendered.into_reply(),
+        Err(error) => error.into_response(),
+    }
+}
+
+fn etag(record: &impl Record) -> String {
+    format!("\"{}\"", record.version())
+}
+
+/// 200 with a body that has no version.
+pub struct Ok200<T>(pub T);
+
+/// 200 with a record and its `ETag`.
+pub struct Versioned<T>(pub T);
+
+/// 201 with the new record, its `ETag` and its address.
+pub struct Created<T> {
+    pub record: T,
+    pub location: String,
+}
+
+/// 204.
+pub struct NoContent;
+
+impl<T: Serialize> Reply for Ok200<T> {
+    fn render(&self) -> Result<Rendered> {
+        Rendered::new(StatusCode::OK, &self.0)
+    }
+}
+
+impl<T: Record> Reply for Versioned<T> {
+    fn render(&self) -> Result<Rendered> {
+        Ok(Rendered { etag: Some(etag(&self.0)), ..Rendered::new(StatusCode::OK, &self.0)? })
+    }
+}
+
+impl<T: Record> Reply for Created<T> {
+    fn render(&self) -> Result<Rendered> {
+        let rendered = Rendered::new(StatusCode::CREATED, &self.record)?;
+        Ok(Rendered { etag: Some(etag(&self.record)), location: Some(self.location.clone()), ..rendered })
+    }
+}
+
+impl<T: Serialize> IntoResponse for Ok200<T> {
+    fn into_response(self) -> Response {
+        into_response(&self)
+    }
+}
+
+impl<T: Record> IntoResponse for Versioned<T> {
+    fn into_response(self) -> Response {
+        into_response(&self)
+    }
+}
+
+impl<T: Record> IntoResponse for Created<T> {
+    fn into_response(self) -> Response {
+        into_response(&self)
+    }
+}
+
+impl IntoResponse for NoContent {
+    fn into_response(self) -> Response {
+        StatusCode::NO_CONTENT.into_response()
+    }
+}
+
+/// The answers of an operation, by status.
+pub type Documented = BTreeMap<String, RefOr<DocumentedResponse>>;
+
+/// One documented answer with a JSON body.
+pub fn documented<T: PartialSchema>(status: &str, description: &str) -> Documented {
+    let content = ContentBuilder::new().schema(Some(T::schema())).build();
+    let response = ResponseBuilder::new().description(description).content("application/json", content).build();
+    BTreeMap::from([(status.to_owned(), RefOr::T(response))])
+}
+
+/// The component that a named schema is kept under.
+pub(super) struct Named<T>(std::marker::PhantomData<T>);
+
+impl<T: ToSchema> PartialSchema for Named<T> {
+    fn schema() -> RefOr<utoipa::openapi::Schema> {
+        utoipa::openapi::Ref::from_schema_name(T::name()).into()
+    }
+}
+
+impl<T: ToSchema> IntoResponses for Ok200<T> {
+    fn responses() -> Documented {
+        documented::<Named<T>>("200", "Done.")
+    }
+}
+
+impl<T: ToSchema> IntoResponses for Versioned<T> {
+    fn responses() -> Documented {
+        documented::<Named<T>>("200", "The record.")
+    }
+}
+
+impl<T: ToSchema> IntoResponses for Created<T> {
+    fn responses() -> Documented {
+        documented::<Named<T>>("201", "Created.")
+    }
+}
+
+impl IntoResponses for NoContent {
+    fn responses() -> Documented {
+        BTreeMap::from([("204".to_owned(), RefOr::T(ResponseBuilder::new().description("Done.").build()))])
+    }
+}
+
+/// The refusals are added to every operation by the rules of `document.rs`.
+impl IntoResponses for Error {
+    fn responses() -> Documented {
+        BTreeMap::new()
+    }
+}

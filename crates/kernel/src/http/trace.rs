@@ -1,0 +1,93 @@
+//! Request ids and W3C trace context: accepted when well formed, made otherwise.
+
+use std::sync::Arc;
+
+use axum::http::HeaderMap;
+
+use crate::base::World;
+
+/// The header that carries the request id in both directions.
+pub const REQUEST_ID: &str = "x-request-id";
+const REQUEST_ID_CHARS_MAX: usize = 128;
+
+/// The caller's `X-Request-Id` if it is 1 to 128 visible characters, else a new one.
+pub fn request_id(headers: &HeaderMap, world: &World) -> Arc<str> {
+    let mut given = headers.get_all(REQUEST_ID).iter();
+    if let (Some(value), None) = (given.next(), given.next())
+        && let Ok(text) = value.to_str()
+        && (1..=REQUEST_ID_CHARS_MAX).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_graphic())
+    {
+        return text.into();
+    }
+    format!("req_{}", world.chance.base62(20)).into()
+}
+
+/// `traceparent` of the W3C recommendation, version 00.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceParent {
+    trace_id: String,
+    parent_id: String,
+    flags: String,
+}
+
+impl TraceParent {
+    pub fn from_headers(headers: &HeaderMap) -> Option<Self> {
+        let mut given = headers.get_all("traceparent").iter();
+        match (given.next(), given.next()) {
+            (Some(value), None) => Self::parse(value.to_str().ok()?),
+            _ => None,
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let hex = |part: &str, len: usize| {
+            let valid = part.len() == len && part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+            valid.then(|| part.to_owned())
+        };
+        let mut parts = text.split('-');
+        let version = hex(parts.next()?, 2).filter(|version| version != "ff")?;
+        let trace_id = hex(parts.next()?, 32).filter(|id| id.bytes().any(|b| b != b'0'))?;
+        let parent_id = hex(parts.next()?, 16).filter(|id| id.bytes().any(|b| b != b'0'))?;
+        let flags = hex(parts.next()?, 2)?;
+        // Version 00 ends here; a later one may go on.
+        (version != "00" || parts.next().is_none()).then_some(TraceParent { trace_id, parent_id, flags })
+    }
+
+    pub fn trace_id(&self) -> &str {
+        &self.trace_id
+    }
+
+    /// The header for a call that this request causes: the same trace, a span of our own.
+    pub fn child(&self, world: &World) -> String {
+        let span = u64::from_be_bytes(world.chance.bytes()) | 1;
+        format!("00-{}-{span:016x}-{}", self.trace_id, self.flags)
+    }
+
+    pub fn parent_id(&self) -> &str {
+        &self.parent_id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_well_formed_traceparent_is_honoured() {
+        let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        assert_eq!(TraceParent::parse(good).map(|t| t.trace_id), Some("4bf92f3577b34da6a3ce929d0e0e4736".to_owned()));
+        assert!(TraceParent::parse(&format!("{}-extra", good.replacen("00", "01", 1))).is_some());
+        for bad in [
+            "",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7",
+            "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
+            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-x",
+        ] {
+            assert_eq!(TraceParent::parse(bad), None, "{bad}");
+        }
+    }
+}

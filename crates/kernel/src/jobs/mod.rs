@@ -1,0 +1,93 @@
+//! What the service does on its own: notes of last use, the exchange of rate counts, and cleaning in small steps.
+
+use std::time::Duration;
+
+use crate::base::{DAY_MS, MINUTE_MS, Result};
+use crate::http::{App, Shared};
+use crate::store::{Engine, Purpose};
+
+crate::statements! {
+    CLEAN_SESSIONS = "DELETE FROM sessions WHERE token_hash IN
+        (SELECT token_hash FROM sessions WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)";
+    CLEAN_IDLE_SESSIONS = "DELETE FROM sessions WHERE token_hash IN
+        (SELECT token_hash FROM sessions WHERE last_seen_at < $1 ORDER BY last_seen_at LIMIT $2)";
+    CLEAN_LINKS = "DELETE FROM signin_links WHERE token_hash IN
+        (SELECT token_hash FROM signin_links WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)";
+    CLEAN_SECRETS = "DELETE FROM api_key_secrets WHERE public_id IN
+        (SELECT public_id FROM api_key_secrets WHERE valid_until < $1 ORDER BY valid_until LIMIT $2)";
+    CLEAN_IDEMPOTENCY = "DELETE FROM idempotency_records WHERE (tenant_id, actor_id, route, idempotency_key) IN
+        (SELECT tenant_id, actor_id, route, idempotency_key FROM idempotency_records WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)";
+    CLEAN_AUDIT = "DELETE FROM audit_entries WHERE (tenant_id, id) IN
+        (SELECT tenant_id, id FROM audit_entries WHERE at < $1 ORDER BY at LIMIT $2)";
+    CLEAN_RATES = "DELETE FROM rate_usage WHERE (window_start, bucket, node) IN
+        (SELECT window_start, bucket, node FROM rate_usage WHERE window_start < $1 ORDER BY window_start LIMIT $2)";
+}
+
+/// Last use is at most 60 s late; this leaves room for a slow database.
+const NOTE_EVERY: Duration = Duration::from_secs(10);
+const EXCHANGE_EVERY: Duration = Duration::from_secs(1);
+const CLEAN_EVERY: Duration = Duration::from_secs(60);
+/// Rows that one step deletes: a step must not delay the writes queued behind it.
+const CLEAN_ROWS: i64 = 500;
+/// Steps of one round; what is left waits for the next.
+const CLEAN_STEPS_MAX: usize = 200;
+/// An ended session is remembered for a day, so that its owner is told "expired" and not "unknown".
+const ENDED_SESSION_MS: i64 = DAY_MS;
+
+/// Runs until it is dropped.
+pub async fn run(app: Shared) {
+    tokio::join!(
+        every(NOTE_EVERY, "noting last use", || note_uses(&app)),
+        every(EXCHANGE_EVERY, "exchanging rate counts", || exchange_rates(&app)),
+        every(CLEAN_EVERY, "cleaning", || clean(&app)),
+    );
+}
+
+async fn every<F: Future<Output = Result<()>>>(period: Duration, what: &str, task: impl Fn() -> F) {
+    let mut ticks = tokio::time::interval(period);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        if let Err(error) = task().await {
+            tracing::warn!(%error, "{what} failed; it will be tried again");
+        }
+    }
+}
+
+/// Writes down when credentials were last used. Also called once before the process ends.
+pub async fn note_uses(app: &App) -> Result<()> {
+    app.credentials.flush_uses(&app.store.system(Purpose::Housekeeping)).await
+}
+
+/// One budget for all nodes. The embedded store has one node only.
+pub async fn exchange_rates(app: &App) -> Result<()> {
+    match app.store.engine() {
+        Engine::Sqlite => Ok(()),
+        Engine::Postgres => app.limiter.exchange(&app.store.system(Purpose::RateLimits)).await,
+    }
+}
+
+/// Removes what is too old to matter, a few hundred rows at a time.
+pub async fn clean(app: &App) -> Result<()> {
+    let now = app.world.now();
+    let settings = &app.settings;
+    let rounds = [
+        (CLEAN_SESSIONS, now.plus(-ENDED_SESSION_MS)),
+        (CLEAN_IDLE_SESSIONS, now.plus(-ENDED_SESSION_MS - settings.session_idle_ms)),
+        (CLEAN_LINKS, now),
+        (CLEAN_SECRETS, now),
+        (CLEAN_IDEMPOTENCY, now),
+        (CLEAN_AUDIT, now.plus(-settings.audit_retention_ms)),
+        (CLEAN_RATES, now.plus(-2 * MINUTE_MS)),
+    ];
+    let db = app.store.system(Purpose::Housekeeping);
+    for (statement, before) in rounds {
+        for _ in 0..CLEAN_STEPS_MAX {
+            let deleted = db.write(async move |tx| tx.exec(statement, crate::args![before, CLEAN_ROWS]).await).await?;
+            if deleted < CLEAN_ROWS as u64 {
+                break;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,27 @@
+//! What every feature of Tenant Control stands on.
+//!
+//! The kernel knows no feature: it offers the store, HTTP with every rule that holds for all routes, the caller and
+//! the audit trail. Arrows inside point down only: `startup jobs → auth http → audit → store → base`.
+
+pub mod audit;
+pub mod auth;
+pub mod base;
+pub mod http;
+pub mod jobs;
+pub mod startup;
+pub mod store;
+
+/// Every statement of the kernel, so that a test can prepare each on both engines.
+pub fn statements() -> Vec<(&'static str, &'static str)> {
+    [
+        audit::STATEMENTS,
+        auth::CREDENTIAL_STATEMENTS,
+        auth::PEOPLE_STATEMENTS,
+        auth::SESSION_STATEMENTS,
+        http::IDEMPOTENCY_STATEMENTS,
+        http::LIMITER_STATEMENTS,
+        jobs::STATEMENTS,
+        startup::STATEMENTS,
+    ]
+    .concat()
+}

@@ -1,0 +1,84 @@
+//! On whose behalf a handle works: the tenant it is bound to, who acts, and the world it takes time and chance from.
+
+use crate::base::{Actor, Error, Result, TenantId, World};
+
+use super::dialect;
+
+/// Why the service works across tenants. Every call of [`super::Store::system`] names one, and a test lists them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    SignIn,
+    Credentials,
+    Housekeeping,
+    RateLimits,
+    Startup,
+    Cli,
+    Health,
+}
+
+impl Purpose {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Purpose::SignIn => "sign_in",
+            Purpose::Credentials => "credentials",
+            Purpose::Housekeeping => "housekeeping",
+            Purpose::RateLimits => "rate_limits",
+            Purpose::Startup => "startup",
+            Purpose::Cli => "cli",
+            Purpose::Health => "health",
+        }
+    }
+}
+
+pub(super) struct Context {
+    pub scope: Scope,
+    pub actor: Actor,
+    pub world: World,
+}
+
+pub(super) enum Scope {
+    /// The text is kept beside the id because every statement binds it.
+    Tenant(TenantId, String),
+    System(Purpose),
+}
+
+impl Context {
+    pub fn tenant_id(&self) -> Option<TenantId> {
+        match &self.scope {
+            Scope::Tenant(id, _) => Some(*id),
+            Scope::System(_) => None,
+        }
+    }
+
+    /// What the handle binds as `$1`; the system binds nothing itself.
+    pub fn bound(&self) -> Option<&String> {
+        match &self.scope {
+            Scope::Tenant(_, text) => Some(text),
+            Scope::System(_) => None,
+        }
+    }
+
+    /// Whose rows row-level security lets through.
+    pub fn visible(&self) -> &str {
+        match &self.scope {
+            Scope::Tenant(_, text) => text,
+            Scope::System(_) => dialect::EVERY_TENANT,
+        }
+    }
+
+    /// A [`super::Select`] counts its numbers for one kind of handle; on the other, `$1` would be another value.
+    pub fn check_select(&self, for_tenant: bool) -> Result<()> {
+        if for_tenant == self.bound().is_some() {
+            return Ok(());
+        }
+        Err(Error::internal("a Select for a tenant's handle was used on the system's, or the other way round"))
+    }
+}
+
+/// The statement's numbers and what is bound do not match. Never shown to a client, so it may name the statement.
+pub(super) fn mismatch(sql: &str, uses: usize, bound: usize) -> Error {
+    Error::internal(format!(
+        "the statement uses {uses} parameters and {bound} are bound (every number from $1 must occur, and on a \
+         tenant's handle $1 is the tenant): {sql}"
+    ))
+}

@@ -1,0 +1,122 @@
+//! A handle to the records: of one tenant, or of the system.
+
+use std::sync::Arc;
+
+use crate::base::{Actor, Error, Result, TenantId, World};
+
+use super::context::{Context, Purpose, Scope};
+use super::postgres::Session;
+use super::tx::{Job, Tx};
+use super::{Args, Backend, Engine, FromRow, Select, Store, sqlite};
+
+/// A handle to the records of one tenant, or to all on behalf of the system.
+///
+/// On a tenant's handle every statement must use `$1`, which the handle binds to the tenant; the caller's arguments
+/// are `$2` and on. On the system's handle they start at `$1`. Reads cannot change anything, on either engine.
+#[derive(Clone)]
+pub struct Db {
+    store: Store,
+    context: Arc<Context>,
+}
+
+impl Db {
+    pub(super) fn new(store: Store, scope: Scope, actor: Actor) -> Self {
+        let world = store.world().clone();
+        Db { store, context: Arc::new(Context { scope, actor, world }) }
+    }
+
+    pub fn tenant_id(&self) -> Option<TenantId> {
+        self.context.tenant_id()
+    }
+
+    /// Why the system works across tenants; none on a tenant's handle.
+    pub fn purpose(&self) -> Option<Purpose> {
+        match self.context.scope {
+            Scope::System(purpose) => Some(purpose),
+            Scope::Tenant(..) => None,
+        }
+    }
+
+    pub fn actor(&self) -> &Actor {
+        &self.context.actor
+    }
+
+    pub fn world(&self) -> &World {
+        &self.context.world
+    }
+
+    pub fn engine(&self) -> Engine {
+        self.store.engine()
+    }
+
+    /// Runs `job` as one transaction. It is answered when its changes are on disk, or when none of them is.
+    ///
+    /// The job runs to its end even if the caller stops waiting. It may await only its transaction, and should be
+    /// short: on SQLite all others wait for it. "Unavailable" can mean that the fate of a commit is unknown; it is
+    /// never retried here.
+    pub async fn write<R: Send + 'static>(
+        &self,
+        job: impl for<'t> Job<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
+    ) -> Result<R> {
+        match self.store.backend() {
+            Backend::Sqlite(sqlite) => sqlite.writer.write(self.context.clone(), job).await,
+            Backend::Postgres(pool) => {
+                let tx = Tx::postgres(Session::for_writing(pool).await?, self.context.clone());
+                // Spawned, so that a caller who goes away cannot stop it between BEGIN and COMMIT.
+                tokio::spawn(tx.run_to_commit(job)).await.map_err(Error::unavailable)?
+            }
+        }
+    }
+
+    /// The one row there must be; none is "not found".
+    pub async fn one<T: FromRow>(&self, sql: &str, args: Args<'_>) -> Result<T> {
+        self.find(sql, args).await?.ok_or_else(Error::not_found)
+    }
+
+    pub async fn find<T: FromRow>(&self, sql: &str, args: Args<'_>) -> Result<Option<T>> {
+        match self.store.backend() {
+            Backend::Sqlite(lite) => {
+                lite.readers.lend().await?.read(|reader| sqlite::find(reader, self.context.bound(), sql, args))
+            }
+            Backend::Postgres(pool) => Session::for_reading(pool).await?.find(&self.context, sql, args).await,
+        }
+    }
+
+    /// Every row, so the statement has a LIMIT.
+    pub async fn list<T: FromRow>(&self, sql: &str, args: Args<'_>) -> Result<Vec<T>> {
+        match self.store.backend() {
+            Backend::Sqlite(lite) => {
+                lite.readers.lend().await?.read(|reader| sqlite::list(reader, self.context.bound(), sql, args))
+            }
+            Backend::Postgres(pool) => Session::for_reading(pool).await?.list(&self.context, sql, args).await,
+        }
+    }
+
+    pub async fn select<T: FromRow>(&self, select: &Select) -> Result<Vec<T>> {
+        let finished = select.finish();
+        self.context.check_select(finished.tenant)?;
+        self.list(&finished.text, &finished.params()).await
+    }
+
+    /// Like [`Db::select`], for a query that may look at many rows: on SQLite it leaves the threads that serve
+    /// requests alone, and has connections of its own.
+    pub async fn scan<T: FromRow + Send + 'static>(&self, select: &Select) -> Result<Vec<T>> {
+        let finished = select.finish();
+        self.context.check_select(finished.tenant)?;
+        match self.store.backend() {
+            Backend::Sqlite(_) => {
+                let (store, context) = (self.store.clone(), self.context.clone());
+                let runtime = tokio::runtime::Handle::current();
+                let work = move || {
+                    let Backend::Sqlite(lite) = store.backend() else {
+                        return Err(Error::internal("the engine has changed"));
+                    };
+                    let lent = runtime.block_on(lite.scanners.lend())?;
+                    lent.read(|reader| sqlite::list(reader, context.bound(), &finished.text, &finished.params()))
+                };
+                tokio::task::spawn_blocking(work).await.map_err(Error::internal)?
+            }
+            Backend::Postgres(_) => self.list(&finished.text, &finished.params()).await,
+        }
+    }
+}

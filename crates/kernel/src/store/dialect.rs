@@ -1,0 +1,75 @@
+//! Every difference between the two engines that shows in SQL. Elsewhere a statement is written once for both.
+
+use super::Engine;
+
+/// Opens the transaction that a group of SQLite jobs shares. IMMEDIATE takes the write lock at once: a deferred
+/// transaction that finds the lock taken at its first write cannot wait for it.
+pub(super) const SQLITE_BEGIN: &str = "BEGIN IMMEDIATE";
+pub(super) const SQLITE_COMMIT: &str = "COMMIT";
+pub(super) const SQLITE_ROLLBACK: &str = "ROLLBACK";
+
+/// One job inside its group.
+pub(super) const SQLITE_JOB_OPEN: &str = "SAVEPOINT job";
+pub(super) const SQLITE_JOB_KEEP: &str = "RELEASE job";
+pub(super) const SQLITE_JOB_UNDO: &str = "ROLLBACK TO job";
+
+/// Connections are read-only by default, as SQLite's readers are, so a write says that it is one.
+pub(super) const POSTGRES_BEGIN: &str = "BEGIN READ WRITE";
+
+/// PostgreSQL answers COMMIT of an aborted transaction with ROLLBACK and no error, and the driver does not show which
+/// of the two it was. A savepoint costs next to nothing and is refused in an aborted transaction, and outside of one;
+/// in one message with COMMIT its refusal keeps the COMMIT from being run.
+pub(super) const POSTGRES_COMMIT: &str = "SAVEPOINT sound; COMMIT";
+pub(super) const POSTGRES_ROLLBACK: &str = "ROLLBACK";
+
+/// Names the tenant that row-level security lets this session see.
+pub(super) const POSTGRES_SET_TENANT: &str = "SELECT set_config('tc.tenant', $1, false)";
+
+/// The tenant's name for the system's own work across tenants.
+pub(super) const EVERY_TENANT: &str = "*";
+
+/// What every connection to PostgreSQL starts with. The timeouts keep a stuck statement, lock or transaction from
+/// holding a pooled connection for ever; compiling small statements to machine code only makes them late.
+pub(super) const POSTGRES_SETTINGS: &str = "SET statement_timeout = '30s'; SET lock_timeout = '10s'; \
+     SET idle_in_transaction_session_timeout = '30s'; SET default_transaction_read_only = on; \
+     SET client_min_messages = warning; SET jit = off";
+
+/// Whether the role would walk through row-level security.
+pub(super) const POSTGRES_ROLE: &str =
+    "SELECT rolname::text, rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user";
+
+/// The lock that one transaction holds on a name until its end; see [`super::Tx::try_lock`].
+pub(super) const POSTGRES_TRY_LOCK: &str = "SELECT pg_try_advisory_xact_lock($1)";
+
+/// How migrations are kept from running twice at once. The number is arbitrary and only has to be ours.
+pub(super) const POSTGRES_MIGRATION_LOCK: &str = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = '120s'; \
+     SELECT pg_advisory_xact_lock(7309453291847); SELECT set_config('tc.tenant', '*', true)";
+pub(super) const SQLITE_MIGRATION_BEGIN: &str = "BEGIN EXCLUSIVE";
+
+/// Where it is noted which migrations a database has, and with which text.
+pub(super) fn migrations_table(engine: Engine) -> &'static str {
+    match engine {
+        Engine::Sqlite => {
+            "CREATE TABLE IF NOT EXISTS schema_migrations (
+                 name TEXT NOT NULL PRIMARY KEY,
+                 checksum TEXT NOT NULL,
+                 applied_at INTEGER NOT NULL
+             ) STRICT"
+        }
+        Engine::Postgres => {
+            "CREATE TABLE IF NOT EXISTS schema_migrations (
+                 name TEXT COLLATE \"C\" NOT NULL PRIMARY KEY,
+                 checksum TEXT COLLATE \"C\" NOT NULL,
+                 applied_at BIGINT NOT NULL
+             )"
+        }
+    }
+}
+
+/// Counts the tables of that name: a database without it has no migrations yet.
+pub(super) fn migrations_table_exists(engine: Engine) -> &'static str {
+    match engine {
+        Engine::Sqlite => "SELECT count(*) FROM sqlite_schema WHERE name = 'schema_migrations'",
+        Engine::Postgres => "SELECT count(to_regclass('schema_migrations'))",
+    }
+}

@@ -1,0 +1,182 @@
+//! Brings a database to the schema that this binary knows.
+//!
+//! Migrations are plain SQL, the same names for both engines, applied in order under a lock and in one transaction.
+//! A text is never edited after it was applied anywhere: its checksum is kept and compared. Migrations that this
+//! binary does not know are fine, because a newer node may run beside it.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use deadpool_postgres::{Object, Pool};
+
+use crate::base::{Error, Result, World, sha256};
+
+use super::postgres::batch;
+use super::postgres_fault::fault as postgres_fault;
+use super::sqlite::{self, fault as sqlite_fault};
+use super::{Engine, FromRow, Row, dialect};
+
+/// How long to wait for another node that is migrating; PostgreSQL is told the same in `dialect.rs`.
+const LOCK_WAIT_MAX: Duration = Duration::from_mins(2);
+
+struct Migration {
+    name: &'static str,
+    sqlite: &'static str,
+    postgres: &'static str,
+}
+
+macro_rules! migrations {
+    ($($name:literal)*) => {
+        &[$(Migration {
+            name: $name,
+            sqlite: include_str!(concat!("../../../../migrations/sqlite/", $name, ".sql")),
+            postgres: include_str!(concat!("../../../../migrations/postgres/", $name, ".sql")),
+        }),*]
+    };
+}
+
+/// In the order in which they are applied. A test compares this list with the folders.
+const MIGRATIONS: &[Migration] = migrations! {
+    "0001_ground"
+};
+
+const NOTE: &str = "INSERT INTO schema_migrations (name, checksum, applied_at) VALUES ($1, $2, $3)";
+const APPLIED: &str = "SELECT name, checksum FROM schema_migrations";
+
+impl Migration {
+    fn text(&self, engine: Engine) -> &'static str {
+        match engine {
+            Engine::Sqlite => self.sqlite,
+            Engine::Postgres => self.postgres,
+        }
+    }
+
+    fn checksum(&self, engine: Engine) -> String {
+        sha256(self.text(engine).as_bytes()).iter().fold(String::with_capacity(64), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+    }
+}
+
+/// Those that the database lacks, after a check that those it has are still the same.
+fn pending(engine: Engine, applied: &HashMap<String, String>) -> Result<Vec<&'static Migration>> {
+    let mut pending = Vec::new();
+    for migration in MIGRATIONS {
+        match applied.get(migration.name) {
+            None => pending.push(migration),
+            Some(checksum) if *checksum == migration.checksum(engine) => {}
+            Some(_) => {
+                return Err(Error::internal(format!(
+                    "the migration {} was edited after this database had applied it; restore its text, and put the \
+                     change into a new migration",
+                    migration.name
+                )));
+            }
+        }
+    }
+    Ok(pending)
+}
+
+fn names(migrations: &[&Migration]) -> Vec<String> {
+    migrations.iter().map(|migration| migration.name.to_owned()).collect()
+}
+
+/// On a connection of its own: rebuilding a table needs foreign keys switched off, which the writer never does.
+pub(super) async fn migrate_sqlite(path: PathBuf, world: World) -> Result<Vec<String>> {
+    let work = move || {
+        let connection = sqlite::open(&path, LOCK_WAIT_MAX)?;
+        connection.execute_batch("PRAGMA foreign_keys = OFF; PRAGMA synchronous = FULL;").map_err(sqlite_fault)?;
+        connection.execute_batch(dialect::SQLITE_MIGRATION_BEGIN).map_err(sqlite_fault)?;
+        connection.execute_batch(dialect::migrations_table(Engine::Sqlite)).map_err(sqlite_fault)?;
+        let pending = pending(Engine::Sqlite, &applied_sqlite(&connection)?)?;
+        for migration in &pending {
+            connection
+                .execute_batch(migration.sqlite)
+                .map_err(|error| Error::internal(format!("the migration {} failed: {error}", migration.name)))?;
+            let note = (migration.name, migration.checksum(Engine::Sqlite), world.now());
+            connection.execute(NOTE, note).map_err(sqlite_fault)?;
+        }
+        let broken: i64 = connection
+            .query_row("SELECT count(*) FROM pragma_foreign_key_check", [], |row| row.get(0))
+            .map_err(sqlite_fault)?;
+        if broken > 0 {
+            return Err(Error::internal(format!("the migrations would break {broken} foreign keys")));
+        }
+        // An error above drops the connection, and with it the transaction.
+        connection.execute_batch("COMMIT").map_err(sqlite_fault)?;
+        Ok(names(&pending))
+    };
+    tokio::task::spawn_blocking(work).await.map_err(Error::internal)?
+}
+
+pub(super) async fn pending_sqlite(path: PathBuf) -> Result<Vec<String>> {
+    let work = move || {
+        let connection = sqlite::open_reader(&path, LOCK_WAIT_MAX)?;
+        let exists = dialect::migrations_table_exists(Engine::Sqlite);
+        let exists: i64 = connection.query_row(exists, [], |row| row.get(0)).map_err(sqlite_fault)?;
+        let applied = if exists == 0 { HashMap::new() } else { applied_sqlite(&connection)? };
+        Ok(names(&pending(Engine::Sqlite, &applied)?))
+    };
+    tokio::task::spawn_blocking(work).await.map_err(Error::internal)?
+}
+
+fn applied_sqlite(connection: &rusqlite::Connection) -> Result<HashMap<String, String>> {
+    let mut statement = connection.prepare(APPLIED).map_err(sqlite_fault)?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).map_err(sqlite_fault)?;
+    rows.collect::<rusqlite::Result<_>>().map_err(sqlite_fault)
+}
+
+/// On a connection that is thrown away afterwards, whatever becomes of it: it has other settings than the pool's.
+pub(super) async fn migrate_postgres(pool: &Pool, world: &World) -> Result<Vec<String>> {
+    let client = Object::take(pool.get().await.map_err(Error::unavailable)?);
+    batch(&client, dialect::POSTGRES_BEGIN).await?;
+    batch(&client, dialect::POSTGRES_MIGRATION_LOCK).await?;
+    batch(&client, dialect::migrations_table(Engine::Postgres)).await?;
+    let pending = pending(Engine::Postgres, &applied_postgres(&client).await?)?;
+    for migration in &pending {
+        batch(&client, migration.postgres)
+            .await
+            .map_err(|error| Error::internal(format!("the migration {} failed: {error}", migration.name)))?;
+        let checksum = migration.checksum(Engine::Postgres);
+        client.execute(NOTE, &[&migration.name, &checksum, &world.now()]).await.map_err(postgres_fault)?;
+    }
+    batch(&client, dialect::POSTGRES_COMMIT).await?;
+    Ok(names(&pending))
+}
+
+pub(super) async fn pending_postgres(pool: &Pool) -> Result<Vec<String>> {
+    let client = pool.get().await.map_err(Error::unavailable)?;
+    let exists = dialect::migrations_table_exists(Engine::Postgres);
+    let exists: i64 = client.query_one(exists, &[]).await.map_err(postgres_fault)?.get(0);
+    let applied = if exists == 0 { HashMap::new() } else { applied_postgres(&client).await? };
+    Ok(names(&pending(Engine::Postgres, &applied)?))
+}
+
+async fn applied_postgres(client: &tokio_postgres::Client) -> Result<HashMap<String, String>> {
+    let rows = client.query(APPLIED, &[]).await.map_err(postgres_fault)?;
+    rows.iter().map(|row| <(String, String)>::from_row(&Row::postgres(row))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_migration_is_listed_and_has_a_text_for_both_engines() {
+        for engine in ["sqlite", "postgres"] {
+            let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../migrations").join(engine);
+            let mut found: Vec<String> = std::fs::read_dir(folder)
+                .into_iter()
+                .flatten()
+                .flatten()
+                .map(|entry| entry.file_name().to_string_lossy().trim_end_matches(".sql").to_owned())
+                .collect();
+            found.sort();
+            let listed: Vec<&str> = MIGRATIONS.iter().map(|migration| migration.name).collect();
+            assert_eq!(found, listed, "{engine}");
+        }
+    }
+}

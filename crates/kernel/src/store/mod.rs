@@ -1,0 +1,205 @@
+//! The store: one SQL text for two engines, with the tenant bound by the handle.
+//!
+//! A [`Db`] is a handle to the records of one tenant, or of the system. It reads, and it writes with an async closure
+//! over a [`Tx`]. On SQLite all writes go through one thread that commits them in groups; on PostgreSQL each has a
+//! pooled connection. What differs in SQL is in `dialect.rs` alone.
+//!
+//! Architecture invariant: outside this module nobody sees a connection, a driver's type or which engine answers.
+//! Deliberately left out: an object mapper, retries (a client that gets 503 repeats), and nested transactions.
+
+mod backup;
+mod context;
+mod db;
+mod dialect;
+mod migrate;
+mod options;
+mod params;
+mod postgres;
+mod postgres_fault;
+mod postgres_tls;
+mod postgres_url;
+mod row;
+mod select;
+mod sqlite;
+mod sqlite_readers;
+mod sqlite_writer;
+mod tx;
+mod values;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use deadpool_postgres::Pool;
+
+use crate::args;
+use crate::base::{Actor, Error, Result, TenantId, World};
+
+use context::{Context, Scope};
+use options::Target;
+use postgres::Session;
+use sqlite_readers::Readers;
+use sqlite_writer::Writer;
+
+pub use context::Purpose;
+pub use db::Db;
+pub use options::{Options, PostgresOptions, Synchronous};
+pub use params::{Args, Param};
+pub use row::{Column, FromRow, Row};
+pub use select::{Compare, Direction, Select};
+pub use tx::{Job, STATEMENTS, Tick, Tx};
+pub use values::Value;
+
+/// Queries that may scan and run at once on SQLite: few, because each keeps a core and the disk busy.
+const SCANNERS: usize = 2;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    Sqlite,
+    Postgres,
+}
+
+/// The database, open. Cheap to clone.
+#[derive(Clone)]
+pub struct Store(Arc<Inner>);
+
+struct Inner {
+    backend: Backend,
+    world: World,
+}
+
+enum Backend {
+    Sqlite(Box<Sqlite>),
+    Postgres(Pool),
+}
+
+struct Sqlite {
+    path: PathBuf,
+    writer: Writer,
+    readers: Readers,
+    scanners: Readers,
+}
+
+impl Store {
+    /// Connects. It does not migrate.
+    pub async fn open(options: Options, world: World) -> Result<Store> {
+        let backend = match &options.target {
+            Target::Postgres(postgres) => Backend::Postgres(postgres::open(postgres, &options).await?),
+            Target::Sqlite(path) => {
+                let (path, world) = (path.clone(), world.clone());
+                let open = tokio::task::spawn_blocking(move || open_sqlite(path, &options, world));
+                Backend::Sqlite(Box::new(open.await.map_err(Error::internal)??))
+            }
+        };
+        Ok(Store(Arc::new(Inner { backend, world })))
+    }
+
+    /// Applies the migrations that the database lacks, under a lock, and names them.
+    pub async fn migrate(&self) -> Result<Vec<String>> {
+        match self.backend() {
+            Backend::Sqlite(sqlite) => migrate::migrate_sqlite(sqlite.path.clone(), self.world().clone()).await,
+            Backend::Postgres(pool) => migrate::migrate_postgres(pool, self.world()).await,
+        }
+    }
+
+    /// The migrations that the database lacks.
+    pub async fn pending_migrations(&self) -> Result<Vec<String>> {
+        match self.backend() {
+            Backend::Sqlite(sqlite) => migrate::pending_sqlite(sqlite.path.clone()).await,
+            Backend::Postgres(pool) => migrate::pending_postgres(pool).await,
+        }
+    }
+
+    pub fn engine(&self) -> Engine {
+        match self.backend() {
+            Backend::Sqlite(_) => Engine::Sqlite,
+            Backend::Postgres(_) => Engine::Postgres,
+        }
+    }
+
+    pub fn world(&self) -> &World {
+        &self.0.world
+    }
+
+    /// A handle across all tenants, for the service's own work.
+    pub fn system(&self, purpose: Purpose) -> Db {
+        Db::new(self.clone(), Scope::System(purpose), Actor::system())
+    }
+
+    /// A handle to one tenant's records. Only `kernel/auth` and `kernel/jobs` hand it out, after their checks.
+    pub(crate) fn tenant(&self, tenant: TenantId, actor: Actor) -> Db {
+        Db::new(self.clone(), Scope::Tenant(tenant, tenant.to_string()), actor)
+    }
+
+    #[doc(hidden)]
+    pub fn tenant_for_test(&self, tenant: TenantId, actor: Actor) -> Db {
+        self.tenant(tenant, actor)
+    }
+
+    /// Whether reads are served right now, by a real round trip.
+    pub async fn ping_read(&self) -> Result<()> {
+        self.system(Purpose::Health).one::<i64>("SELECT CAST(1 AS BIGINT)", args![]).await.map(drop)
+    }
+
+    /// Whether reads and writes are served right now. After a write to disk failed, this tries one itself, so that
+    /// an instance that is sent no traffic notices that there is space again.
+    pub async fn ping(&self) -> Result<()> {
+        self.ping_read().await?;
+        let Backend::Sqlite(sqlite) = self.backend() else {
+            return Ok(());
+        };
+        let failing = sqlite.writer.failing();
+        let probe = async move |tx: &mut Tx| if failing { tx.probe() } else { Ok(()) };
+        self.system(Purpose::Health).write(probe).await?;
+        if failing {
+            sqlite.writer.recovered();
+        }
+        Ok(())
+    }
+
+    /// Takes no more writes, finishes those under way and closes the connections.
+    pub async fn close(&self) {
+        match self.backend() {
+            Backend::Sqlite(sqlite) => {
+                sqlite.writer.close().await;
+                sqlite.readers.close();
+                sqlite.scanners.close();
+            }
+            Backend::Postgres(pool) => pool.close(),
+        }
+    }
+
+    /// Copies the database to `path` while it is in use; see `backup.rs`.
+    pub async fn backup_to(&self, path: &Path) -> Result<()> {
+        match self.backend() {
+            Backend::Sqlite(sqlite) => {
+                let tag = self.world().chance.base62(12);
+                backup::backup_sqlite(sqlite.path.clone(), path.to_owned(), tag).await
+            }
+            Backend::Postgres(_) => Err(Error::internal("a PostgreSQL database is backed up with pg_dump")),
+        }
+    }
+
+    /// Prepares a statement without running it, for the test that does so with every statement.
+    pub async fn prepare_check(&self, sql: &str) -> Result<()> {
+        match self.backend() {
+            Backend::Sqlite(sqlite) => {
+                let lent = sqlite.readers.lend().await?;
+                lent.read(|reader| reader.prepare(sql).map(drop).map_err(sqlite::fault))
+            }
+            Backend::Postgres(pool) => Session::for_reading(pool).await?.prepare_check(sql).await,
+        }
+    }
+
+    fn backend(&self) -> &Backend {
+        &self.0.backend
+    }
+}
+
+fn open_sqlite(path: PathBuf, options: &Options, world: World) -> Result<Sqlite> {
+    let connection = sqlite::open_writer(&path, options)?;
+    let readers = Readers::open(&path, options.readers, options.wait_max)?;
+    let scanners = Readers::open(&path, SCANNERS, options.wait_max)?;
+    let idle = Context { scope: Scope::System(Purpose::Startup), actor: Actor::system(), world };
+    let writer = Writer::start(Tx::sqlite(connection, Arc::new(idle)), options.queue_max)?;
+    Ok(Sqlite { path, writer, readers, scanners })
+}

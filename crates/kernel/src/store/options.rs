@@ -1,0 +1,110 @@
+//! Where the records are kept, and the bounds of the way there.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Writes that may wait for the SQLite writer. At 20,000 writes per second this is 50 ms of work: a longer queue
+/// would only make answers late that the client has stopped waiting for.
+const QUEUE_MAX: usize = 1_024;
+
+/// How long a request waits for a connection before it is told to come back: longer than any healthy statement.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// Connections to PostgreSQL per node: its throughput peaks at a few per core, and its default limit is 100.
+const POOL_MAX: usize = 16;
+
+/// How to open a [`super::Store`].
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(super) target: Target,
+    pub(super) queue_max: usize,
+    pub(super) readers: usize,
+    pub(super) wait_max: Duration,
+    pub(super) synchronous: Synchronous,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Target {
+    Sqlite(PathBuf),
+    Postgres(PostgresOptions),
+}
+
+impl Options {
+    pub fn sqlite(path: impl Into<PathBuf>) -> Self {
+        Options::new(Target::Sqlite(path.into()))
+    }
+
+    pub fn postgres(options: PostgresOptions) -> Self {
+        Options::new(Target::Postgres(options))
+    }
+
+    fn new(target: Target) -> Self {
+        // Reads run inline, so no more of them run at once than there are worker threads.
+        let readers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 32);
+        Options { target, queue_max: QUEUE_MAX, readers, wait_max: WAIT_MAX, synchronous: Synchronous::Full }
+    }
+
+    /// How many writes may wait for the SQLite writer before further ones are refused.
+    #[must_use]
+    pub fn queue_max(mut self, queue_max: usize) -> Self {
+        self.queue_max = queue_max.max(1);
+        self
+    }
+
+    /// How many connections read from SQLite.
+    #[must_use]
+    pub fn readers(mut self, readers: usize) -> Self {
+        self.readers = readers.max(1);
+        self
+    }
+
+    /// How long a request waits for a connection.
+    #[must_use]
+    pub fn wait_max(mut self, wait_max: Duration) -> Self {
+        self.wait_max = wait_max;
+        self
+    }
+
+    #[doc(hidden)]
+    #[must_use]
+    pub fn synchronous(mut self, synchronous: Synchronous) -> Self {
+        self.synchronous = synchronous;
+        self
+    }
+}
+
+/// Whether SQLite waits for the disk before a commit counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Synchronous {
+    Full,
+    /// Loses acknowledged writes at a power cut. It exists so that the power-cut test can prove it would notice.
+    Off,
+}
+
+/// How to reach PostgreSQL.
+#[derive(Clone)]
+pub struct PostgresOptions {
+    /// `postgres://user:password@host:port/database`, with libpq's `sslmode` and `sslrootcert` as parameters.
+    pub url: String,
+    /// Accept a role that row-level security does not hold back.
+    pub allow_superuser: bool,
+    pub pool_max: usize,
+}
+
+impl PostgresOptions {
+    pub fn new(url: impl Into<String>) -> Self {
+        PostgresOptions { url: url.into(), allow_superuser: false, pool_max: POOL_MAX }
+    }
+}
+
+/// Without the URL, which holds the password.
+impl fmt::Debug for PostgresOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresOptions")
+            .field("url", &"[redacted]")
+            .field("allow_superuser", &self.allow_superuser)
+            .field("pool_max", &self.pool_max)
+            .finish()
+    }
+}

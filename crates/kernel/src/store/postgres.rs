@@ -1,0 +1,276 @@
+//! PostgreSQL: the pool, one checkout of it, and what its failures mean.
+//!
+//! Architecture invariant: a connection never goes back to the pool inside a transaction or in doubt; it is dropped.
+
+use std::error::Error as StdError;
+use std::time::Duration;
+
+use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime};
+use futures_util::{TryStreamExt, future};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Row as PgRow, Statement};
+
+use crate::base::{Error, Result};
+
+use super::context::{Context, mismatch};
+use super::postgres_fault::{fault, spoils};
+use super::{Args, FromRow, Options, PostgresOptions, Row, dialect, postgres_url};
+
+/// How long one statement may take, seen from here: a little longer than the server's own limit, for a server that
+/// no longer answers at all.
+const ANSWER_MAX: Duration = Duration::from_secs(35);
+
+/// Prepared statements per connection before all are prepared anew: more than the product has, so that only lists
+/// with rare filters ever fill it.
+const STATEMENTS_MAX: usize = 512;
+
+/// Opens the pool and proves it with one connection, whose role must be one that row-level security holds back.
+pub(super) async fn open(postgres: &PostgresOptions, options: &Options) -> Result<Pool> {
+    let (config, tls) = postgres_url::parse(&postgres.url)?;
+    // A round trip for every checkout would halve the throughput. A connection that the server has closed is seen
+    // without one, and a server that fell silent is noticed by the TCP timeouts of postgres_url.
+    let manager = Manager::from_config(config, tls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
+    let settings = Hook::async_fn(|client, _| {
+        Box::pin(async move { client.batch_execute(dialect::POSTGRES_SETTINGS).await.map_err(HookError::Backend) })
+    });
+    let pool = Pool::builder(manager)
+        .max_size(postgres.pool_max.max(1))
+        .wait_timeout(Some(options.wait_max))
+        .create_timeout(Some(options.wait_max))
+        .recycle_timeout(Some(options.wait_max))
+        .runtime(Runtime::Tokio1)
+        .post_create(settings)
+        .build()
+        .map_err(Error::internal)?;
+    check_role(&pool, postgres.allow_superuser).await?;
+    Ok(pool)
+}
+
+async fn check_role(pool: &Pool, allow_superuser: bool) -> Result<()> {
+    let client = pool.get().await.map_err(no_connection)?;
+    let row = client.query_one(dialect::POSTGRES_ROLE, &[]).await.map_err(fault)?;
+    let (name, unbound): (String, bool) = (row.get(0), row.get(1));
+    if unbound && !allow_superuser {
+        return Err(Error::internal(format!(
+            "the database role \"{name}\" is a superuser or has BYPASSRLS, so PostgreSQL would not keep tenants \
+             apart; use a role made with CREATE ROLE … LOGIN NOSUPERUSER NOBYPASSRLS, or pass --allow-superuser"
+        )));
+    }
+    Ok(())
+}
+
+fn no_connection(error: PoolError) -> Error {
+    Error::unavailable(error)
+}
+
+/// One checkout. Dropped in the middle of a transaction it takes its connection with it.
+pub(super) struct Session {
+    client: Option<Object>,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The next statement is the first of a checkout that only reads.
+    Reading,
+    /// The next statement is the first of a transaction.
+    Beginning,
+    InTransaction,
+    Broken,
+}
+
+impl Session {
+    pub async fn for_reading(pool: &Pool) -> Result<Self> {
+        Ok(Session { client: Some(pool.get().await.map_err(no_connection)?), state: State::Reading })
+    }
+
+    pub async fn for_writing(pool: &Pool) -> Result<Self> {
+        Ok(Session { client: Some(pool.get().await.map_err(no_connection)?), state: State::Beginning })
+    }
+
+    pub async fn exec(&mut self, context: &Context, sql: &str, args: Args<'_>) -> Result<u64> {
+        let answer = self.ask(context, context.bound(), sql, args).await?;
+        if answer.rows.is_empty() {
+            return Ok(answer.changed);
+        }
+        Err(Error::internal(format!("exec does not take a statement that returns rows: {sql}")))
+    }
+
+    pub async fn list<T: FromRow>(&mut self, context: &Context, sql: &str, args: Args<'_>) -> Result<Vec<T>> {
+        let answer = self.ask(context, context.bound(), sql, args).await?;
+        answer.rows.iter().map(|row| T::from_row(&Row::postgres(row))).collect()
+    }
+
+    pub async fn find<T: FromRow>(&mut self, context: &Context, sql: &str, args: Args<'_>) -> Result<Option<T>> {
+        let answer = self.ask(context, context.bound(), sql, args).await?;
+        match answer.rows.as_slice() {
+            [] => Ok(None),
+            [row] => T::from_row(&Row::postgres(row)).map(Some),
+            _ => Err(Error::internal(format!("the statement found more than one row: {sql}"))),
+        }
+    }
+
+    /// A single value by a statement of the store itself, to which no tenant is bound.
+    pub async fn ask_unbound<T: FromRow>(&mut self, context: &Context, sql: &str, args: Args<'_>) -> Result<T> {
+        let answer = self.ask(context, None, sql, args).await?;
+        let row = answer.rows.first().ok_or_else(|| Error::internal(format!("no answer to: {sql}")))?;
+        T::from_row(&Row::postgres(row))
+    }
+
+    pub async fn prepare_check(&self, sql: &str) -> Result<()> {
+        self.client()?.prepare(sql).await.map(drop).map_err(fault)
+    }
+
+    pub async fn commit(&mut self) -> Result<()> {
+        self.end(dialect::POSTGRES_COMMIT).await
+    }
+
+    /// If it fails the connection is dropped, and with it goes the transaction: nothing is left to tell the caller.
+    pub async fn rollback(&mut self) {
+        let _ = self.end(dialect::POSTGRES_ROLLBACK).await;
+    }
+
+    async fn end(&mut self, sql: &str) -> Result<()> {
+        // A job that asked nothing began nothing; a broken connection has nothing that could be ended.
+        if self.state != State::InTransaction {
+            return Ok(());
+        }
+        self.state = State::Broken;
+        match tokio::time::timeout(ANSWER_MAX, self.client()?.batch_execute(sql)).await {
+            Ok(Ok(())) => {
+                self.state = State::Beginning;
+                Ok(())
+            }
+            // Whether a COMMIT took place whose answer was lost, nobody knows: so it is never tried again here.
+            Ok(Err(error)) => Err(fault(error)),
+            Err(_) => Err(silent()),
+        }
+    }
+
+    async fn ask(&mut self, context: &Context, tenant: Option<&String>, sql: &str, args: Args<'_>) -> Result<Answer> {
+        let state = self.state;
+        if state == State::Broken {
+            return Err(Error::unavailable("the connection to the database was lost"));
+        }
+        if state == State::Beginning {
+            // From here on a dropped future leaves a connection that may be inside a transaction.
+            self.state = State::InTransaction;
+        }
+        match tokio::time::timeout(ANSWER_MAX, ask(self.client()?, state, context, tenant, sql, args)).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(Refusal::Mismatch(error))) => Err(error),
+            Ok(Err(Refusal::Postgres(error))) => {
+                if spoils(&error) {
+                    self.state = State::Broken;
+                }
+                Err(fault(error))
+            }
+            Err(_) => {
+                self.state = State::Broken;
+                Err(silent())
+            }
+        }
+    }
+
+    fn client(&self) -> Result<&Object> {
+        self.client.as_ref().ok_or_else(|| Error::internal("the checkout has ended"))
+    }
+}
+
+/// A read that is dropped half-way may go back: what is still to come is read away by the driver, and the next
+/// checkout names its tenant anew.
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(client) = self.client.take()
+            && matches!(self.state, State::InTransaction | State::Broken)
+        {
+            drop(Object::take(client));
+        }
+    }
+}
+
+fn silent() -> Error {
+    Error::unavailable("the database did not answer in time")
+}
+
+struct Answer {
+    rows: Vec<PgRow>,
+    changed: u64,
+}
+
+enum Refusal {
+    Mismatch(Error),
+    Postgres(tokio_postgres::Error),
+}
+
+impl From<tokio_postgres::Error> for Refusal {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Refusal::Postgres(error)
+    }
+}
+
+/// Sends the statement, and with the first of a checkout, without waiting for their answers, what must go before it:
+/// the beginning of the transaction and the name of the tenant.
+async fn ask(
+    client: &Object,
+    state: State,
+    context: &Context,
+    tenant: Option<&String>,
+    sql: &str,
+    args: Args<'_>,
+) -> Result<Answer, Refusal> {
+    let statement = prepare(client, sql).await?;
+    let own = tenant.map(|tenant| tenant as &(dyn ToSql + Sync));
+    let params: Vec<&(dyn ToSql + Sync)> = own.into_iter().chain(args.iter().map(|arg| *arg as _)).collect();
+    // PostgreSQL itself refuses to prepare a statement that leaves out a number below its highest.
+    if statement.params().len() != params.len() {
+        return Err(Refusal::Mismatch(mismatch(sql, statement.params().len(), params.len())));
+    }
+    if state == State::InTransaction {
+        return Ok(run(client, &statement, params).await?);
+    }
+    let set_tenant = prepare(client, dialect::POSTGRES_SET_TENANT).await?;
+    let visible = context.visible();
+    let visible: [&(dyn ToSql + Sync); 1] = [&visible];
+    let name_tenant = client.query_one(&set_tenant, &visible);
+    // Polled in this order, so sent in this order; the server works them off one after the other. Should naming the
+    // tenant fail outside a transaction, the answer to the statement is thrown away with it.
+    let answer = if state == State::Beginning {
+        future::try_join3(client.batch_execute(dialect::POSTGRES_BEGIN), name_tenant, run(client, &statement, params))
+            .await?
+            .2
+    } else {
+        future::try_join(name_tenant, run(client, &statement, params)).await?.1
+    };
+    Ok(answer)
+}
+
+async fn prepare(client: &Object, sql: &str) -> Result<Statement, tokio_postgres::Error> {
+    if client.statement_cache.size() >= STATEMENTS_MAX {
+        client.statement_cache.clear();
+    }
+    client.prepare_cached(sql).await
+}
+
+async fn run(
+    client: &Client,
+    statement: &Statement,
+    params: Vec<&(dyn ToSql + Sync)>,
+) -> Result<Answer, tokio_postgres::Error> {
+    let mut stream = std::pin::pin!(client.query_raw(statement, params).await?);
+    let mut rows = Vec::new();
+    while let Some(row) = stream.try_next().await? {
+        rows.push(row);
+    }
+    Ok(Answer { rows, changed: stream.rows_affected().unwrap_or(0) })
+}
+
+/// Runs several statements as one message, for migrations alone.
+pub(super) async fn batch(client: &Client, sql: &str) -> Result<()> {
+    client.batch_execute(sql).await.map_err(fault)
+}
+
+/// Whether the failure came from the network below the driver.
+pub(super) fn is_network(error: &tokio_postgres::Error) -> bool {
+    error.is_closed() || error.source().is_some_and(<dyn StdError>::is::<std::io::Error>)
+}

@@ -1,0 +1,55 @@
+//! What a failure of PostgreSQL means: to the client, and to the connection it came from.
+
+use tokio_postgres::error::SqlState;
+
+use crate::base::Error;
+
+use super::postgres::is_network;
+
+/// What the failure means to the client. Everything that may pass by itself is "unavailable", and the client repeats.
+pub(super) fn fault(error: tokio_postgres::Error) -> Error {
+    if is_network(&error) {
+        return Error::unavailable(error);
+    }
+    let Some(state) = error.code() else {
+        return Error::internal(describe(&error));
+    };
+    if *state == SqlState::UNIQUE_VIOLATION {
+        return Error::duplicate(describe(&error));
+    }
+    if passes(state) || is_stale(state) {
+        Error::unavailable(describe(&error))
+    } else {
+        Error::internal(describe(&error))
+    }
+}
+
+/// Whether the connection is of no more use.
+pub(super) fn spoils(error: &tokio_postgres::Error) -> bool {
+    is_network(error) || error.code().is_some_and(|state| is_away(state) || is_stale(state))
+}
+
+/// The server is going, gone or full: connection exceptions, operator intervention, insufficient resources.
+fn is_away(state: &SqlState) -> bool {
+    let code = state.code();
+    code.starts_with("08") || code.starts_with("57P0") || code.starts_with("53")
+}
+
+/// Serialization failure, deadlock, lock timeout, statement timeout: another attempt may well succeed.
+fn passes(state: &SqlState) -> bool {
+    is_away(state) || matches!(state.code(), "40001" | "40P01" | "55P03" | "57014" | "25P03")
+}
+
+/// What the connection knows no longer holds: another node changed a table under a prepared statement, or the server
+/// has become a standby, which refuses to begin a transaction that writes.
+fn is_stale(state: &SqlState) -> bool {
+    matches!(state.code(), "0A000" | "26000")
+}
+
+/// The driver's own text says only "db error". The server's detail is left out: it quotes values of the row.
+fn describe(error: &tokio_postgres::Error) -> String {
+    match error.as_db_error() {
+        Some(db) => format!("{} ({})", db.message(), db.code().code()),
+        None => format!("{error}: {}", std::error::Error::source(error).map_or_else(String::new, ToString::to_string)),
+    }
+}

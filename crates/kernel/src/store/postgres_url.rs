@@ -1,0 +1,133 @@
+//! The URL of a PostgreSQL database, with libpq's parameters for encryption, which the driver does not know.
+//!
+//! No message here repeats a part of the URL that could hold the password.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use percent_encoding::percent_decode_str;
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode};
+
+use crate::base::{Error, Result};
+
+use super::postgres_tls::{Tls, Trust};
+
+/// How long to try to reach the server, unless the URL says otherwise.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// When an idle connection is first asked whether the other side is still there.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
+
+/// How long sent data may stay unacknowledged: after it a server that vanished without a word counts as gone.
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(10);
+
+/// libpq's parameters that would be ignored in silence or refused without a reason.
+const UNSUPPORTED: [&str; 8] =
+    ["sslcert", "sslkey", "sslpassword", "sslcrl", "sslcrldir", "passfile", "service", "gssencmode"];
+
+pub(super) fn parse(url: &str) -> Result<(Config, Tls)> {
+    if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
+        return Err(bad_url("it must begin with postgres://"));
+    }
+    let (base, query) = url.split_once('?').unwrap_or((url, ""));
+    let mut mode = "prefer".to_owned();
+    let mut root = None;
+    let mut rest = Vec::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let value = percent_decode_str(value).decode_utf8_lossy().into_owned();
+        match name {
+            "sslmode" => mode = value,
+            "sslrootcert" => root = Some(PathBuf::from(value)),
+            name if UNSUPPORTED.contains(&name) => {
+                return Err(bad_url(&format!("the parameter {name} is not supported")));
+            }
+            _ => rest.push(pair),
+        }
+    }
+    let stripped = if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
+    // The driver's message could quote what follows an unescaped character of the password.
+    let mut config: Config = stripped
+        .parse()
+        .map_err(|_| bad_url("special characters of the password must be percent-encoded, as in %40 for @"))?;
+    set_timeouts(&mut config);
+    let (ssl_mode, trust) = encryption(&mode, root)?;
+    // Through a socket file there is nothing to encrypt, and libpq does not try.
+    let local = config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
+    config.ssl_mode(if local { SslMode::Disable } else { ssl_mode });
+    Ok((config, Tls::new(trust)?))
+}
+
+fn set_timeouts(config: &mut Config) {
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(CONNECT_TIMEOUT);
+    }
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(UNACKNOWLEDGED_MAX);
+    }
+    config.keepalives(true).keepalives_idle(KEEPALIVE_IDLE);
+    if config.get_application_name().is_none() {
+        config.application_name("tenant-control");
+    }
+}
+
+/// libpq's meaning of `sslmode`, except that `allow` tries encryption first, which promises no less.
+fn encryption(mode: &str, root: Option<PathBuf>) -> Result<(SslMode, Trust)> {
+    match (mode, root) {
+        ("disable", _) => Ok((SslMode::Disable, Trust::Anyone)),
+        ("allow" | "prefer", _) => Ok((SslMode::Prefer, Trust::Anyone)),
+        ("require", None) => {
+            tracing::warn!(
+                "the connection to PostgreSQL is encrypted, but nothing proves who answers: use sslmode=verify-full \
+                 with sslrootcert"
+            );
+            Ok((SslMode::Require, Trust::Anyone))
+        }
+        ("require" | "verify-ca", Some(root)) => Ok((SslMode::Require, Trust::Chain(root))),
+        ("verify-full", Some(root)) => Ok((SslMode::Require, Trust::ChainAndName(root))),
+        ("verify-ca" | "verify-full", None) => {
+            Err(bad_url("sslmode verify-ca and verify-full need sslrootcert, the file of the trusted certificates"))
+        }
+        _ => Err(bad_url("sslmode must be disable, allow, prefer, require, verify-ca or verify-full")),
+    }
+}
+
+fn bad_url(reason: &str) -> Error {
+    Error::internal(format!("the database URL is not valid: {reason}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(url: &str) -> String {
+        parse(url).err().map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_refusal_never_shows_the_password() {
+        for url in [
+            "mysql://u:hunter2@h/d",
+            "postgres://u:hunter2@h:port/d",
+            "postgres://u:x?hunter2@h/d",
+            "postgres://u:hunter2@h/d?sslmode=sometimes",
+            "postgres://u:hunter2@h/d?sslkey=hunter2",
+        ] {
+            let refusal = refusal(url);
+            assert!(refusal.contains("database URL"), "{url}: {refusal}");
+            assert!(!refusal.contains("hunter2"), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn the_mode_has_the_meaning_that_libpq_gives_it() {
+        for (mode, wanted) in [("disable", SslMode::Disable), ("allow", SslMode::Prefer), ("require", SslMode::Require)]
+        {
+            let parsed = parse(&format!("postgres://u@h/d?sslmode={mode}&application_name=x")).map(|parsed| parsed.0);
+            assert_eq!(parsed.map(|config| config.get_ssl_mode()).ok(), Some(wanted), "{mode}");
+        }
+        assert!(refusal("postgres://u@h/d?sslmode=verify-full").contains("sslrootcert"));
+        assert!(refusal("postgres://u@h/d?sslmode=verify-ca&sslrootcert=/nowhere").contains("/nowhere"));
+    }
+}

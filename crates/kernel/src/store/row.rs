@@ -1,0 +1,85 @@
+//! One row of an answer, read the same way from both engines.
+
+use crate::base::{ApiKeyId, AuditId, Error, Result, SessionId, TenantId, Timestamp, UserId};
+
+/// One row of an answer.
+pub struct Row<'a>(Inner<'a>);
+
+enum Inner<'a> {
+    Sqlite(&'a rusqlite::Row<'a>),
+    Postgres(&'a tokio_postgres::Row),
+}
+
+impl<'a> Row<'a> {
+    pub(super) fn sqlite(row: &'a rusqlite::Row<'a>) -> Self {
+        Row(Inner::Sqlite(row))
+    }
+
+    pub(super) fn postgres(row: &'a tokio_postgres::Row) -> Self {
+        Row(Inner::Postgres(row))
+    }
+
+    /// The column at `index`, counted from 0 in the order of the SELECT.
+    ///
+    /// A column of another type is a fault of the statement, so it is an internal error.
+    pub fn get<T: Column>(&self, index: usize) -> Result<T> {
+        match self.0 {
+            Inner::Sqlite(row) => row.get(index).map_err(|error| unreadable(index, error)),
+            Inner::Postgres(row) => row.try_get(index).map_err(|error| unreadable(index, error)),
+        }
+    }
+}
+
+fn unreadable(index: usize, error: impl std::error::Error) -> Error {
+    Error::internal(format!("column {index} could not be read: {error}"))
+}
+
+/// What a column can be read as, on both engines.
+pub trait Column: rusqlite::types::FromSql + for<'r> tokio_postgres::types::FromSql<'r> {}
+
+impl<T: rusqlite::types::FromSql + for<'r> tokio_postgres::types::FromSql<'r>> Column for T {}
+
+/// What a row can be read as: a struct of a feature, a tuple, or a single column.
+pub trait FromRow: Sized {
+    fn from_row(row: &Row<'_>) -> Result<Self>;
+}
+
+macro_rules! single_columns {
+    ($($column:ty)*) => {$(
+        impl FromRow for $column {
+            fn from_row(row: &Row<'_>) -> Result<Self> {
+                row.get(0)
+            }
+        }
+    )*};
+}
+
+single_columns! { i64 f64 bool String Vec<u8> Timestamp TenantId UserId ApiKeyId AuditId SessionId }
+
+impl<T> FromRow for Option<T>
+where
+    Option<T>: Column,
+{
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        row.get(0)
+    }
+}
+
+macro_rules! tuples {
+    ($(($($column:ident $index:literal),+))*) => {$(
+        impl<$($column: Column),+> FromRow for ($($column,)+) {
+            fn from_row(row: &Row<'_>) -> Result<Self> {
+                Ok(($(row.get::<$column>($index)?,)+))
+            }
+        }
+    )*};
+}
+
+tuples! {
+    (A 0)
+    (A 0, B 1)
+    (A 0, B 1, C 2)
+    (A 0, B 1, C 2, D 3)
+    (A 0, B 1, C 2, D 3, E 4)
+    (A 0, B 1, C 2, D 3, E 4, F 5)
+}

@@ -1,0 +1,211 @@
+//! A list with optional filters, as one SELECT.
+//!
+//! The text depends only on which filters are present, never on their values, so that equal shapes share one prepared
+//! statement. Field names are `&'static str`: what a client sends can only ever become a bound value.
+
+use std::fmt::Write as _;
+
+use super::{Param, Value};
+
+/// The most values one filter may name after rounding up; the routes' own limits are far below.
+const ANY_MAX: usize = 1_024;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compare {
+    Equal,
+    AtLeast,
+    AtMost,
+    Above,
+    Below,
+}
+
+impl Compare {
+    fn operator(self) -> &'static str {
+        match self {
+            Compare::Equal => "=",
+            Compare::AtLeast => ">=",
+            Compare::AtMost => "<=",
+            Compare::Above => ">",
+            Compare::Below => "<",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    Ascending,
+    Descending,
+}
+
+/// A SELECT under construction.
+#[derive(Clone, Debug)]
+pub struct Select {
+    text: String,
+    order: String,
+    values: Vec<Value>,
+    limit: Option<i64>,
+    /// Whether `$1` is the tenant that the handle binds.
+    tenant: bool,
+}
+
+impl Select {
+    /// For a tenant's handle: the text has a WHERE that uses `$1`, the tenant. Values start at `$2`.
+    pub fn new(text: &str) -> Self {
+        Select { text: text.to_owned(), order: String::new(), values: Vec::new(), limit: None, tenant: true }
+    }
+
+    /// For the system's handle: the text has a WHERE, and values start at `$1`.
+    pub fn system(text: &str) -> Self {
+        Select { tenant: false, ..Select::new(text) }
+    }
+
+    /// Binds the next number, for a text given to [`Select::new`] that uses it.
+    #[must_use]
+    pub fn bind(mut self, value: impl Into<Value>) -> Self {
+        self.push(value.into());
+        self
+    }
+
+    /// `AND field IN (…)`. No values at all match nothing.
+    #[must_use]
+    pub fn any(mut self, field: &'static str, values: impl IntoIterator<Item = impl Into<Value>>) -> Self {
+        let mut values: Vec<Value> = values.into_iter().map(Into::into).collect();
+        let Some(last) = values.last().cloned() else {
+            return self.raw("AND 1 = 0", []);
+        };
+        // Repeating the last value up to a power of two keeps the number of different texts small.
+        let places = values.len().next_power_of_two().min(ANY_MAX.max(values.len()));
+        values.resize(places, last);
+        let _ = write!(self.text, " AND {field} IN ");
+        self.tuple(values);
+        self
+    }
+
+    /// `AND field >= value` and the like.
+    #[must_use]
+    pub fn compare(mut self, field: &'static str, compare: Compare, value: impl Into<Value>) -> Self {
+        let number = self.push(value.into());
+        let _ = write!(self.text, " AND {field} {} ${number}", compare.operator());
+        self
+    }
+
+    /// Any further text; each `?` in it is the next of `values`.
+    #[must_use]
+    pub fn raw(mut self, text: &'static str, values: impl IntoIterator<Item = Value>) -> Self {
+        let mut values = values.into_iter();
+        self.text.push(' ');
+        for (place, part) in text.split('?').enumerate() {
+            if place > 0 {
+                // A `?` without a value stays as it is, and the engine refuses the statement.
+                match values.next() {
+                    Some(value) => {
+                        let number = self.push(value);
+                        let _ = write!(self.text, "${number}");
+                    }
+                    None => self.text.push('?'),
+                }
+            }
+            self.text.push_str(part);
+        }
+        // A value without a `?` is refused as well, because its number is then missing from the text.
+        self.values.extend(values);
+        self
+    }
+
+    /// Goes on behind `position`, in the order that [`Select::order`] is given.
+    #[must_use]
+    pub fn after(mut self, fields: &[&'static str], direction: Direction, position: Vec<Value>) -> Self {
+        let operator = match direction {
+            Direction::Ascending => ">",
+            Direction::Descending => "<",
+        };
+        let _ = write!(self.text, " AND ({}) {operator} ", fields.join(", "));
+        self.tuple(position);
+        self
+    }
+
+    #[must_use]
+    pub fn order(mut self, fields: &[&'static str], direction: Direction) -> Self {
+        let suffix = match direction {
+            Direction::Ascending => "",
+            Direction::Descending => " DESC",
+        };
+        self.order.clear();
+        for (place, field) in fields.iter().enumerate() {
+            let lead = if place == 0 { " ORDER BY " } else { ", " };
+            let _ = write!(self.order, "{lead}{field}{suffix}");
+        }
+        self
+    }
+
+    #[must_use]
+    pub fn limit(mut self, limit: usize) -> Self {
+        self.limit = i64::try_from(limit).ok();
+        self
+    }
+
+    /// The finished text with the values it binds, the tenant not among them.
+    pub(super) fn finish(&self) -> Finished {
+        let mut finished = self.clone();
+        finished.text.push_str(&self.order);
+        if let Some(limit) = self.limit {
+            let number = finished.push(Value::Int(limit));
+            let _ = write!(finished.text, " LIMIT ${number}");
+        }
+        Finished { text: finished.text, values: finished.values, tenant: self.tenant }
+    }
+
+    fn push(&mut self, value: Value) -> usize {
+        self.values.push(value);
+        self.values.len() + usize::from(self.tenant)
+    }
+
+    fn tuple(&mut self, values: Vec<Value>) {
+        for (place, value) in values.into_iter().enumerate() {
+            let number = self.push(value);
+            let _ = write!(self.text, "{}${number}", if place == 0 { "(" } else { ", " });
+        }
+        self.text.push(')');
+    }
+}
+
+pub(super) struct Finished {
+    pub text: String,
+    pub tenant: bool,
+    values: Vec<Value>,
+}
+
+impl Finished {
+    pub fn params(&self) -> Vec<&dyn Param> {
+        self.values.iter().map(|value| value as &dyn Param).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_with_every_filter_is_one_text() {
+        let finished = Select::new("SELECT id FROM api_keys WHERE tenant_id = $1")
+            .any("status", ["a", "b", "c"])
+            .compare("created_at", Compare::AtLeast, 5_i64)
+            .raw("AND (revoked_at IS NULL OR revoked_at > ?)", [Value::Int(7)])
+            .order(&["at", "id"], Direction::Descending)
+            .limit(50)
+            .after(&["at", "id"], Direction::Descending, vec![Value::Int(9), "x".into()])
+            .finish();
+        assert_eq!(
+            finished.text,
+            "SELECT id FROM api_keys WHERE tenant_id = $1 AND status IN ($2, $3, $4, $5) AND created_at >= $6 \
+             AND (revoked_at IS NULL OR revoked_at > $7) AND (at, id) < ($8, $9) ORDER BY at DESC, id DESC LIMIT $10"
+        );
+        assert_eq!(finished.params().len(), 9);
+    }
+
+    #[test]
+    fn a_filter_without_values_matches_nothing() {
+        let finished = Select::system("SELECT 1 FROM tenants WHERE true").any("id", [""; 0]).limit(1).finish();
+        assert_eq!(finished.text, "SELECT 1 FROM tenants WHERE true AND 1 = 0 LIMIT $1");
+    }
+}

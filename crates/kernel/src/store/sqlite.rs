@@ -1,0 +1,182 @@
+//! SQLite: how connections are opened, statements are bound and failures are named.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, Statement, ffi};
+
+use crate::base::{Error, Result};
+
+use super::context::mismatch;
+use super::{Args, FromRow, Options, Row, Synchronous};
+
+/// Prepared statements kept per connection: more than the product has, so that only lists with rare filters are
+/// ever prepared again.
+const STATEMENTS_MAX: usize = 256;
+
+/// Pages in the log before the writer moves them into the database: 16 MiB, which spreads the work of moving over
+/// thousands of commits and is read back in well under a second after a crash.
+const CHECKPOINT_PAGES: i64 = 4_000;
+
+/// What the log is cut back to when a long read had made it grow.
+const LOG_BYTES_MAX: i64 = 64 << 20;
+
+/// How often switching a new file to the write-ahead log is tried while another process does the same, 10 ms apart.
+const WAL_ATTEMPTS_MAX: u32 = 500;
+
+/// Opens the connection that writes. The file is made if it is missing, readable by its owner alone.
+pub(super) fn open_writer(path: &Path, options: &Options) -> Result<Connection> {
+    create_private(path)
+        .map_err(|error| Error::unavailable(format!("{} cannot be opened: {error}", path.display())))?;
+    let connection = open(path, options.wait_max)?;
+    enter_wal(&connection)?;
+    let synchronous = match options.synchronous {
+        Synchronous::Full => "FULL",
+        Synchronous::Off => "OFF",
+    };
+    let settings = format!(
+        "PRAGMA synchronous = {synchronous}; PRAGMA foreign_keys = ON; PRAGMA cache_size = -32768; \
+         PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}; PRAGMA journal_size_limit = {LOG_BYTES_MAX};"
+    );
+    connection.execute_batch(&settings).map_err(fault)?;
+    Ok(connection)
+}
+
+/// Opens a connection that can only read. The file exists, because the writer was opened first.
+pub(super) fn open_reader(path: &Path, wait_max: Duration) -> Result<Connection> {
+    let connection = open(path, wait_max)?;
+    connection.execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -8192;").map_err(fault)?;
+    Ok(connection)
+}
+
+/// Waits up to `wait_max` for another process (an admin command, a backup) to let go of the lock.
+///
+/// Without memory-mapped reads: there an I/O error is a signal that ends the process, here it is an answer.
+pub(super) fn open(path: &Path, wait_max: Duration) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(fault)?;
+    connection.busy_timeout(wait_max).map_err(fault)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    connection.execute_batch("PRAGMA temp_store = MEMORY;").map_err(fault)?;
+    Ok(connection)
+}
+
+/// SQLite gives the log and the index beside it the permissions of the database.
+pub(super) fn create_private(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+/// The switch needs the file alone for a moment and does not wait for it as other statements do.
+fn enter_wal(connection: &Connection) -> Result<()> {
+    for _ in 0..WAL_ATTEMPTS_MAX {
+        match connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get::<_, String>(0)) {
+            Ok(mode) if mode == "wal" => return Ok(()),
+            Ok(mode) => {
+                let message = format!("the file system does not support SQLite's write-ahead log (got {mode})");
+                return Err(Error::unavailable(message));
+            }
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Err(error) => return Err(fault(error)),
+        }
+    }
+    Err(Error::unavailable("another process keeps the database from being opened"))
+}
+
+/// Runs one of the fixed statements that open and end transactions, prepared once.
+pub(super) fn control(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.raw_execute().map(drop)
+}
+
+pub(super) fn exec(connection: &Connection, tenant: Option<&String>, sql: &str, args: Args<'_>) -> Result<u64> {
+    let mut statement = connection.prepare_cached(sql).map_err(fault)?;
+    bind(&mut statement, tenant, sql, args)?;
+    statement.raw_execute().map(|rows| rows as u64).map_err(fault)
+}
+
+pub(super) fn list<T: FromRow>(
+    connection: &Connection,
+    tenant: Option<&String>,
+    sql: &str,
+    args: Args<'_>,
+) -> Result<Vec<T>> {
+    let mut statement = connection.prepare_cached(sql).map_err(fault)?;
+    bind(&mut statement, tenant, sql, args)?;
+    let mut rows = statement.raw_query();
+    let mut found = Vec::new();
+    while let Some(row) = rows.next().map_err(fault)? {
+        found.push(T::from_row(&Row::sqlite(row))?);
+    }
+    Ok(found)
+}
+
+/// At most one row; a second is a fault of the statement.
+pub(super) fn find<T: FromRow>(
+    connection: &Connection,
+    tenant: Option<&String>,
+    sql: &str,
+    args: Args<'_>,
+) -> Result<Option<T>> {
+    let mut statement = connection.prepare_cached(sql).map_err(fault)?;
+    bind(&mut statement, tenant, sql, args)?;
+    let mut rows = statement.raw_query();
+    let Some(row) = rows.next().map_err(fault)? else {
+        return Ok(None);
+    };
+    let found = T::from_row(&Row::sqlite(row))?;
+    match rows.next().map_err(fault)? {
+        None => Ok(Some(found)),
+        Some(_) => Err(Error::internal(format!("the statement found more than one row: {sql}"))),
+    }
+}
+
+/// Binds `$N` by its number. SQLite itself counts `$N` by first appearance, so `… $2 … $1 …` would be swapped.
+fn bind(statement: &mut Statement<'_>, tenant: Option<&String>, sql: &str, args: Args<'_>) -> Result<()> {
+    let own = usize::from(tenant.is_some());
+    let bound = own + args.len();
+    let uses = statement.parameter_count();
+    // As many names as values, and below each name a value: then every number from $1 occurs.
+    if uses != bound {
+        return Err(mismatch(sql, uses, bound));
+    }
+    for place in 1..=uses {
+        let number = statement.parameter_name(place).and_then(|name| name.strip_prefix('$')?.parse::<usize>().ok());
+        let result = match (number, tenant) {
+            (Some(1), Some(tenant)) => statement.raw_bind_parameter(place, tenant),
+            (Some(number), _) if number > own && number <= bound => {
+                statement.raw_bind_parameter(place, args[number - 1 - own])
+            }
+            _ => return Err(mismatch(sql, uses, bound)),
+        };
+        result.map_err(fault)?;
+    }
+    Ok(())
+}
+
+/// What a failure of SQLite means to the client.
+pub(super) fn fault(error: rusqlite::Error) -> Error {
+    let rusqlite::Error::SqliteFailure(failure, _) = &error else {
+        return Error::internal(error);
+    };
+    match (failure.code, failure.extended_code) {
+        (_, ffi::SQLITE_CONSTRAINT_UNIQUE | ffi::SQLITE_CONSTRAINT_PRIMARYKEY | ffi::SQLITE_CONSTRAINT_ROWID) => {
+            Error::duplicate(error)
+        }
+        (
+            ErrorCode::DatabaseBusy
+            | ErrorCode::DatabaseLocked
+            | ErrorCode::DiskFull
+            | ErrorCode::SystemIoFailure
+            | ErrorCode::CannotOpen
+            | ErrorCode::OutOfMemory
+            | ErrorCode::FileLockingProtocolFailed,
+            _,
+        ) => Error::unavailable(error),
+        // The disk was mounted read-only, or the file was moved away. A write on a read handle is our own mistake.
+        (ErrorCode::ReadOnly, extended) if extended != ffi::SQLITE_READONLY => Error::unavailable(error),
+        _ => Error::internal(error),
+    }
+}

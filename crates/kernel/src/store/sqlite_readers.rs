@@ -1,0 +1,73 @@
+//! Connections that read from SQLite. A read runs inline on the caller's thread: it takes microseconds, and handing
+//! it to another thread would cost more than the read itself.
+
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rusqlite::Connection;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::base::{Error, Result};
+
+use super::sqlite;
+
+pub(super) struct Readers {
+    idle: Mutex<Vec<Connection>>,
+    permits: Semaphore,
+    wait_max: Duration,
+}
+
+impl Readers {
+    /// Opens all at once, so that a later shortage of files or disk cannot stop reads.
+    pub fn open(path: &Path, count: usize, wait_max: Duration) -> Result<Self> {
+        let idle = (0..count).map(|_| sqlite::open_reader(path, wait_max)).collect::<Result<Vec<_>>>()?;
+        Ok(Readers { idle: Mutex::new(idle), permits: Semaphore::new(count), wait_max })
+    }
+
+    /// Lends a connection, after a bounded wait for one.
+    pub async fn lend(&self) -> Result<Lent<'_>> {
+        let permit = match self.permits.try_acquire() {
+            Ok(permit) => permit,
+            Err(_) => tokio::time::timeout(self.wait_max, self.permits.acquire())
+                .await
+                .map_err(|_| Error::unavailable("no connection to read with became free in time"))?
+                .map_err(|_| closed())?,
+        };
+        let connection = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        Ok(Lent { connection: Some(connection.ok_or_else(closed)?), readers: self, _permit: permit })
+    }
+
+    /// Those on loan are closed when they come back.
+    pub fn close(&self) {
+        self.permits.close();
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+fn closed() -> Error {
+    Error::unavailable("the store is closed")
+}
+
+/// A connection on loan; it goes back when dropped, also when the reader panics.
+pub(super) struct Lent<'a> {
+    connection: Option<Connection>,
+    readers: &'a Readers,
+    _permit: SemaphorePermit<'a>,
+}
+
+impl Lent<'_> {
+    pub fn read<R>(self, work: impl FnOnce(&Connection) -> Result<R>) -> Result<R> {
+        work(self.connection.as_ref().ok_or_else(closed)?)
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        if let Some(connection) = self.connection.take()
+            && !self.readers.permits.is_closed()
+        {
+            self.readers.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! A transaction in progress, the same on both engines.
+
+use std::any::Any;
+use std::mem::replace;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use rusqlite::Connection;
+
+use crate::args;
+use crate::base::{Actor, Error, Result, TenantId, Timestamp, World, sha256};
+
+use super::context::Context;
+use super::postgres::Session;
+use super::{Args, Engine, FromRow, Select, dialect, sqlite};
+
+/// An async closure whose future can be required to be Send, which `AsyncFnOnce` alone cannot say yet.
+pub trait Job<A, R>: AsyncFnOnce(A) -> R + FnOnce(A) -> <Self as Job<A, R>>::Fut {
+    type Fut: Future<Output = R>;
+}
+
+impl<F, A, R, Fut> Job<A, R> for F
+where
+    F: AsyncFnOnce(A) -> R + FnOnce(A) -> Fut,
+    Fut: Future<Output = R>,
+{
+    type Fut = Fut;
+}
+
+/// How long a whole write may hold its connection to PostgreSQL. Statements have their own, shorter limit; this one
+/// ends a job that awaits something else and so would never give the connection back.
+const JOB_MAX: Duration = Duration::from_mins(1);
+
+/// Moves the tenant's clock: time never goes back, and no two writes have the same number.
+const TICK: &str = "UPDATE tenant_clocks SET last_at = CASE WHEN last_at > $2 THEN last_at ELSE $2 END, \
+     sequence = sequence + 1 WHERE tenant_id = $1 RETURNING last_at, sequence";
+
+/// Starts the clock of a tenant that has none yet; of two that try, the second moves what the first has made.
+const FIRST_TICK: &str = "INSERT INTO tenant_clocks (tenant_id, last_at, sequence) VALUES ($1, $2, 1) \
+     ON CONFLICT (tenant_id) DO UPDATE SET \
+     last_at = CASE WHEN tenant_clocks.last_at > $2 THEN tenant_clocks.last_at ELSE $2 END, \
+     sequence = tenant_clocks.sequence + 1 RETURNING last_at, sequence";
+
+/// The statements of this module, for the test that prepares every statement.
+pub const STATEMENTS: &[(&str, &str)] = &[("TICK", TICK), ("FIRST_TICK", FIRST_TICK)];
+
+/// The moment and the number of a tenant's write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tick {
+    pub at: Timestamp,
+    pub sequence: i64,
+}
+
+/// A transaction in progress.
+///
+/// One failed statement dooms it, even if its error is swallowed: PostgreSQL would refuse everything after it, and
+/// both engines shall behave the same. A write may await only its transaction.
+pub struct Tx {
+    connection: Conn,
+    context: Arc<Context>,
+    doomed: bool,
+    tick: Option<Tick>,
+}
+
+enum Conn {
+    Sqlite(Connection),
+    Postgres(Session),
+}
+
+impl Tx {
+    pub fn tenant_id(&self) -> Option<TenantId> {
+        self.context.tenant_id()
+    }
+
+    pub fn actor(&self) -> &Actor {
+        &self.context.actor
+    }
+
+    pub fn world(&self) -> &World {
+        &self.context.world
+    }
+
+    pub fn engine(&self) -> Engine {
+        match self.connection {
+            Conn::Sqlite(_) => Engine::Sqlite,
+            Conn::Postgres(_) => Engine::Postgres,
+        }
+    }
+
+    /// Runs a statement that returns no rows, and says how many it changed.
+    pub async fn exec(&mut self, sql: &str, args: Args<'_>) -> Result<u64> {
+        // Doomed until it has worked: a future dropped half-way must not leave a transaction that looks sound.
+        let doomed = replace(&mut self.doomed, true);
+        let changed = match &mut self.connection {
+            Conn::Sqlite(connection) => sqlite::exec(connection, self.context.bound(), sql, args)?,
+            Conn::Postgres(session) => session.exec(&self.context, sql, args).await?,
+        };
+        self.doomed = doomed;
+        Ok(changed)
+    }
+
+    /// The one row there must be; none is "not found", which does not doom the transaction.
+    pub async fn one<T: FromRow>(&mut self, sql: &str, args: Args<'_>) -> Result<T> {
+        self.find(sql, args).await?.ok_or_else(Error::not_found)
+    }
+
+    pub async fn find<T: FromRow>(&mut self, sql: &str, args: Args<'_>) -> Result<Option<T>> {
+        let doomed = replace(&mut self.doomed, true);
+        let found = match &mut self.connection {
+            Conn::Sqlite(connection) => sqlite::find(connection, self.context.bound(), sql, args)?,
+            Conn::Postgres(session) => session.find(&self.context, sql, args).await?,
+        };
+        self.doomed = doomed;
+        Ok(found)
+    }
+
+    pub async fn list<T: FromRow>(&mut self, sql: &str, args: Args<'_>) -> Result<Vec<T>> {
+        let doomed = replace(&mut self.doomed, true);
+        let found = match &mut self.connection {
+            Conn::Sqlite(connection) => sqlite::list(connection, self.context.bound(), sql, args)?,
+            Conn::Postgres(session) => session.list(&self.context, sql, args).await?,
+        };
+        self.doomed = doomed;
+        Ok(found)
+    }
+
+    pub async fn select<T: FromRow>(&mut self, select: &Select) -> Result<Vec<T>> {
+        let finished = select.finish();
+        self.context.check_select(finished.tenant)?;
+        self.list(&finished.text, &finished.params()).await
+    }
+
+    /// Moves the tenant's clock, once per transaction; asked again it answers the same.
+    ///
+    /// On PostgreSQL the row stays locked until the end, so that one tenant's writes come one after the other, as
+    /// they do on SQLite anyway.
+    pub async fn tick(&mut self) -> Result<Tick> {
+        if let Some(tick) = self.tick {
+            return Ok(tick);
+        }
+        if self.tenant_id().is_none() {
+            return Err(Error::internal("only a tenant's handle has a clock to move"));
+        }
+        let now = self.world().now();
+        let (at, sequence) = match self.find(TICK, args![now]).await? {
+            Some(moved) => moved,
+            None => self.one(FIRST_TICK, args![now]).await?,
+        };
+        let tick = Tick { at, sequence };
+        self.tick = Some(tick);
+        Ok(tick)
+    }
+
+    /// Tries to be the only transaction that holds `name`, until the end of this one.
+    ///
+    /// On SQLite that is always so, because there is one writer. On PostgreSQL it is asked without waiting.
+    pub async fn try_lock(&mut self, name: &str) -> Result<bool> {
+        let doomed = replace(&mut self.doomed, true);
+        let locked = match &mut self.connection {
+            Conn::Sqlite(_) => true,
+            Conn::Postgres(session) => {
+                let digest = sha256(name.as_bytes());
+                let number = digest[..8].iter().fold(0_i64, |number, byte| (number << 8) | i64::from(*byte));
+                session.ask_unbound(&self.context, dialect::POSTGRES_TRY_LOCK, args![number]).await?
+            }
+        };
+        self.doomed = doomed;
+        Ok(locked)
+    }
+}
+
+/// What the engines do around a job.
+impl Tx {
+    pub(super) fn sqlite(connection: Connection, context: Arc<Context>) -> Self {
+        Tx { connection: Conn::Sqlite(connection), context, doomed: false, tick: None }
+    }
+
+    pub(super) fn postgres(session: Session, context: Arc<Context>) -> Self {
+        Tx { connection: Conn::Postgres(session), context, doomed: false, tick: None }
+    }
+
+    /// Runs a job on SQLite's writer thread. The outer error means that the whole transaction is lost.
+    pub(super) fn run_in_savepoint<R>(
+        &mut self,
+        context: Arc<Context>,
+        job: impl for<'t> Job<&'t mut Tx, Result<R>>,
+    ) -> Result<Result<R>, String> {
+        self.context = context;
+        self.doomed = false;
+        self.tick = None;
+        self.control(dialect::SQLITE_JOB_OPEN).map_err(|error| format!("the savepoint failed: {error}"))?;
+        // The future is dropped inside, whatever becomes of it, so that nothing of the job is left when its
+        // savepoint ends.
+        let ran = std::panic::catch_unwind(AssertUnwindSafe(|| job(&mut *self).now_or_never()));
+        let outcome = self.judge(match ran {
+            Ok(Some(outcome)) => outcome,
+            Ok(None) => Err(Error::internal("a write awaited something else than its transaction")),
+            Err(panic) => Err(panicked(panic.as_ref())),
+        });
+        // A full disk or an I/O error makes SQLite roll back everything by itself.
+        if self.is_idle() {
+            let reason = outcome.err().map_or_else(String::new, |error| error.to_string());
+            return Err(format!("SQLite gave up the transaction: {reason}"));
+        }
+        if outcome.is_err() {
+            self.control(dialect::SQLITE_JOB_UNDO).map_err(|error| format!("the job was not undone: {error}"))?;
+        }
+        self.control(dialect::SQLITE_JOB_KEEP).map_err(|error| format!("the savepoint did not end: {error}"))?;
+        Ok(outcome)
+    }
+
+    /// Runs a job on PostgreSQL. The caller has spawned this, so it always comes to its end.
+    pub(super) async fn run_to_commit<R>(
+        mut self,
+        job: impl for<'t> Job<&'t mut Tx, Result<R>, Fut: Send>,
+    ) -> Result<R> {
+        let ran = AssertUnwindSafe(tokio::time::timeout(JOB_MAX, async { job(&mut self).await })).catch_unwind().await;
+        let outcome = self.judge(match ran {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(_)) => Err(Error::unavailable("the write took too long")),
+            Err(panic) => Err(panicked(panic.as_ref())),
+        });
+        let Conn::Postgres(session) = &mut self.connection else {
+            return outcome;
+        };
+        match outcome {
+            Ok(value) => session.commit().await.map(|()| value),
+            Err(error) => {
+                session.rollback().await;
+                Err(error)
+            }
+        }
+    }
+
+    fn judge<R>(&self, outcome: Result<R>) -> Result<R> {
+        match outcome {
+            Ok(_) if self.doomed => {
+                Err(Error::internal("a statement of the write failed and its error was swallowed; all was undone"))
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Runs a fixed statement on SQLite; on PostgreSQL the session does this itself.
+    pub(super) fn control(&self, sql: &str) -> rusqlite::Result<()> {
+        match &self.connection {
+            Conn::Sqlite(connection) => sqlite::control(connection, sql),
+            Conn::Postgres(_) => Ok(()),
+        }
+    }
+
+    /// Whether SQLite is outside a transaction.
+    fn is_idle(&self) -> bool {
+        matches!(&self.connection, Conn::Sqlite(connection) if connection.is_autocommit())
+    }
+
+    /// Ends a failed transaction of SQLite, unless SQLite has done so.
+    pub(super) fn abandon(&self) {
+        if !self.is_idle()
+            && let Err(error) = self.control(dialect::SQLITE_ROLLBACK)
+        {
+            tracing::error!(%error, "a failed transaction could not be rolled back");
+        }
+    }
+
+    pub(super) fn changes(&self) -> u64 {
+        match &self.connection {
+            Conn::Sqlite(connection) => connection.total_changes(),
+            Conn::Postgres(_) => 0,
+        }
+    }
+
+    /// Writes to SQLite's file without changing anything, to find out whether the disk takes writes again.
+    pub(super) fn probe(&mut self) -> Result<()> {
+        let Conn::Sqlite(connection) = &self.connection else {
+            return Ok(());
+        };
+        let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(sqlite::fault)?;
+        connection.pragma_update(None, "user_version", version).map_err(sqlite::fault)
+    }
+
+    pub(super) fn checkpoint(&self) -> rusqlite::Result<()> {
+        match &self.connection {
+            Conn::Sqlite(connection) => connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())),
+            Conn::Postgres(_) => Ok(()),
+        }
+    }
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Error {
+    let message = panic.downcast_ref::<&str>().copied();
+    let message = message.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    Error::internal(format!("a write panicked: {}", message.unwrap_or("without a message")))
+}

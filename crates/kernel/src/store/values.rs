@@ -1,0 +1,168 @@
+//! The types of `base` as both engines store them, and [`Value`] for statements built at run time.
+//!
+//! Ids are text and times are milliseconds, on both engines, so that a dump of either reads the same.
+
+use std::error::Error as StdError;
+use std::fmt::Write as _;
+
+use bytes::BytesMut;
+use rusqlite::types::{FromSqlError, FromSqlResult, ToSqlOutput, ValueRef};
+use serde::{Deserialize, Serialize};
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
+
+use crate::base::{ApiKeyId, AuditId, SessionId, TenantId, Timestamp, UserId};
+
+type Encoded = Result<IsNull, Box<dyn StdError + Sync + Send>>;
+
+macro_rules! stored_as_text {
+    ($($id:ident)*) => {$(
+        impl rusqlite::ToSql for $id {
+            fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+                Ok(ToSqlOutput::Owned(rusqlite::types::Value::Text(self.to_string())))
+            }
+        }
+
+        impl rusqlite::types::FromSql for $id {
+            fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+                value.as_str()?.parse().map_err(|error| FromSqlError::Other(Box::new(error)))
+            }
+        }
+
+        impl ToSql for $id {
+            fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Encoded {
+                write!(out, "{self}")?;
+                Ok(IsNull::No)
+            }
+
+            fn accepts(ty: &Type) -> bool {
+                <&str as ToSql>::accepts(ty)
+            }
+
+            to_sql_checked!();
+        }
+
+        impl<'r> FromSql<'r> for $id {
+            fn from_sql(ty: &Type, raw: &'r [u8]) -> Result<Self, Box<dyn StdError + Sync + Send>> {
+                Ok(<&str as FromSql>::from_sql(ty, raw)?.parse()?)
+            }
+
+            fn accepts(ty: &Type) -> bool {
+                <&str as FromSql>::accepts(ty)
+            }
+        }
+
+        impl From<$id> for Value {
+            fn from(id: $id) -> Self {
+                Value::Text(id.to_string())
+            }
+        }
+    )*};
+}
+
+stored_as_text! { TenantId UserId ApiKeyId AuditId SessionId }
+
+impl rusqlite::ToSql for Timestamp {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::from(self.as_millis()))
+    }
+}
+
+impl rusqlite::types::FromSql for Timestamp {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        value.as_i64().map(Timestamp::from_millis)
+    }
+}
+
+impl ToSql for Timestamp {
+    fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Encoded {
+        self.as_millis().to_sql(ty, out)
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        <i64 as ToSql>::accepts(ty)
+    }
+
+    to_sql_checked!();
+}
+
+impl<'r> FromSql<'r> for Timestamp {
+    fn from_sql(ty: &Type, raw: &'r [u8]) -> Result<Self, Box<dyn StdError + Sync + Send>> {
+        i64::from_sql(ty, raw).map(Timestamp::from_millis)
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        <i64 as FromSql>::accepts(ty)
+    }
+}
+
+/// A value whose type is known only at run time: a filter of a list, a place in a cursor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Value {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Real(f64),
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+impl rusqlite::ToSql for Value {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Value::Null => ValueRef::Null,
+            Value::Bool(value) => ValueRef::Integer(i64::from(*value)),
+            Value::Int(value) => ValueRef::Integer(*value),
+            Value::Real(value) => ValueRef::Real(*value),
+            Value::Text(value) => ValueRef::Text(value.as_bytes()),
+            Value::Bytes(value) => ValueRef::Blob(value),
+        }))
+    }
+}
+
+impl ToSql for Value {
+    fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Encoded {
+        match self {
+            Value::Null => Ok(IsNull::Yes),
+            Value::Bool(value) => value.to_sql_checked(ty, out),
+            Value::Int(value) => value.to_sql_checked(ty, out),
+            Value::Real(value) => value.to_sql_checked(ty, out),
+            Value::Text(value) => value.to_sql_checked(ty, out),
+            Value::Bytes(value) => value.to_sql_checked(ty, out),
+        }
+    }
+
+    /// Anything: the check happens above, when the kind of value is known.
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    to_sql_checked!();
+}
+
+macro_rules! into_value {
+    ($($from:ty, $value:ident => $into:expr;)*) => {$(
+        impl From<$from> for Value {
+            fn from($value: $from) -> Self {
+                $into
+            }
+        }
+    )*};
+}
+
+into_value! {
+    bool, value => Value::Bool(value);
+    i64, value => Value::Int(value);
+    f64, value => Value::Real(value);
+    String, value => Value::Text(value);
+    &str, value => Value::Text(value.to_owned());
+    Vec<u8>, value => Value::Bytes(value);
+    &[u8], value => Value::Bytes(value.to_vec());
+    Timestamp, value => Value::Int(value.as_millis());
+}
+
+impl<T: Into<Value>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Value::Null, Into::into)
+    }
+}

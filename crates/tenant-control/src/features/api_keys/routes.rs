@@ -1,0 +1,182 @@
+//! `/api/admin/api-keys`
+
+use axum::response::{IntoResponse, Response};
+use kernel::auth::{Caller, Scope};
+use kernel::base::{ApiKeyId, Result};
+use kernel::http::{
+    Created, FromParams, Idempotency, IfMatch, Json, List, NoContent, Once, OneOrPage, PageRequest, Params, Query, Versioned,
+};
+use utoipa::openapi::{OneOfBuilder, Ref, RefOr, Schema};
+use utoipa::{IntoParams, IntoResponses, PartialSchema, ToSchema};
+
+use super::{ApiKey, Change, Input, NewKey, Rotation, Status, check_grant, store};
+
+const PATH: &str = "/api/admin/api-keys";
+
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct ListQuery {
+    /// One key, revoked or not. Cannot be combined with the other parameters.
+    #[param(value_type = Option<String>)]
+    id: Option<ApiKeyId>,
+    /// Any of these, as a comma list. Without it: active and expired.
+    #[param(value_type = Option<Vec<Status>>, style = Form, explode = false)]
+    status: Option<Vec<Status>>,
+    #[param(ignore)]
+    page: PageRequest,
+}
+
+impl FromParams for ListQuery {
+    fn from_params(params: &mut Params) -> Result<Self> {
+        let id = params.take_optional_id()?;
+        let status = params.take_list("status", "active, expired or revoked", Status::parse)?;
+        Ok(ListQuery { id, status, page: PageRequest::take(params)? })
+    }
+}
+
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct OneQuery {
+    /// The key to act on.
+    #[param(value_type = String)]
+    id: ApiKeyId,
+}
+
+impl FromParams for OneQuery {
+    fn from_params(params: &mut Params) -> Result<Self> {
+        Ok(OneQuery { id: params.take_id()? })
+    }
+}
+
+/// List API keys, or read one
+///
+/// Newest first. Never shows a key itself, only its `prefix` and `last_four`.
+#[utoipa::path(
+    get, path = PATH, tag = "Control plane", operation_id = "list_api_keys", params(PageRequest),
+    security(("api_key" = ["api_keys:read"]), ("api_key_header" = ["api_keys:read"]), ("session" = ["api_keys:read"]))
+)]
+pub async fn list(caller: Caller, query: Query<ListQuery>) -> Result<OneOrPage<ApiKey>> {
+    let db = caller.require(Scope::ApiKeysRead)?;
+    let query = query.parse()?;
+    if let Some(id) = query.id {
+        return store::get(&db, id).await.map(OneOrPage::One);
+    }
+    let filters = query.status.iter().map(|any| ("status", any.iter().map(|s| s.as_str()).collect::<Vec<_>>().join(",")));
+    let list = List { path: PATH, filters: filters.collect() };
+    let after = query.page.position(&caller, &list)?;
+    let rows = store::list(&db, query.status.as_deref(), after, query.page.fetch()).await?;
+    query.page.page(&caller, &list, rows, |key| vec![key.created_at.into(), key.id.into()]).map(OneOrPage::Page)
+}
+
+/// Create an API key
+///
+/// The answer is the only one that ever shows the `key`: keep it.
+#[utoipa::path(
+    post, path = PATH, tag = "Control plane", operation_id = "create_api_key", request_body = Input,
+    security(("api_key" = ["api_keys:write"]), ("api_key_header" = ["api_keys:write"]), ("session" = ["api_keys:write"]))
+)]
+pub async fn create(caller: Caller, idempotency: Idempotency, query: Query<()>, body: Json<Input>) -> Result<Once<Created<NewKey>>> {
+    let db = caller.require(Scope::ApiKeysWrite)?;
+    query.parse()?;
+    let body = body.read().await?;
+    check_grant(&caller, &body.value.scopes)?;
+    let new = store::New::by(&caller, body.value)?;
+    idempotency
+        .once(&caller, &db, PATH, body.digest, async move |tx| {
+            let made = store::create(tx, new).await?;
+            let location = format!("{PATH}?id={}", made.record.id);
+            Ok(Created { record: made, location })
+        })
+        .await
+}
+
+/// What PUT answers: the record, and after a rotation also the new key.
+pub enum Changed {
+    Replaced(ApiKey),
+    Rotated(NewKey),
+}
+
+impl IntoResponse for Changed {
+    fn into_response(self) -> Response {
+        match self {
+            Changed::Replaced(record) => Versioned(record).into_response(),
+            Changed::Rotated(record) => Versioned(record).into_response(),
+        }
+    }
+}
+
+impl IntoResponses for Changed {
+    fn responses() -> std::collections::BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+        kernel::http::documented::<Self>("200", "The key as it is now; after a rotation with the new `key`, shown this once.")
+    }
+}
+
+impl PartialSchema for Changed {
+    fn schema() -> RefOr<Schema> {
+        one_of([ApiKey::name(), NewKey::name()])
+    }
+}
+
+/// The body of PUT, for the document.
+impl PartialSchema for Change {
+    fn schema() -> RefOr<Schema> {
+        one_of([Input::name(), Rotation::name()])
+    }
+}
+
+impl ToSchema for Change {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "ApiKeyChange".into()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        for (name, schema) in [(Input::name(), Input::schema()), (Rotation::name(), Rotation::schema()), (ApiKey::name(), ApiKey::schema())] {
+            schemas.push((name.into(), schema));
+        }
+        Rotation::schemas(schemas);
+        ApiKey::schemas(schemas);
+    }
+}
+
+fn one_of(names: [std::borrow::Cow<'static, str>; 2]) -> RefOr<Schema> {
+    names.into_iter().fold(OneOfBuilder::new(), |one_of, name| one_of.item(Ref::from_schema_name(name))).into()
+}
+
+/// Replace or rotate an API key
+///
+/// With `name` and `scopes`, replaces them; `expires_days` counts from now, and without it the expiry stays. With
+/// `rotate` alone, answers with a new `key` under the same id and expiry, while the old one works for the overlap;
+/// a second rotation ends the first one's overlap.
+#[utoipa::path(
+    put, path = PATH, tag = "Control plane", operation_id = "replace_api_key", request_body = Change,
+    security(("api_key" = ["api_keys:write"]), ("api_key_header" = ["api_keys:write"]), ("session" = ["api_keys:write"]))
+)]
+pub async fn replace(caller: Caller, if_match: IfMatch, query: Query<OneQuery>, body: Json<Change>) -> Result<Changed> {
+    let db = caller.require(Scope::ApiKeysWrite)?;
+    let id = query.parse()?.id;
+    let changed = match body.read().await?.value {
+        Change::Rotate { overlap_hours } => store::rotate(&caller, &db, id, if_match, overlap_hours).await.map(Changed::Rotated)?,
+        Change::Replace(input) => {
+            check_grant(&caller, &input.scopes)?;
+            store::replace(&caller, &db, id, if_match, input).await.map(Changed::Replaced)?
+        }
+    };
+    caller.app().credentials.forget();
+    Ok(changed)
+}
+
+/// Revoke an API key
+///
+/// At once on this node and within a second on every other, together with the keys it has made. The record stays
+/// readable as revoked.
+#[utoipa::path(
+    delete, path = PATH, tag = "Control plane", operation_id = "revoke_api_key",
+    security(("api_key" = ["api_keys:write"]), ("api_key_header" = ["api_keys:write"]), ("session" = ["api_keys:write"]))
+)]
+pub async fn revoke(caller: Caller, if_match: IfMatch, query: Query<OneQuery>) -> Result<NoContent> {
+    let db = caller.require(Scope::ApiKeysWrite)?;
+    let id = query.parse()?.id;
+    store::revoke(&db, id, if_match).await?;
+    caller.app().credentials.forget();
+    Ok(NoContent)
+}

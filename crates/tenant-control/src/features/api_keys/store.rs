@@ -1,0 +1,311 @@
+//! The SQL of API keys. Every change, its audit entry and what follows from it commit together.
+
+use ipnet::IpNet;
+use kernel::args;
+use kernel::audit::{self, Changes, Entry};
+use kernel::auth::{Caller, Identity, PlainKey, Scopes};
+use kernel::base::{ActorKind, ActorRef, ApiKeyId, Code, Error, HOUR_MS, Result, Secrets, Timestamp};
+use kernel::http::IfMatch;
+use kernel::store::{Compare, Db, Direction, FromRow, Row, Select, Tx, Value};
+
+use super::{ACTIVE_KEYS_MAX, ApiKey, Input, NewKey, Status, allowed_cidrs, expiry, within_maker};
+
+const COLUMNS: &str = "SELECT k.id, k.name, k.scopes, k.allowed_cidrs, k.prefix, k.last_four, k.expires_at, k.revoked_at,
+        u.last_used_at, u.last_used_ip, k.created_by_type, k.created_by_id, k.created_by_name, k.version, k.created_at, k.updated_at
+    FROM api_keys k LEFT JOIN api_key_uses u ON u.tenant_id = k.tenant_id AND u.key_id = k.id
+    WHERE k.tenant_id = $1";
+
+kernel::statements! {
+    GET = "SELECT k.id, k.name, k.scopes, k.allowed_cidrs, k.prefix, k.last_four, k.expires_at, k.revoked_at,
+            u.last_used_at, u.last_used_ip, k.created_by_type, k.created_by_id, k.created_by_name, k.version, k.created_at, k.updated_at
+        FROM api_keys k LEFT JOIN api_key_uses u ON u.tenant_id = k.tenant_id AND u.key_id = k.id
+        WHERE k.tenant_id = $1 AND k.id = $2";
+    COUNT_ACTIVE = "SELECT COUNT(*) FROM api_keys WHERE tenant_id = $1 AND revoked_at IS NULL AND expires_at > $2";
+    INSERT = "INSERT INTO api_keys (tenant_id, id, name, scopes, allowed_cidrs, prefix, last_four, expires_at, maker_key_id,
+            maker_user_id, created_by_type, created_by_id, created_by_name, version, created_at, updated_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 1, $14, $14)";
+    /// A new secret; its public id must be new in the whole installation.
+    INSERT_SECRET = "INSERT INTO api_key_secrets (tenant_id, public_id, key_id, secret_hash) VALUES ($1, $2, $3, $4)
+        ON CONFLICT (public_id) DO NOTHING";
+    UPDATE = "UPDATE api_keys SET name = $3, scopes = $4, allowed_cidrs = $5, expires_at = $6, version = version + 1,
+        updated_at = $7 WHERE tenant_id = $1 AND id = $2";
+    UPDATE_SECRET = "UPDATE api_keys SET prefix = $3, last_four = $4, version = version + 1, updated_at = $5
+        WHERE tenant_id = $1 AND id = $2";
+    /// The overlap of an earlier rotation ends with the next one.
+    END_OVERLAPS = "DELETE FROM api_key_secrets WHERE tenant_id = $1 AND key_id = $2 AND valid_until IS NOT NULL";
+    START_OVERLAP = "UPDATE api_key_secrets SET valid_until = $3 WHERE tenant_id = $1 AND key_id = $2";
+    /// A key and all that it made, directly or through others.
+    DESCENDANTS = "WITH RECURSIVE made (id) AS (
+            SELECT id FROM api_keys WHERE tenant_id = $1 AND maker_key_id = $2
+            UNION SELECT k.id FROM api_keys k JOIN made m ON k.maker_key_id = m.id WHERE k.tenant_id = $1)
+        SELECT id FROM made ORDER BY id";
+    MAKER_END = "SELECT m.expires_at FROM api_keys k JOIN api_keys m ON m.tenant_id = k.tenant_id AND m.id = k.maker_key_id
+        WHERE k.tenant_id = $1 AND k.id = $2";
+    SHORTEN = "UPDATE api_keys SET expires_at = $3, version = version + 1, updated_at = $4
+        WHERE tenant_id = $1 AND id = $2 AND revoked_at IS NULL AND expires_at > $3";
+    REVOKE = "UPDATE api_keys SET revoked_at = $3, version = version + 1, updated_at = $3
+        WHERE tenant_id = $1 AND id = $2 AND revoked_at IS NULL";
+    DELETE_SECRETS = "DELETE FROM api_key_secrets WHERE tenant_id = $1 AND key_id = $2";
+}
+
+/// A key as stored. Its status depends on the time it is looked at.
+struct StoredKey {
+    record: ApiKey,
+    scopes: Scopes,
+}
+
+impl FromRow for StoredKey {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let scopes = Scopes::from_json(&row.get::<String>(2)?)?;
+        let revoked_at: Option<Timestamp> = row.get(7)?;
+        let kind: String = row.get(10)?;
+        let record = ApiKey {
+            id: row.get(0)?,
+            name: row.get(1)?,
+            scopes: scopes.words().to_vec(),
+            allowed_cidrs: serde_json::from_str(&row.get::<String>(3)?).map_err(Error::internal)?,
+            prefix: row.get(4)?,
+            last_four: row.get(5)?,
+            status: if revoked_at.is_some() { Status::Revoked } else { Status::Active },
+            expires_at: row.get(6)?,
+            last_used_at: row.get(8)?,
+            last_used_ip: row.get(9)?,
+            created_by: ActorRef {
+                kind: ActorKind::parse(&kind).ok_or_else(|| Error::internal(format!("unknown actor type {kind:?}")))?,
+                id: row.get(11)?,
+                name: row.get(12)?,
+            },
+            version: row.get(13)?,
+            created_at: row.get(14)?,
+            updated_at: row.get(15)?,
+        };
+        Ok(StoredKey { record, scopes })
+    }
+}
+
+impl StoredKey {
+    fn at(mut self, now: Timestamp) -> ApiKey {
+        if self.record.status == Status::Active && self.record.expires_at <= now {
+            self.record.status = Status::Expired;
+        }
+        self.record
+    }
+}
+
+pub async fn get(db: &Db, id: ApiKeyId) -> Result<ApiKey> {
+    let key: StoredKey = db.one(GET, args![id]).await?;
+    Ok(key.at(db.world().now()))
+}
+
+/// Newest first. Without a wish for certain statuses, all but the revoked.
+pub async fn list(db: &Db, status: Option<&[Status]>, after: Option<Vec<Value>>, limit: usize) -> Result<Vec<ApiKey>> {
+    let now = db.world().now();
+    let wanted = |status_wanted| status.map_or(status_wanted != Status::Revoked, |any| any.contains(&status_wanted));
+    let mut select = Select::new(COLUMNS);
+    match (wanted(Status::Active), wanted(Status::Expired), wanted(Status::Revoked)) {
+        (true, true, true) => {}
+        (false, false, _) => select = select.raw("AND k.revoked_at IS NOT NULL", []),
+        (true, true, false) => select = select.raw("AND k.revoked_at IS NULL", []),
+        (true, false, false) => select = select.raw("AND k.revoked_at IS NULL", []).compare("k.expires_at", Compare::Above, now),
+        (false, true, false) => select = select.raw("AND k.revoked_at IS NULL", []).compare("k.expires_at", Compare::AtMost, now),
+        (true, false, true) => select = select.raw("AND (k.revoked_at IS NOT NULL OR k.expires_at > ?)", [now.into()]),
+        (false, true, true) => select = select.raw("AND (k.revoked_at IS NOT NULL OR k.expires_at <= ?)", [now.into()]),
+    }
+    let order = ["k.created_at", "k.id"];
+    if let Some(position) = after {
+        select = select.after(&order, Direction::Descending, position);
+    }
+    let rows: Vec<StoredKey> = db.select(&select.order(&order, Direction::Descending).limit(limit)).await?;
+    Ok(rows.into_iter().map(|key| key.at(now)).collect())
+}
+
+/// A key that may be made: the caller's rights have been looked at.
+pub struct New {
+    input: Input,
+    expires_at: Timestamp,
+    allowed_cidrs: Vec<IpNet>,
+    secrets: Secrets,
+    maker: Maker,
+}
+
+/// Who is behind a key: it dies with the key that made it, and `platform:read` with the person's office.
+struct Maker {
+    key: Option<ApiKeyId>,
+    user: Option<String>,
+}
+
+impl Maker {
+    fn of(caller: &Caller) -> Self {
+        match caller.identity() {
+            Identity::User(user) => Maker { key: None, user: Some(user.id.to_string()) },
+            Identity::Key(key) => Maker { key: Some(key.id), user: None },
+        }
+    }
+}
+
+impl New {
+    pub fn by(caller: &Caller, mut input: Input) -> Result<Self> {
+        let expires_at = expiry(caller, caller.app().world.now(), input.expires_days)?;
+        let allowed_cidrs = allowed_cidrs(caller, input.allowed_cidrs.take())?;
+        Ok(New { input, expires_at, allowed_cidrs, secrets: caller.app().secrets.clone(), maker: Maker::of(caller) })
+    }
+}
+
+pub async fn create(tx: &mut Tx, new: New) -> Result<NewKey> {
+    let now = tx.tick().await?.at;
+    check_room(tx, now).await?;
+    let id = ApiKeyId::new(tx.world());
+    let plain = PlainKey::generate(&tx.world().chance);
+    let by = tx.actor().who.clone();
+    let scopes = json(new.input.scopes.words())?;
+    let cidrs = json(&new.allowed_cidrs)?;
+    let name = new.input.name.into_string();
+    let (prefix, last_four) = (plain.prefix().to_owned(), plain.last_four().to_owned());
+    tx.exec(
+        INSERT,
+        args![id, name, scopes, cidrs, prefix, last_four, new.expires_at, new.maker.key, new.maker.user, by.kind.as_str(), by.id, by.name, now],
+    )
+    .await?;
+    let plain = insert_secret(tx, id, plain, &new.secrets).await?;
+    audit::record(tx, Entry::new("api_key.create", "api_key", id)).await?;
+    let record = read(tx, id).await?.at(now);
+    Ok(NewKey { record, key: plain.reveal() })
+}
+
+/// The tenant's clock is locked, so nobody else can take the last place meanwhile.
+async fn check_room(tx: &mut Tx, now: Timestamp) -> Result<()> {
+    let active: i64 = tx.one(COUNT_ACTIVE, args![now]).await?;
+    if active < ACTIVE_KEYS_MAX {
+        return Ok(());
+    }
+    let detail = format!("A tenant has at most {ACTIVE_KEYS_MAX} active keys. Revoke one that is no longer needed.");
+    Err(Error::new(Code::LimitReached, detail))
+}
+
+async fn insert_secret(tx: &mut Tx, id: ApiKeyId, plain: PlainKey, secrets: &Secrets) -> Result<PlainKey> {
+    let inserted = tx.exec(INSERT_SECRET, args![plain.public_id(), id, plain.hash(secrets).as_slice()]).await?;
+    // One in 10^14: the caller simply tries again.
+    if inserted == 0 { Err(Error::unavailable("a public id was drawn twice")) } else { Ok(plain) }
+}
+
+async fn read(tx: &mut Tx, id: ApiKeyId) -> Result<StoredKey> {
+    tx.one(GET, args![id]).await
+}
+
+/// The key a change is about: 404, then 403 if it holds more than the caller, then 412, then 409 if it is revoked.
+async fn read_to_change(tx: &mut Tx, id: ApiKeyId, held: Option<&Scopes>, if_match: &IfMatch) -> Result<StoredKey> {
+    let key = read(tx, id).await?;
+    if let Some(missing) = held.and_then(|held| held.missing_of(&key.scopes)) {
+        let name = missing.name();
+        return Err(Error::insufficient_scope(name, format!("The key holds {name}, which you do not hold.")));
+    }
+    if_match.check(key.record.version)?;
+    if key.record.status == Status::Revoked {
+        return Err(Error::conflict("The key is revoked, which cannot be undone or changed."));
+    }
+    Ok(key)
+}
+
+pub async fn replace(caller: &Caller, db: &Db, id: ApiKeyId, if_match: IfMatch, input: Input) -> Result<ApiKey> {
+    if matches!(caller.identity(), Identity::Key(key) if key.id == id) {
+        return Err(Error::insufficient_scope("api_keys:write", "A key cannot change itself, only rotate."));
+    }
+    let held = caller.scopes().clone();
+    let now = caller.app().world.now();
+    let new_end = input.expires_days.map(|days| expiry(caller, now, Some(days))).transpose()?;
+    let cidrs = allowed_cidrs(caller, input.allowed_cidrs)?;
+    let (scopes, name) = (input.scopes.words().to_vec(), input.name.into_string());
+    db.write(async move |tx| {
+        let now = tx.tick().await?.at;
+        let old = read_to_change(tx, id, Some(&held), &if_match).await?.at(now);
+        let expires_at = match new_end {
+            Some(end) => end_within_maker(tx, id, end).await?,
+            None => old.expires_at,
+        };
+        let mut changes = Changes::default();
+        changes.add("name", old.name.clone(), name.clone());
+        changes.add("scopes", old.scopes.clone(), scopes.clone());
+        changes.add("allowed_cidrs", texts(&old.allowed_cidrs), texts(&cidrs));
+        changes.add("expires_at", old.expires_at.to_string(), expires_at.to_string());
+        if changes.is_empty() {
+            return Ok(old);
+        }
+        if old.status == Status::Expired && expires_at > now {
+            check_room(tx, now).await?;
+        }
+        tx.exec(UPDATE, args![id, name, json(&scopes)?, json(&cidrs)?, expires_at, now]).await?;
+        audit::record(tx, Entry::new("api_key.update", "api_key", id).changes(changes)).await?;
+        if expires_at < old.expires_at {
+            shorten_descendants(tx, id, expires_at, now).await?;
+        }
+        Ok(read(tx, id).await?.at(now))
+    })
+    .await
+}
+
+/// The wanted end, unless it is later than that of the key that made this one.
+async fn end_within_maker(tx: &mut Tx, id: ApiKeyId, wanted: Timestamp) -> Result<Timestamp> {
+    match tx.find(MAKER_END, args![id]).await? {
+        Some(end) => within_maker(wanted, end),
+        None => Ok(wanted),
+    }
+}
+
+/// A key cannot outlive the key that made it, also when that one is shortened afterwards.
+async fn shorten_descendants(tx: &mut Tx, id: ApiKeyId, expires_at: Timestamp, now: Timestamp) -> Result<()> {
+    let made: Vec<ApiKeyId> = tx.list(DESCENDANTS, args![id]).await?;
+    for id in made {
+        let old = read(tx, id).await?.record.expires_at;
+        if tx.exec(SHORTEN, args![id, expires_at, now]).await? > 0 {
+            let mut changes = Changes::default();
+            changes.add("expires_at", old.to_string(), expires_at.to_string());
+            audit::record(tx, Entry::new("api_key.update", "api_key", id).changes(changes)).await?;
+        }
+    }
+    Ok(())
+}
+
+pub async fn rotate(caller: &Caller, db: &Db, id: ApiKeyId, if_match: IfMatch, overlap_hours: i64) -> Result<NewKey> {
+    let held = caller.scopes().clone();
+    let secrets = caller.app().secrets.clone();
+    db.write(async move |tx| {
+        let now = tx.tick().await?.at;
+        read_to_change(tx, id, Some(&held), &if_match).await?;
+        tx.exec(END_OVERLAPS, args![id]).await?;
+        if overlap_hours == 0 {
+            tx.exec(DELETE_SECRETS, args![id]).await?;
+        } else {
+            tx.exec(START_OVERLAP, args![id, now.plus(overlap_hours * HOUR_MS)]).await?;
+        }
+        let plain = insert_secret(tx, id, PlainKey::generate(&tx.world().chance), &secrets).await?;
+        tx.exec(UPDATE_SECRET, args![id, plain.prefix(), plain.last_four(), now]).await?;
+        audit::record(tx, Entry::new("api_key.rotate", "api_key", id)).await?;
+        Ok(NewKey { record: read(tx, id).await?.at(now), key: plain.reveal() })
+    })
+    .await
+}
+
+/// Revokes a key and all that it made.
+pub async fn revoke(db: &Db, id: ApiKeyId, if_match: IfMatch) -> Result<()> {
+    db.write(async move |tx| {
+        let now = tx.tick().await?.at;
+        read_to_change(tx, id, None, &if_match).await?;
+        let made: Vec<ApiKeyId> = tx.list(DESCENDANTS, args![id]).await?;
+        for id in std::iter::once(id).chain(made) {
+            if tx.exec(REVOKE, args![id, now]).await? > 0 {
+                tx.exec(DELETE_SECRETS, args![id]).await?;
+                audit::record(tx, Entry::new("api_key.revoke", "api_key", id)).await?;
+            }
+        }
+        Ok(())
+    })
+    .await
+}
+
+fn json<T: serde::Serialize + ?Sized>(value: &T) -> Result<String> {
+    serde_json::to_string(value).map_err(Error::internal)
+}
+
+fn texts(networks: &[IpNet]) -> Vec<String> {
+    networks.iter().map(ToString::to_string).collect()
+}

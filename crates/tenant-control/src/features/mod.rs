@@ -1,0 +1,8 @@
+//! One folder per resource: `mod.rs` types and rules, `routes.rs` HTTP, `store.rs` SQL.
+
+pub mod api_keys;
+pub mod audit;
+pub mod openapi;
+pub mod pages;
+pub mod probes;
+pub mod session;

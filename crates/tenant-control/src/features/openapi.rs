@@ -1,0 +1,64 @@
+//! `/api/openapi.json`: the document that describes every route, public and cacheable.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use kernel::base::Result;
+use kernel::http::{Document, Documented, Query};
+
+use utoipa::openapi::{ContentBuilder, ObjectBuilder, RefOr, ResponseBuilder};
+use utoipa::IntoResponses;
+
+const PATH: &str = "/api/openapi.json";
+
+/// The document, or 304 if the caller has it.
+pub struct Published {
+    document: Arc<Document>,
+    unchanged: bool,
+}
+
+impl IntoResponse for Published {
+    fn into_response(self) -> Response {
+        let mut response = if self.unchanged {
+            StatusCode::NOT_MODIFIED.into_response()
+        } else {
+            ([(header::CONTENT_TYPE, "application/json")], self.document.json.clone()).into_response()
+        };
+        let headers = response.headers_mut();
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, no-cache"));
+        if let Ok(etag) = HeaderValue::try_from(&self.document.etag) {
+            headers.insert(header::ETAG, etag);
+        }
+        response
+    }
+}
+
+
+impl IntoResponses for Published {
+    fn responses() -> Documented {
+        let schema = ObjectBuilder::new().description(Some("An OpenAPI 3.1 document.")).required("openapi");
+        let content = ContentBuilder::new()
+            .schema(Some(schema))
+            .example(Some(serde_json::json!({"openapi": "3.1.0", "info": {"title": "Tenant Control API", "version": "0.1.0"}, "paths": {}})))
+            .build();
+        let document = ResponseBuilder::new().description("The document.").content("application/json", content).build();
+        let unchanged = ResponseBuilder::new().description("The caller has it already.").build();
+        [("200", document), ("304", unchanged)].into_iter().map(|(status, response)| (status.to_owned(), RefOr::T(response))).collect()
+    }
+}
+
+/// Read the OpenAPI document
+///
+/// The machine-readable source of truth for this API. `If-None-Match` is honoured.
+#[utoipa::path(get, path = PATH, tag = "Schema", operation_id = "get_openapi_document", security(()))]
+pub async fn get(Extension(document): Extension<Arc<Document>>, headers: HeaderMap, query: Query<()>) -> Result<Published> {
+    query.parse()?;
+    let known = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    let unchanged = known.flat_map(|line| line.split(',')).any(|tag| {
+        let tag = tag.trim();
+        tag == "*" || tag.trim_start_matches("W/") == document.etag
+    });
+    Ok(Published { document, unchanged })
+}

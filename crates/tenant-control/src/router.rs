@@ -1,0 +1,61 @@
+//! One table: every path, in the order of the specification.
+
+use std::sync::Arc;
+
+use axum::Router;
+use kernel::base::Result;
+use kernel::http::{Api, Document, DocumentInfo, Policy, Shared};
+use utoipa_axum::routes;
+
+use crate::features::{api_keys, audit, openapi, pages, probes, session};
+
+/// The service and the document that describes it.
+pub fn build(app: &Shared) -> Result<(Router, Arc<Document>)> {
+    Api::new(app.clone())
+        .public(routes!(openapi::get))
+        .tenant(routes!(api_keys::routes::list, api_keys::routes::create, api_keys::routes::replace, api_keys::routes::revoke))
+        // Own extras of the contract.
+        .tenant(routes!(session::routes::get, session::routes::delete))
+        .tenant(routes!(audit::routes::list))
+        // Pages for people.
+        .page("/", Policy::Public, pages::home)
+        .page("/api/rate-limits/", Policy::Public, pages::rate_limits)
+        .page("/documentation/errors/", Policy::Public, pages::errors)
+        .page("/signin", Policy::Auth, pages::signin)
+        .page("/overview", Policy::Public, pages::overview)
+        .free("/assets/style.css", pages::stylesheet)
+        // For operators.
+        .free("/healthz", probes::healthz)
+        .free("/readyz", probes::readyz)
+        .finish(&document_info())
+}
+
+fn document_info() -> DocumentInfo {
+    DocumentInfo {
+        title: "Tenant Control API",
+        version: env!("CARGO_PKG_VERSION"),
+        description: DESCRIPTION,
+        tags: vec![
+            ("Control plane", "API keys and the audit trail of a tenant."),
+            ("Session", "Who is calling, and signing out."),
+            ("Schema", "This document."),
+        ],
+        webhooks: Vec::new(),
+    }
+}
+
+const DESCRIPTION: &str = "\
+One control plane for tickets, devices, cloud machines and backups of many customers.
+
+**Credentials.** `Authorization: Bearer <key>`, `X-API-Key: <key>` or the session cookie; more than one is refused.
+
+**Records.** A path is a collection; one record is named by `?id=`. Records carry `version`, shown as `ETag` and \
+honoured in `If-Match`. Unknown parameters and fields are refused, never ignored.
+
+**Lists.** `{data, has_more, next_cursor}`, newest first; give `next_cursor` back as `cursor`.
+
+**Retries.** Send an `Idempotency-Key` with every POST: a repeat replays the first answer.
+
+**Limits.** Every answer carries `RateLimit-Policy` and `RateLimit`; the table is at /api/rate-limits/.
+
+**Errors.** RFC 9457 problems with a stable `code`; each is explained at /documentation/errors/.";

@@ -1,0 +1,4 @@
+//! What the tests share.
+
+pub mod postgres;
+pub mod stores;

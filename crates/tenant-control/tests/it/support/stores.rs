@@ -1,0 +1,132 @@
+//! A migrated store of its own for every test, on either engine.
+
+use std::ops::Deref;
+use std::path::PathBuf;
+
+use kernel::args;
+use kernel::base::{Actor, Clock, TenantId, Timestamp, World};
+use kernel::store::{Db, Engine, Options, PostgresOptions, Purpose, Store};
+use tempfile::TempDir;
+
+use super::postgres::{TestDatabase, fresh_database};
+
+/// Where a test's clock stands at first: 2026-01-01T00:00:00Z.
+pub const START: Timestamp = Timestamp::from_millis(1_767_225_600_000);
+
+/// A store with a manual clock, and what it lives in. It is the [`Store`] wherever one is wanted.
+pub struct TestStore {
+    pub store: Store,
+    pub place: Place,
+}
+
+pub enum Place {
+    Folder(TempDir),
+    Database(TestDatabase),
+}
+
+impl Place {
+    pub fn folder() -> Place {
+        Place::Folder(TempDir::new().expect("a temporary folder"))
+    }
+
+    pub async fn database() -> Place {
+        Place::Database(fresh_database().await)
+    }
+
+    pub fn options(&self) -> Options {
+        match self {
+            Place::Folder(folder) => Options::sqlite(folder.path().join("control.db")),
+            Place::Database(database) => Options::postgres(PostgresOptions::new(&database.url)),
+        }
+    }
+}
+
+impl TestStore {
+    pub async fn sqlite() -> TestStore {
+        TestStore::migrated(Place::folder()).await
+    }
+
+    pub async fn postgres() -> TestStore {
+        TestStore::migrated(Place::database().await).await
+    }
+
+    async fn migrated(place: Place) -> TestStore {
+        let world = World { clock: Clock::manual(START), ..World::default() };
+        let store = Store::open(place.options(), world).await.expect("the store opens");
+        store.migrate().await.expect("the store migrates");
+        TestStore { store, place }
+    }
+
+    /// Opens the same database once more, as another process would.
+    pub async fn open_again(&self, change: impl FnOnce(Options) -> Options) -> Store {
+        Store::open(change(self.place.options()), self.store.world().clone()).await.expect("the store opens again")
+    }
+
+    /// A file beside the database.
+    pub fn path(&self, name: &str) -> PathBuf {
+        match &self.place {
+            Place::Folder(folder) => folder.path().join(name),
+            Place::Database(_) => panic!("a PostgreSQL database is not a file"),
+        }
+    }
+
+    pub fn database(&self) -> &TestDatabase {
+        match &self.place {
+            Place::Folder(_) => panic!("not a PostgreSQL database"),
+            Place::Database(database) => database,
+        }
+    }
+
+    pub fn is_sqlite(&self) -> bool {
+        self.store.engine() == Engine::Sqlite
+    }
+
+    /// A new tenant and a handle to it.
+    pub async fn tenant(&self, slug: &'static str) -> Db {
+        let id = TenantId::new(self.store.world());
+        let now = self.store.world().now();
+        self.store
+            .system(Purpose::Cli)
+            .write(async move |tx| {
+                let insert = "INSERT INTO tenants (id, slug, name, version, created_at, updated_at)
+                     VALUES ($1, $2, $2, 1, $3, $3)";
+                tx.exec(insert, args![id, slug, now]).await
+            })
+            .await
+            .expect("the tenant is made");
+        self.store.tenant_for_test(id, Actor::system())
+    }
+}
+
+impl Deref for TestStore {
+    type Target = Store;
+
+    fn deref(&self) -> &Store {
+        &self.store
+    }
+}
+
+/// Makes two tests of each function: `name::sqlite` and `name::postgres`.
+macro_rules! on_both {
+    ($($(#[$meta:meta])* async fn $name:ident($store:ident: TestStore) $body:block)*) => {$(
+        $(#[$meta])*
+        mod $name {
+            #[allow(unused_imports, reason = "some bodies need nothing but their store")]
+            use super::*;
+
+            async fn test($store: $crate::support::stores::TestStore) $body
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn sqlite() {
+                test($crate::support::stores::TestStore::sqlite().await).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn postgres() {
+                test($crate::support::stores::TestStore::postgres().await).await;
+            }
+        }
+    )*};
+}
+
+pub(crate) use on_both;
