@@ -22,6 +22,7 @@ pub fn statements() -> Vec<(&'static str, &'static str)> {
         http::LIMITER_STATEMENTS,
         jobs::STATEMENTS,
         startup::STATEMENTS,
+        store::STATEMENTS,
     ]
     .concat()
 }

@@ -1,5 +1,12 @@
 //! Tenant Control: one binary that serves the API, and the command line around it.
 
+pub mod cli;
+pub mod config;
 pub mod cookie;
 pub mod features;
 pub mod router;
+
+/// Every statement of the product and its kernel, so that a test can prepare each on both engines.
+pub fn statements() -> Vec<(&'static str, &'static str)> {
+    [kernel::statements().as_slice(), features::api_keys::store::STATEMENTS].concat()
+}

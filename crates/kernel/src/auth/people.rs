@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::credentials::Tenant;
 use super::role::Role;
-use crate::audit::{self, Entry};
+use crate::audit::{self, Changes, Entry};
 use crate::base::{Actor, Error, Label, OnDuplicate, Result, TenantId, Timestamp, UserId};
 use crate::store::{Db, FromRow, Purpose, Row, Store, Tx};
 
@@ -18,6 +18,11 @@ crate::statements! {
     FIND_USER = "SELECT id, email, name, role, platform_operator, created_at FROM users WHERE tenant_id = $1 AND email = $2";
     LIST_USERS = "SELECT id, email, name, role, platform_operator, created_at FROM users
         WHERE tenant_id = $1 AND email > $2 ORDER BY email LIMIT $3";
+    UPDATE_USER = "UPDATE users SET role = $3, platform_operator = $4, version = version + 1, updated_at = $5
+        WHERE tenant_id = $1 AND id = $2";
+    DELETE_USER_SESSIONS = "DELETE FROM sessions WHERE tenant_id = $1 AND user_id = $2";
+    DELETE_USER_LINKS = "DELETE FROM signin_links WHERE tenant_id = $1 AND user_id = $2";
+    DELETE_USER = "DELETE FROM users WHERE tenant_id = $1 AND id = $2";
     COUNT_TENANTS = "SELECT COUNT(*) FROM (SELECT id FROM tenants LIMIT 1) AS any_tenant";
 }
 
@@ -103,6 +108,49 @@ async fn insert_user(tx: &mut Tx, new: NewUser) -> Result<User> {
     tx.exec(INSERT_USER, crate::args![id, new.email, name, new.role.as_str(), new.platform_operator, at]).await?;
     audit::record(tx, Entry::new("user.create", "user", id)).await?;
     Ok(User { id, email: new.email, name, role: new.role, platform_operator: new.platform_operator, created_at: at })
+}
+
+/// What the operator changes about a user; `None` stays.
+#[derive(Clone, Copy, Debug)]
+pub struct UserChange {
+    pub role: Option<Role>,
+    pub platform_operator: Option<bool>,
+}
+
+/// In force at once: a session's rights are read with the session.
+pub async fn update_user(store: &Store, tenant: &Tenant, old: User, change: UserChange) -> Result<User> {
+    let role = change.role.unwrap_or(old.role);
+    let platform_operator = change.platform_operator.unwrap_or(old.platform_operator);
+    let mut changes = Changes::default();
+    changes.add("role", old.role.as_str(), role.as_str());
+    changes.add("platform_operator", old.platform_operator, platform_operator);
+    if !changes.is_empty() {
+        let id = old.id;
+        store
+            .tenant(tenant.id, Actor::operator())
+            .write(async move |tx| {
+                let at = tx.tick().await?.at;
+                tx.exec(UPDATE_USER, crate::args![id, role.as_str(), platform_operator, at]).await?;
+                audit::record(tx, Entry::new("user.update", "user", id).changes(changes)).await
+            })
+            .await?;
+    }
+    Ok(User { role, platform_operator, ..old })
+}
+
+/// Ends the user's sessions too. Keys they made belong to the tenant and stay.
+pub async fn delete_user(store: &Store, tenant: &Tenant, user: &User) -> Result<()> {
+    let id = user.id;
+    store
+        .tenant(tenant.id, Actor::operator())
+        .write(async move |tx| {
+            tx.tick().await?;
+            tx.exec(DELETE_USER_SESSIONS, crate::args![id]).await?;
+            tx.exec(DELETE_USER_LINKS, crate::args![id]).await?;
+            tx.exec(DELETE_USER, crate::args![id]).await?;
+            audit::record(tx, Entry::new("user.delete", "user", id)).await
+        })
+        .await
 }
 
 /// On an empty store: a first tenant and its admin. `None` when there is a tenant already, or another node was first.

@@ -148,7 +148,13 @@ impl<T: ToSchema> PartialSchema for Page<T> {
         let cursor = ObjectBuilder::new()
             .schema_type(SchemaType::from_iter([Type::String, Type::Null]))
             .description(Some("Give it back as `cursor` to get the next page; null on the last one."));
+        let record = match T::schema() {
+            RefOr::T(Schema::Object(object)) => object.example,
+            _ => None,
+        };
+        let example = record.map(|record| serde_json::json!({"data": [record], "has_more": false, "next_cursor": null}));
         ObjectBuilder::new()
+            .example(example)
             .property("data", ArrayBuilder::new().items(Ref::from_schema_name(T::name())))
             .property("has_more", ObjectBuilder::new().schema_type(Type::Boolean))
             .property("next_cursor", cursor)

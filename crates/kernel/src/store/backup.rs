@@ -32,9 +32,10 @@ pub(super) async fn backup_sqlite(database: PathBuf, target: PathBuf, tag: Strin
 
 fn copy(database: &Path, partial: &Path) -> Result<()> {
     // Made before SQLite fills it, so that nobody but the owner can read it at any moment.
+    let name = partial.to_str().ok_or_else(|| Error::internal("the name of the backup is not UTF-8"))?;
     sqlite::create_private(partial).map_err(|error| failed(partial, &error))?;
     let connection = sqlite::open(database, LOCK_WAIT_MAX)?;
-    connection.execute("VACUUM INTO $1", [partial.to_string_lossy()]).map_err(sqlite::fault)?;
+    connection.execute("VACUUM INTO $1", [name]).map_err(sqlite::fault)?;
     sync(partial)
 }
 

@@ -104,14 +104,18 @@ impl Db {
         let finished = select.finish();
         self.context.check_select(finished.tenant)?;
         match self.store.backend() {
-            Backend::Sqlite(_) => {
+            Backend::Sqlite(lite) => {
+                // The wait is here and not on the blocking thread, of which there are only so many.
+                let turn = tokio::time::timeout(lite.wait_max, lite.scan_turns.clone().acquire_owned());
+                let turn =
+                    turn.await.map_err(|_| Error::unavailable("no connection to scan with became free in time"))?;
                 let (store, context) = (self.store.clone(), self.context.clone());
-                let runtime = tokio::runtime::Handle::current();
                 let work = move || {
+                    let _turn = turn;
                     let Backend::Sqlite(lite) = store.backend() else {
                         return Err(Error::internal("the engine has changed"));
                     };
-                    let lent = runtime.block_on(lite.scanners.lend())?;
+                    let lent = lite.scanners.lend_now()?;
                     lent.read(|reader| sqlite::list(reader, context.bound(), &finished.text, &finished.params()))
                 };
                 tokio::task::spawn_blocking(work).await.map_err(Error::internal)?

@@ -73,3 +73,15 @@ pub(super) fn migrations_table_exists(engine: Engine) -> &'static str {
         Engine::Postgres => "SELECT count(to_regclass('schema_migrations'))",
     }
 }
+
+/// Looks at every page of the file; one row "ok", or what is wrong.
+pub(super) const SQLITE_CHECK: &str = "PRAGMA quick_check(10)";
+
+/// Tables of tenants that row-level security does not guard.
+pub(super) const POSTGRES_OPEN_TABLES: &str = "SELECT c.relname::text FROM pg_class c \
+     WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace \
+     AND (c.relname = 'tenants' OR EXISTS (SELECT 1 FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'tenant_id')) \
+     AND NOT (c.relrowsecurity AND c.relforcerowsecurity) ORDER BY 1";
+
+/// The database's own time, in milliseconds.
+pub(super) const POSTGRES_CLOCK: &str = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)";

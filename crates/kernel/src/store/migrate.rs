@@ -150,8 +150,9 @@ pub(super) async fn migrate_postgres(pool: &Pool, world: &World) -> Result<Vec<S
 pub(super) async fn pending_postgres(pool: &Pool) -> Result<Vec<String>> {
     let client = pool.get().await.map_err(Error::unavailable)?;
     let exists = dialect::migrations_table_exists(Engine::Postgres);
-    let exists: i64 = client.query_one(exists, &[]).await.map_err(postgres_fault)?.get(0);
-    let applied = if exists == 0 { HashMap::new() } else { applied_postgres(&client).await? };
+    let exists = client.query_one(exists, &[]).await.map_err(postgres_fault)?;
+    let applied =
+        if i64::from_row(&Row::postgres(&exists))? == 0 { HashMap::new() } else { applied_postgres(&client).await? };
     Ok(names(&pending(Engine::Postgres, &applied)?))
 }
 

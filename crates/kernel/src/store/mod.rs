@@ -20,6 +20,7 @@ mod postgres_tls;
 mod postgres_url;
 mod row;
 mod select;
+mod self_check;
 mod sqlite;
 mod sqlite_readers;
 mod sqlite_writer;
@@ -28,8 +29,10 @@ mod values;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use deadpool_postgres::Pool;
+use tokio::sync::Semaphore;
 
 use crate::args;
 use crate::base::{Actor, Error, Result, TenantId, World};
@@ -46,11 +49,14 @@ pub use options::{Options, PostgresOptions, Synchronous};
 pub use params::{Args, Param};
 pub use row::{Column, FromRow, Row};
 pub use select::{Compare, Direction, Select};
+pub use self_check::Check;
 pub use tx::{Job, STATEMENTS, Tick, Tx};
 pub use values::Value;
 
 /// Queries that may scan and run at once on SQLite: few, because each keeps a core and the disk busy.
 const SCANNERS: usize = 2;
+
+const PING: &str = "SELECT CAST(1 AS BIGINT)";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
@@ -77,6 +83,8 @@ struct Sqlite {
     writer: Writer,
     readers: Readers,
     scanners: Readers,
+    scan_turns: Arc<Semaphore>,
+    wait_max: Duration,
 }
 
 impl Store {
@@ -137,23 +145,26 @@ impl Store {
 
     /// Whether reads are served right now, by a real round trip.
     pub async fn ping_read(&self) -> Result<()> {
-        self.system(Purpose::Health).one::<i64>("SELECT CAST(1 AS BIGINT)", args![]).await.map(drop)
+        self.system(Purpose::Health).one::<i64>(PING, args![]).await.map(drop)
     }
 
     /// Whether reads and writes are served right now. After a write to disk failed, this tries one itself, so that
     /// an instance that is sent no traffic notices that there is space again.
     pub async fn ping(&self) -> Result<()> {
         self.ping_read().await?;
-        let Backend::Sqlite(sqlite) = self.backend() else {
-            return Ok(());
-        };
-        let failing = sqlite.writer.failing();
-        let probe = async move |tx: &mut Tx| if failing { tx.probe() } else { Ok(()) };
-        self.system(Purpose::Health).write(probe).await?;
-        if failing {
-            sqlite.writer.recovered();
+        let health = self.system(Purpose::Health);
+        match self.backend() {
+            Backend::Sqlite(sqlite) => {
+                let failing = sqlite.writer.failing();
+                health.write(async move |tx: &mut Tx| if failing { tx.probe() } else { Ok(()) }).await?;
+                if failing {
+                    sqlite.writer.recovered();
+                }
+                Ok(())
+            }
+            // A standby serves reads but does not begin a transaction that writes.
+            Backend::Postgres(_) => health.write(async |tx| tx.one::<i64>(PING, args![]).await).await.map(drop),
         }
-        Ok(())
     }
 
     /// Takes no more writes, finishes those under way and closes the connections.
@@ -201,5 +212,6 @@ fn open_sqlite(path: PathBuf, options: &Options, world: World) -> Result<Sqlite>
     let scanners = Readers::open(&path, SCANNERS, options.wait_max)?;
     let idle = Context { scope: Scope::System(Purpose::Startup), actor: Actor::system(), world };
     let writer = Writer::start(Tx::sqlite(connection, Arc::new(idle)), options.queue_max)?;
-    Ok(Sqlite { path, writer, readers, scanners })
+    let scan_turns = Arc::new(Semaphore::new(SCANNERS));
+    Ok(Sqlite { path, writer, readers, scanners, scan_turns, wait_max: options.wait_max })
 }

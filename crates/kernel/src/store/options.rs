@@ -59,7 +59,16 @@ impl Options {
         self
     }
 
-    /// How long a request waits for a connection.
+    /// How many connections each node keeps to PostgreSQL.
+    #[must_use]
+    pub fn pool_max(mut self, pool_max: usize) -> Self {
+        if let Target::Postgres(postgres) = &mut self.target {
+            postgres.pool_max = pool_max;
+        }
+        self
+    }
+
+    /// How long a request waits for a connection, and SQLite for another process to let go of its lock.
     #[must_use]
     pub fn wait_max(mut self, wait_max: Duration) -> Self {
         self.wait_max = wait_max;

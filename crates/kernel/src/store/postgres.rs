@@ -49,7 +49,7 @@ pub(super) async fn open(postgres: &PostgresOptions, options: &Options) -> Resul
 async fn check_role(pool: &Pool, allow_superuser: bool) -> Result<()> {
     let client = pool.get().await.map_err(no_connection)?;
     let row = client.query_one(dialect::POSTGRES_ROLE, &[]).await.map_err(fault)?;
-    let (name, unbound): (String, bool) = (row.get(0), row.get(1));
+    let (name, unbound) = <(String, bool)>::from_row(&Row::postgres(&row))?;
     if unbound && !allow_superuser {
         return Err(Error::internal(format!(
             "the database role \"{name}\" is a superuser or has BYPASSRLS, so PostgreSQL would not keep tenants \

@@ -110,7 +110,6 @@ mod tests {
         for url in [
             "mysql://u:hunter2@h/d",
             "postgres://u:hunter2@h:port/d",
-            "postgres://u:x?hunter2@h/d",
             "postgres://u:hunter2@h/d?sslmode=sometimes",
             "postgres://u:hunter2@h/d?sslkey=hunter2",
         ] {

@@ -34,8 +34,18 @@ impl Readers {
                 .map_err(|_| Error::unavailable("no connection to read with became free in time"))?
                 .map_err(|_| closed())?,
         };
+        self.pop(permit)
+    }
+
+    fn pop<'a>(&'a self, permit: SemaphorePermit<'a>) -> Result<Lent<'a>> {
         let connection = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         Ok(Lent { connection: Some(connection.ok_or_else(closed)?), readers: self, _permit: permit })
+    }
+
+    /// Lends a connection to one who has made sure that one is free.
+    pub fn lend_now(&self) -> Result<Lent<'_>> {
+        let permit = self.permits.try_acquire().map_err(|_| closed())?;
+        self.pop(permit)
     }
 
     /// Those on loan are closed when they come back.

@@ -119,6 +119,11 @@ where
     }
 }
 
+/// A count that is bounded far below where a float would lose digits.
+fn small(count: usize) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+}
+
 struct Thread {
     tx: Tx,
     failing: Arc<AtomicBool>,
@@ -135,7 +140,10 @@ impl Thread {
                     Message::Close => queue.close(),
                 }
             }
-            self.write(&mut group);
+            metrics::gauge!("store_queue_depth").set(small(queue.len()));
+            if !group.is_empty() {
+                self.write(&mut group);
+            }
         }
         // A clean end leaves everything in the database file itself. If it cannot, the log keeps it just as well.
         if let Err(error) = self.tx.checkpoint() {
@@ -144,7 +152,7 @@ impl Thread {
     }
 
     fn write(&mut self, group: &mut Vec<Box<dyn Queued>>) {
-        metrics::histogram!("store_group_size").record(f64::from(u32::try_from(group.len()).unwrap_or(u32::MAX)));
+        metrics::histogram!("store_group_size").record(small(group.len()));
         let changes = self.tx.changes();
         let fate = self.commit(group);
         match &fate {

@@ -1,0 +1,212 @@
+//! `admin tenant|user|session`: on the store directly, beside a running server.
+
+use clap::{Args, Subcommand};
+use kernel::auth::{
+    NewUser, Role, SIGNIN_LINK_MS, Tenant, User, UserChange, create_session, create_signin_link, create_tenant, create_user, delete_user,
+    find_tenant, find_user, list_tenants, list_users, update_user,
+};
+use kernel::base::{Error, HOUR_MS, MINUTE_MS, Result};
+use kernel::store::{Purpose, Store};
+use serde_json::json;
+
+use super::output::Output;
+use super::store;
+use crate::config::{StoreArgs, UrlArgs};
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// The customers of this installation
+    #[command(subcommand)]
+    Tenant(TenantCommand),
+    /// The people of a tenant
+    #[command(subcommand)]
+    User(UserCommand),
+    /// Signing people in
+    #[command(subcommand)]
+    Session(SessionCommand),
+}
+
+#[derive(Args)]
+pub struct Common {
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Subcommand)]
+pub enum TenantCommand {
+    /// Make a tenant
+    Create {
+        /// What people call it
+        #[arg(long)]
+        name: String,
+        /// What commands call it: a-z, 0-9 and -
+        #[arg(long)]
+        slug: String,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// List all tenants
+    List {
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+/// Whom a command is about.
+#[derive(Args)]
+pub struct Whom {
+    /// The tenant's slug
+    #[arg(long)]
+    tenant: String,
+    /// The user's e-mail address
+    #[arg(long)]
+    email: String,
+}
+
+#[derive(Subcommand)]
+pub enum UserCommand {
+    /// Make a user
+    Create {
+        #[command(flatten)]
+        whom: Whom,
+        /// What the user may do: admin, technician or viewer
+        #[arg(long, value_parser = parse_role)]
+        role: Role,
+        /// The user's name [default: the e-mail's first part]
+        #[arg(long)]
+        name: Option<String>,
+        /// May read the figures of all tenants
+        #[arg(long)]
+        platform_operator: bool,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Change a user's role or office; in force at once, also in open sessions
+    Update {
+        #[command(flatten)]
+        whom: Whom,
+        /// admin, technician or viewer
+        #[arg(long, value_parser = parse_role)]
+        role: Option<Role>,
+        /// true or false
+        #[arg(long)]
+        platform_operator: Option<bool>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Remove a user and end all their sessions; keys they made stay until revoked
+    Delete {
+        #[command(flatten)]
+        whom: Whom,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// List the users of a tenant
+    List {
+        /// The tenant's slug
+        #[arg(long)]
+        tenant: String,
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+#[derive(Subcommand)]
+pub enum SessionCommand {
+    /// Make a session cookie for the command line, or with --link a one-time sign-in link for a browser
+    Create {
+        #[command(flatten)]
+        whom: Whom,
+        /// A link that signs a browser in, once, within 15 minutes
+        #[arg(long)]
+        link: bool,
+        #[command(flatten)]
+        url: UrlArgs,
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+fn parse_role(text: &str) -> Result<Role, String> {
+    Role::parse(text).ok_or_else(|| format!("must be one of {}", Role::ALL.map(Role::as_str).join(", ")))
+}
+
+pub async fn run(command: Command) -> Result<()> {
+    match command {
+        Command::Tenant(TenantCommand::Create { name, slug, common }) => {
+            let store = store::open(&common.store).await?;
+            let tenant = create_tenant(&store, &name, &slug).await?;
+            common.output.print(&tenant, |tenant| format!("Tenant {} ({}) was made.", tenant.slug, tenant.id))
+        }
+        Command::Tenant(TenantCommand::List { common }) => {
+            let store = store::open(&common.store).await?;
+            let tenants = list_tenants(&store.system(Purpose::Cli)).await?;
+            let line = |tenant: &Tenant| format!("{}  {}  {}", tenant.id, tenant.slug, tenant.name);
+            common.output.print(&tenants, |tenants| tenants.iter().map(line).collect::<Vec<_>>().join("\n"))
+        }
+        Command::User(command) => run_user(command).await,
+        Command::Session(SessionCommand::Create { whom, link, url, common }) => {
+            let store = store::open(&common.store).await?;
+            let (tenant, user) = find(&store, &whom).await?;
+            let base_url = url.base_url(url.listen, false)?;
+            if link {
+                let token = create_signin_link(&store, tenant.id, user.id).await?;
+                let url = format!("{}/signin?token={}", base_url.as_str(), token.reveal());
+                let expires_at = store.world().now().plus(SIGNIN_LINK_MS);
+                return common.output.print(&json!({ "url": url, "expires_at": expires_at }), |_| format!("{url}\nGood once, until {expires_at}."));
+            }
+            let (token, ends_at) = create_session(&store, tenant.id, user.id, SESSION_MAX_MS).await?;
+            let cookie = format!("{}={}", base_url.cookie_name(), token.reveal());
+            let expires_at = ends_at.min(store.world().now().plus(SESSION_IDLE_MS));
+            common.output.print(&json!({ "cookie": cookie, "expires_at": expires_at }), |_| format!("Cookie: {cookie}\nUntil {expires_at} if unused."))
+        }
+    }
+}
+
+/// The contract's values. A server with others in its settings ends the session by those.
+const SESSION_MAX_MS: i64 = 12 * HOUR_MS;
+const SESSION_IDLE_MS: i64 = 90 * MINUTE_MS;
+
+async fn run_user(command: UserCommand) -> Result<()> {
+    match command {
+        UserCommand::Create { whom, role, name, platform_operator, common } => {
+            let store = store::open(&common.store).await?;
+            let tenant = tenant(&store, &whom.tenant).await?;
+            let user = create_user(&store, &tenant, NewUser { email: whom.email, name, role, platform_operator }).await?;
+            common.output.print(&user, |user| format!("User {} ({}) was made.", user.email, user.id))
+        }
+        UserCommand::Update { whom, role, platform_operator, common } => {
+            let store = store::open(&common.store).await?;
+            let (tenant, user) = find(&store, &whom).await?;
+            let user = update_user(&store, &tenant, user, UserChange { role, platform_operator }).await?;
+            common.output.print(&user, |user| format!("User {} is {}.", user.email, user.role.as_str()))
+        }
+        UserCommand::Delete { whom, common } => {
+            let store = store::open(&common.store).await?;
+            let (tenant, user) = find(&store, &whom).await?;
+            delete_user(&store, &tenant, &user).await?;
+            common.output.print(&user, |user| format!("User {} was removed.", user.email))
+        }
+        UserCommand::List { tenant: slug, common } => {
+            let store = store::open(&common.store).await?;
+            let tenant = tenant(&store, &slug).await?;
+            let users = list_users(&store, &tenant).await?;
+            let line = |user: &User| format!("{}  {}  {}", user.id, user.role.as_str(), user.email);
+            common.output.print(&users, |users| users.iter().map(line).collect::<Vec<_>>().join("\n"))
+        }
+    }
+}
+
+async fn tenant(store: &Store, slug: &str) -> Result<Tenant> {
+    let found = find_tenant(&store.system(Purpose::Cli), slug).await?;
+    found.ok_or_else(|| Error::internal(format!("there is no tenant {slug:?}; `tenant-control admin tenant list` shows them")))
+}
+
+async fn find(store: &Store, whom: &Whom) -> Result<(Tenant, User)> {
+    let tenant = tenant(store, &whom.tenant).await?;
+    let user = find_user(store, &tenant, &whom.email).await?;
+    let missing = || format!("there is no user {:?} in {}; `tenant-control admin user list --tenant {}` shows them", whom.email, tenant.slug, tenant.slug);
+    Ok((tenant.clone(), user.ok_or_else(|| Error::internal(missing()))?))
+}

@@ -1,0 +1,100 @@
+//! `doctor`: what would stop the server, or surprise its operator, found before it does.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Args;
+use kernel::base::{Result, SecretsSource, World};
+use kernel::store::{Check, Store};
+use serde_json::json;
+
+use super::output::Output;
+use crate::config::StoreArgs;
+
+#[derive(Args)]
+pub struct DoctorArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    output: Output,
+}
+
+pub async fn run(args: &DoctorArgs) -> Result<ExitCode> {
+    let mut checks = vec![data_dir(&args.store), secrets_file(&args.store)];
+    if args.store.database_url.is_some() || args.store.database_file().exists() {
+        match Store::open(args.store.options(), World::default()).await {
+            Ok(store) => {
+                checks.extend(database(&args.store, &store).await);
+                store.close().await;
+            }
+            Err(error) => checks.push(Check::failed("database", error.cause().unwrap_or_else(|| error.to_string()))),
+        }
+    } else {
+        checks.push(Check::fine("database", "not made yet; `serve` makes it"));
+    }
+    let healthy = checks.iter().all(|check| check.problem.is_none());
+    let list: Vec<_> = checks.iter().map(|check| json!({ "name": check.name, "ok": check.problem.is_none(), "detail": check.problem.as_ref().unwrap_or(&check.detail) })).collect();
+    args.output.print(&json!({ "ok": healthy, "checks": list }), |_| {
+        let line = |check: &Check| match &check.problem {
+            None => format!("ok    {}: {}", check.name, check.detail),
+            Some(problem) => format!("FAIL  {}: {problem}", check.name),
+        };
+        checks.iter().map(line).collect::<Vec<_>>().join("\n")
+    })?;
+    Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+async fn database(args: &StoreArgs, store: &Store) -> Vec<Check> {
+    let mut checks = match store.self_check().await {
+        Ok(checks) => checks,
+        Err(error) => return vec![Check::failed("database", error.to_string())],
+    };
+    match store.pending_migrations().await {
+        Ok(pending) if pending.is_empty() => {
+            checks.push(Check::fine("schema", "up to date"));
+            let secrets = kernel::startup::check_secrets(store, &args.secrets()).await;
+            checks.push(match secrets {
+                Ok(()) => Check::fine("secrets", "those of the database"),
+                Err(error) => Check::failed("secrets", error.cause().unwrap_or_else(|| error.to_string())),
+            });
+        }
+        Ok(pending) => checks.push(Check::failed("schema", format!("not up to date: {}; `serve` or `migrate` applies them", pending.join(", ")))),
+        Err(error) => checks.push(Check::failed("schema", error.to_string())),
+    }
+    checks
+}
+
+fn data_dir(args: &StoreArgs) -> Check {
+    let path = &args.data_dir;
+    if !path.exists() {
+        return Check::fine("data directory", format!("{} is not made yet; `serve` makes it", path.display()));
+    }
+    match open_to_others(path) {
+        true => Check::failed("data directory", format!("{} can be read by others; chmod 700 it", path.display())),
+        false => Check::fine("data directory", path.display().to_string()),
+    }
+}
+
+fn secrets_file(args: &StoreArgs) -> Check {
+    let SecretsSource::File(path) = args.secrets() else {
+        return Check::fine("secrets file", "given from outside");
+    };
+    if !path.exists() {
+        return Check::fine("secrets file", format!("{} is not made yet; `serve` makes it", path.display()));
+    }
+    match open_to_others(&path) {
+        true => Check::failed("secrets file", format!("{} can be read by others; chmod 600 it", path.display())),
+        false => Check::fine("secrets file", path.display().to_string()),
+    }
+}
+
+#[cfg(unix)]
+fn open_to_others(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0)
+}
+
+#[cfg(not(unix))]
+fn open_to_others(_: &Path) -> bool {
+    false
+}

@@ -1,0 +1,43 @@
+//! `/metrics` for Prometheus, on an address of its own.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::{StatusCode, Uri, header};
+use axum::response::IntoResponse;
+use kernel::base::{Error, Result};
+use kernel::http::{Listener, Server};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+
+/// From a cached read to a request that is about to be given up.
+const SECONDS_BUCKETS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
+const UPKEEP_EVERY: Duration = Duration::from_secs(5);
+
+/// Starts counting and listening. Tells the address that was bound.
+pub async fn start(address: SocketAddr) -> Result<SocketAddr> {
+    let handle = PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS_BUCKETS)
+        .and_then(PrometheusBuilder::install_recorder)
+        .map_err(|error| Error::internal(error.to_string()))?;
+    let listener = Listener::bind(address, None).await?;
+    let bound = listener.address().map_err(Error::internal)?;
+    let upkeep = handle.clone();
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(UPKEEP_EVERY).await;
+            upkeep.run_upkeep();
+        }
+    });
+    let router = Router::new().fallback(async move |uri: Uri| render(&handle, &uri));
+    tokio::spawn(Server::run(listener, router, std::future::pending()));
+    Ok(bound)
+}
+
+fn render(handle: &PrometheusHandle, uri: &Uri) -> impl IntoResponse + use<> {
+    let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+    match uri.path() {
+        "/metrics" => (StatusCode::OK, kind, handle.render()),
+        _ => (StatusCode::NOT_FOUND, kind, "only /metrics is here\n".to_owned()),
+    }
+}

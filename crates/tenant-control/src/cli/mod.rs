@@ -1,0 +1,126 @@
+//! The command line: `serve`, `admin …`, `migrate`, `backup`, `restore`, `doctor`.
+
+mod admin;
+mod backup;
+mod doctor;
+mod log;
+mod metrics;
+mod output;
+mod serve;
+mod store;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use kernel::base::Error;
+
+use crate::config::{self, ServeArgs, StoreArgs};
+use output::{Output, fail};
+
+/// One control plane for tickets, devices, cloud machines and backups of many customers.
+#[derive(Parser)]
+#[command(name = "tenant-control", version, about, subcommand_required = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve the API; the default when no command is given
+    Serve(Box<ServeArgs>),
+    /// Tenants, users and sessions, directly on the store, beside a running server
+    #[command(subcommand)]
+    Admin(admin::Command),
+    /// Bring the database to this version's schema
+    Migrate(MigrateArgs),
+    /// Copy the embedded store to a file, consistently, while the server runs
+    Backup(backup::BackupArgs),
+    /// Put a backup in place of the embedded store
+    Restore(backup::RestoreArgs),
+    /// Check that everything the server needs is in order
+    Doctor(doctor::DoctorArgs),
+}
+
+#[derive(clap::Args)]
+struct MigrateArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Wrong usage, and what cannot be done this way.
+const EXIT_USAGE: u8 = 2;
+
+/// Runs a command line and tells how it ended: 0, 1 for a failure, 2 for wrong usage.
+pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let arguments = match config::with_file(with_default_command(arguments.collect())) {
+        Ok(arguments) => arguments,
+        Err(problem) => {
+            fail(&problem);
+            return ExitCode::from(EXIT_USAGE);
+        }
+    };
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // clap prints help to stdout and errors to stderr, with the right exit code for each.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(EXIT_USAGE));
+        }
+    };
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            fail(&format!("cannot start: {error}"));
+            return ExitCode::FAILURE;
+        }
+    };
+    match runtime.block_on(dispatch(cli.command)) {
+        Ok(code) => code,
+        Err(error) => {
+            fail(&explain(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn dispatch(command: Command) -> Result<ExitCode, Error> {
+    match command {
+        Command::Serve(args) => serve::run(*args).await?,
+        Command::Admin(command) => admin::run(command).await?,
+        Command::Migrate(args) => store::migrate(&args.store, &args.output).await?,
+        Command::Backup(args) => return backup::backup(&args).await,
+        Command::Restore(args) => return backup::restore(&args).await,
+        Command::Doctor(args) => return doctor::run(&args).await,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// No command, only flags or nothing at all, means `serve`.
+fn with_default_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let first = arguments.get(1).and_then(|argument| argument.to_str());
+    let is_own = |text: &str| ["-h", "--help", "-V", "--version"].contains(&text) || !text.starts_with('-');
+    if !first.is_some_and(is_own) {
+        let at = arguments.len().min(1);
+        arguments.insert(at, "serve".into());
+    }
+    arguments
+}
+
+/// What a person at a terminal should read: the cause if there is one, else what was refused.
+fn explain(error: &Error) -> String {
+    let mut text = error.cause().unwrap_or_else(|| error.detail().to_owned());
+    if !error.fields().is_empty() {
+        let fields = error.fields().iter().map(|field| format!("--{}: {}", field.pointer.trim_start_matches('/').replace('_', "-"), field.detail));
+        text = fields.collect::<Vec<_>>().join("\n");
+    }
+    text
+}
+
+/// For tests of the command line itself.
+pub fn command() -> clap::Command {
+    Cli::command()
+}

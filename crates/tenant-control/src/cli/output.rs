@@ -1,0 +1,36 @@
+//! The one place that prints: for people, or with `--json` for programs.
+
+use std::io::Write;
+
+use clap::Args;
+use kernel::base::{Error, Result};
+use serde::Serialize;
+
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Output {
+    /// Answer as JSON, for programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Output {
+    /// Prints a value as one JSON document, or what `text` makes of it.
+    pub fn print<T: Serialize>(self, value: &T, text: impl FnOnce(&T) -> String) -> Result<()> {
+        let line = if self.json { serde_json::to_string(value).map_err(Error::internal)? } else { text(value) };
+        say(&line);
+        Ok(())
+    }
+}
+
+/// A closed pipe is the reader's choice, not a failure of ours.
+pub fn say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+pub fn warn(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+pub fn fail(problem: &str) {
+    warn(&format!("error: {problem}"));
+}

@@ -1,0 +1,92 @@
+//! `serve`: from the settings to a server that runs until it is told to stop.
+
+use std::future::Future;
+
+use kernel::auth::{SIGNIN_LINK_MS, create_first_admin, create_signin_link};
+use kernel::base::{Error, MINUTE_MS, Result};
+use kernel::http::{App, BaseUrl, Listener, Server, Shared};
+use kernel::store::Store;
+
+use super::output::say;
+use super::{log, metrics, store};
+use crate::config::ServeArgs;
+use crate::router;
+
+pub async fn run(args: ServeArgs) -> Result<()> {
+    log::start(args.log_format, &args.log_level)?;
+    // Asked for before anything can be told to stop.
+    let stop = stop_signal()?;
+    let _lock = match args.store.database_url {
+        None => Some(store::DataLock::take(&args.store)?),
+        Some(_) => None,
+    };
+    let store = store::open(&args.store).await?;
+    let secrets = kernel::startup::load_secrets(&store, &args.store.secrets()).await?;
+    if let Some(address) = args.metrics_listen {
+        let bound = metrics::start(address).await?;
+        tracing::info!(%bound, "metrics are served");
+    }
+    let tls = args.tls();
+    let listener = Listener::bind(args.url.listen, tls.as_ref()).await?;
+    let bound = listener.address().map_err(Error::internal)?;
+    let base_url = args.url.base_url(bound, tls.is_some())?;
+    let app = App::new(store.clone(), secrets, args.settings(base_url.clone())?);
+    let (router, _) = router::build(&app)?;
+    let jobs = tokio::spawn(kernel::jobs::run(app.clone()));
+
+    say(&format!("Tenant Control {} listens on {bound} and is reached at {}", env!("CARGO_PKG_VERSION"), base_url.as_str()));
+    welcome(&store, &base_url).await?;
+    Server::run(listener, router, stop).await;
+
+    jobs.abort();
+    finish(&app).await;
+    Ok(())
+}
+
+/// On an empty store: a first tenant, its admin, and the link that lets a person in.
+async fn welcome(store: &Store, base_url: &BaseUrl) -> Result<()> {
+    let Some((tenant, user)) = create_first_admin(store).await? else { return Ok(()) };
+    let token = create_signin_link(store, tenant.id, user.id).await?;
+    say(&format!(
+        "\nThis store is new. A tenant {:?} and its admin {} were made.\nSign in once, within {} minutes:\n\n  {}/signin?token={}\n\n\
+         Another link: tenant-control admin session create --tenant {} --email {} --link\n",
+        tenant.slug,
+        user.email,
+        SIGNIN_LINK_MS / MINUTE_MS,
+        base_url.as_str(),
+        token.reveal(),
+        tenant.slug,
+        user.email,
+    ));
+    Ok(())
+}
+
+/// What is in memory goes to disk.
+async fn finish(app: &Shared) {
+    if let Err(error) = kernel::jobs::note_uses(app).await {
+        tracing::warn!(%error, "the last uses of credentials were not written down");
+    }
+    app.store.close().await;
+    tracing::info!("stopped");
+}
+
+#[cfg(unix)]
+fn stop_signal() -> Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate()).map_err(Error::internal)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::internal)?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("stopping: no new connections, requests under way are finished");
+    })
+}
+
+#[cfg(not(unix))]
+fn stop_signal() -> Result<impl Future<Output = ()>> {
+    Ok(async {
+        let _ = tokio::signal::ctrl_c().await;
+    })
+}

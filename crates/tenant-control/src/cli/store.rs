@@ -1,0 +1,70 @@
+//! Opening the store for a command.
+
+use std::fs;
+use std::path::Path;
+
+use kernel::base::{Error, Result, World};
+use kernel::store::Store;
+use serde_json::json;
+
+use super::output::Output;
+use crate::config::StoreArgs;
+
+/// The store, with its schema brought up to date.
+pub async fn open(args: &StoreArgs) -> Result<Store> {
+    let store = open_as_it_is(args).await?;
+    for name in store.migrate().await? {
+        tracing::info!(name, "migration applied");
+    }
+    Ok(store)
+}
+
+pub async fn open_as_it_is(args: &StoreArgs) -> Result<Store> {
+    make_private_dir(&args.data_dir)?;
+    Store::open(args.options(), World::default()).await
+}
+
+pub async fn migrate(args: &StoreArgs, output: &Output) -> Result<()> {
+    let store = open_as_it_is(args).await?;
+    let applied = store.migrate().await?;
+    store.close().await;
+    output.print(&json!({ "applied": applied }), |_| match applied.len() {
+        0 => "The schema is up to date.".to_owned(),
+        n => format!("{n} applied: {}", applied.join(", ")),
+    })
+}
+
+/// Only the owner may look: the data is everybody's, and the secrets are beside it.
+fn make_private_dir(path: &Path) -> Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::DirBuilderExt;
+        builder.mode(0o700);
+    }
+    builder.create(path).map_err(|error| Error::internal(format!("cannot make the data directory {}: {error}", path.display())))
+}
+
+/// Held while a server or a restore works on the embedded store; freed by the system when the process ends.
+pub struct DataLock(#[expect(dead_code, reason = "the lock lives as long as the file is open")] fs::File);
+
+impl DataLock {
+    pub fn take(args: &StoreArgs) -> Result<Self> {
+        make_private_dir(&args.data_dir)?;
+        let path = args.data_dir.join("lock");
+        let failed = |error: &dyn std::fmt::Display| Error::internal(format!("{}: {error}", path.display()));
+        let file = fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(|error| failed(&error))?;
+        match file.try_lock() {
+            Ok(()) => Ok(DataLock(file)),
+            Err(fs::TryLockError::WouldBlock) => {
+                let detail = format!("another server is running on the data directory {}; stop it first, or give --data-dir another place", args.data_dir.display());
+                Err(Error::internal(detail))
+            }
+            Err(fs::TryLockError::Error(error)) => Err(failed(&error)),
+        }
+    }
+}

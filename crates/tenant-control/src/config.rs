@@ -1,0 +1,265 @@
+//! Settings: a flag, else its environment variable, else the TOML file, else the default. A setting that nobody knows
+//! is refused with the name that was probably meant.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::builder::Command;
+use clap::parser::ValueSource;
+use clap::{Args, CommandFactory, ValueEnum};
+use ipnet::IpNet;
+use kernel::base::{DAY_MS, Error, HOUR_MS, MINUTE_MS, Result, SecretsSource};
+use kernel::http::{BaseUrl, Policy, Settings, TlsFiles};
+use kernel::store::{Options, PostgresOptions};
+
+/// The text of a secrets file, for installations that keep it elsewhere.
+const SECRETS_VARIABLE: &str = "TENANT_CONTROL_SECRETS";
+const VARIABLE_PREFIX: &str = "TENANT_CONTROL_";
+
+/// Where the data is: what every command needs.
+#[derive(Args, Clone, Debug)]
+pub struct StoreArgs {
+    /// Where the embedded store and the secrets file live
+    #[arg(long, value_name = "DIR", env = "TENANT_CONTROL_DATA_DIR", default_value = "./data")]
+    pub data_dir: PathBuf,
+    /// PostgreSQL to use instead of the embedded store; sslmode and sslrootcert as libpq means them
+    #[arg(long, value_name = "URL", env = "TENANT_CONTROL_DATABASE_URL", hide_env_values = true)]
+    pub database_url: Option<String>,
+    /// The server's secrets [default: secrets.json in the data directory]
+    #[arg(long, value_name = "FILE", env = "TENANT_CONTROL_SECRETS_FILE")]
+    pub secrets_file: Option<PathBuf>,
+    /// Accept a PostgreSQL role that bypasses row-level security
+    #[arg(long, env = "TENANT_CONTROL_ALLOW_SUPERUSER")]
+    pub allow_superuser: bool,
+    /// TOML file with settings, named like the flags
+    #[arg(long, value_name = "FILE", env = "TENANT_CONTROL_CONFIG")]
+    pub config: Option<PathBuf>,
+}
+
+impl StoreArgs {
+    pub fn database_file(&self) -> PathBuf {
+        self.data_dir.join("tenant-control.db")
+    }
+
+    pub fn options(&self) -> Options {
+        match &self.database_url {
+            None => Options::sqlite(self.database_file()),
+            Some(url) => {
+                let mut options = PostgresOptions::new(url);
+                options.allow_superuser = self.allow_superuser;
+                Options::postgres(options)
+            }
+        }
+    }
+
+    pub fn secrets_path(&self) -> PathBuf {
+        self.secrets_file.clone().unwrap_or_else(|| self.data_dir.join("secrets.json"))
+    }
+
+    pub fn secrets(&self) -> SecretsSource {
+        match std::env::var(SECRETS_VARIABLE) {
+            Ok(text) if !text.is_empty() => SecretsSource::Text(text),
+            _ => SecretsSource::File(self.secrets_path()),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+/// Where clients reach the service; also what names the cookie.
+#[derive(Args, Clone, Debug)]
+pub struct UrlArgs {
+    /// Address to listen on
+    #[arg(long, value_name = "ADDRESS", env = "TENANT_CONTROL_LISTEN", default_value = "127.0.0.1:8080")]
+    pub listen: SocketAddr,
+    /// Where clients reach the service, as they write it [default: the listening address]
+    #[arg(long, value_name = "URL", env = "TENANT_CONTROL_BASE_URL", value_parser = parse_base_url)]
+    pub base_url: Option<BaseUrl>,
+}
+
+impl UrlArgs {
+    /// The given URL, or the address that was bound.
+    pub fn base_url(&self, bound: SocketAddr, tls: bool) -> Result<BaseUrl> {
+        if let Some(url) = &self.base_url {
+            return Ok(url.clone());
+        }
+        let mut address = bound;
+        if address.ip().is_unspecified() {
+            address.set_ip(if address.is_ipv4() { [127, 0, 0, 1].into() } else { std::net::Ipv6Addr::LOCALHOST.into() });
+        }
+        BaseUrl::parse(&format!("{}://{address}", if tls { "https" } else { "http" }))
+    }
+}
+
+/// What `serve` can be told.
+#[derive(Args, Clone, Debug)]
+pub struct ServeArgs {
+    #[command(flatten)]
+    pub url: UrlArgs,
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// TLS certificate chain, as PEM
+    #[arg(long, value_name = "FILE", env = "TENANT_CONTROL_TLS_CERT", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// The certificate's private key, as PEM
+    #[arg(long, value_name = "FILE", env = "TENANT_CONTROL_TLS_KEY", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Proxy whose X-Forwarded-For is believed; repeatable
+    #[arg(long, value_name = "CIDR", env = "TENANT_CONTROL_TRUSTED_PROXY", value_delimiter = ',')]
+    pub trusted_proxy: Vec<IpNet>,
+    /// Origin that browsers may call the API from; repeatable
+    #[arg(long, value_name = "ORIGIN", env = "TENANT_CONTROL_CORS_ORIGIN", value_delimiter = ',', value_parser = parse_base_url)]
+    pub cors_origin: Vec<BaseUrl>,
+    /// Requests per minute of a policy, such as read=1200; repeatable
+    #[arg(long, value_name = "POLICY=N", env = "TENANT_CONTROL_RATE_LIMIT", value_delimiter = ',', value_parser = parse_rate)]
+    pub rate_limit: Vec<(Policy, u64)>,
+    /// Requests under way at once; more are answered 503
+    #[arg(long, value_name = "N", env = "TENANT_CONTROL_MAX_IN_FLIGHT", default_value_t = 1024)]
+    pub max_in_flight: usize,
+    /// A session ends after this long without use
+    #[arg(long, value_name = "MINUTES", env = "TENANT_CONTROL_SESSION_IDLE_MINUTES", default_value_t = 90,
+          value_parser = clap::value_parser!(i64).range(1..=1440))]
+    pub session_idle_minutes: i64,
+    /// A session ends after this long in any case
+    #[arg(long, value_name = "HOURS", env = "TENANT_CONTROL_SESSION_MAX_HOURS", default_value_t = 12,
+          value_parser = clap::value_parser!(i64).range(1..=720))]
+    pub session_max_hours: i64,
+    /// How long audit entries are kept
+    #[arg(long, value_name = "DAYS", env = "TENANT_CONTROL_AUDIT_DAYS", default_value_t = 400,
+          value_parser = clap::value_parser!(i64).range(1..=36500))]
+    pub audit_days: i64,
+    /// Address for Prometheus to read /metrics from; off when not given
+    #[arg(long, value_name = "ADDRESS", env = "TENANT_CONTROL_METRICS_LISTEN")]
+    pub metrics_listen: Option<SocketAddr>,
+    /// How log lines look
+    #[arg(long, value_enum, env = "TENANT_CONTROL_LOG_FORMAT", default_value = "text")]
+    pub log_format: LogFormat,
+    /// What is logged: error, warn, info, debug, or a tracing filter
+    #[arg(long, value_name = "FILTER", env = "TENANT_CONTROL_LOG_LEVEL", default_value = "info")]
+    pub log_level: String,
+}
+
+impl ServeArgs {
+    pub fn tls(&self) -> Option<TlsFiles> {
+        Some(TlsFiles { certificate: self.tls_cert.clone()?, key: self.tls_key.clone()? })
+    }
+
+    pub fn settings(&self, base_url: BaseUrl) -> Result<Settings> {
+        let mut settings = Settings::new(base_url);
+        settings.trusted_proxies.clone_from(&self.trusted_proxy);
+        for origin in &self.cors_origin {
+            settings.cors_origins.push(origin.as_str().parse().map_err(Error::internal)?);
+        }
+        for (policy, per_minute) in &self.rate_limit {
+            settings.rate_table.set(*policy, *per_minute);
+        }
+        settings.in_flight_max = self.max_in_flight;
+        settings.session_idle_ms = self.session_idle_minutes * MINUTE_MS;
+        settings.session_absolute_ms = self.session_max_hours * HOUR_MS;
+        settings.audit_retention_ms = self.audit_days * DAY_MS;
+        Ok(settings)
+    }
+}
+
+fn parse_base_url(text: &str) -> Result<BaseUrl, String> {
+    BaseUrl::parse(text).map_err(|error| error.cause().unwrap_or_default())
+}
+
+fn parse_rate(text: &str) -> Result<(Policy, u64), String> {
+    let names = || Policy::ALL.map(Policy::name).join(", ");
+    let (policy, per_minute) = text.split_once('=').ok_or_else(|| format!("write POLICY=N, where POLICY is one of {}", names()))?;
+    let policy = Policy::parse(policy).ok_or_else(|| format!("unknown policy {policy:?}; known are {}", names()))?;
+    let per_minute = per_minute.parse().ok().filter(|n| *n > 0).ok_or("N must be a whole number above 0")?;
+    Ok((policy, per_minute))
+}
+
+/// The arguments with what the TOML file adds, for the command that they name.
+pub fn with_file(mut arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
+    let root = crate::cli::Cli::command();
+    check_environment(&root)?;
+    // Arguments that do not parse are reported by the parse that follows.
+    let Ok(matches) = root.clone().try_get_matches_from(&arguments) else { return Ok(arguments) };
+    let (mut command, mut leaf) = (&root, &matches);
+    while let Some((name, inner)) = leaf.subcommand() {
+        (command, leaf) = (command.find_subcommand(name).unwrap_or(command), inner);
+    }
+    let Some(path) = leaf.try_get_one::<PathBuf>("config").ok().flatten() else { return Ok(arguments) };
+    for (key, values) in read_file(path, &root)? {
+        let known_here = command.get_arguments().find(|argument| argument.get_id() == key.as_str());
+        let given = leaf.try_contains_id(&key).is_ok()
+            && matches!(leaf.value_source(&key), Some(ValueSource::CommandLine | ValueSource::EnvVariable));
+        let Some(argument) = known_here.filter(|_| !given) else { continue };
+        let flag = format!("--{}", key.replace('_', "-"));
+        for value in values {
+            match (argument.get_action().takes_values(), value.as_str()) {
+                (true, _) => arguments.push(format!("{flag}={value}").into()),
+                (false, "true") => arguments.push(flag.clone().into()),
+                (false, _) => {}
+            }
+        }
+    }
+    Ok(arguments)
+}
+
+fn read_file(path: &Path, root: &Command) -> Result<Vec<(String, Vec<String>)>, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let table: toml::Table = text.parse().map_err(|error| format!("{}: {error}", path.display()))?;
+    let known = setting_names(root);
+    let mut settings = Vec::new();
+    for (name, value) in table {
+        let key = name.replace('-', "_");
+        if !known.contains(&key) {
+            return Err(format!("{}: unknown setting {name:?}{}", path.display(), hint(&key, &known)));
+        }
+        let values = match value {
+            toml::Value::Array(items) => items.iter().map(text_of).collect(),
+            other => text_of(&other).map(|text| vec![text]),
+        };
+        let wrong = || format!("{}: {name} must be a text, a number, true or false, or a list of them", path.display());
+        settings.push((key, values.ok_or_else(wrong)?));
+    }
+    Ok(settings)
+}
+
+fn text_of(value: &toml::Value) -> Option<String> {
+    match value {
+        toml::Value::String(text) => Some(text.clone()),
+        toml::Value::Integer(number) => Some(number.to_string()),
+        toml::Value::Boolean(truth) => Some(truth.to_string()),
+        _ => None,
+    }
+}
+
+/// A misspelt variable would otherwise be a setting silently not in force.
+fn check_environment(root: &Command) -> Result<(), String> {
+    let known: Vec<String> = setting_names(root).iter().map(|name| format!("{VARIABLE_PREFIX}{}", name.to_uppercase())).collect();
+    for (name, _) in std::env::vars_os() {
+        let Some(name) = name.to_str().filter(|name| name.starts_with(VARIABLE_PREFIX)) else { continue };
+        let ours = name == SECRETS_VARIABLE || name.starts_with("TENANT_CONTROL_TEST_");
+        if !ours && !known.iter().any(|known| known == name) {
+            return Err(format!("unknown environment variable {name}{}", hint(name, &known)));
+        }
+    }
+    Ok(())
+}
+
+/// The names of all settings: what `serve` takes, but the file itself.
+fn setting_names(root: &Command) -> Vec<String> {
+    let serve = root.find_subcommand("serve");
+    let arguments = serve.into_iter().flat_map(Command::get_arguments).filter(|argument| argument.get_env().is_some());
+    arguments.map(|argument| argument.get_id().to_string()).collect()
+}
+
+/// Closer than this is a misspelling.
+const SIMILAR_MIN: f64 = 0.8;
+
+fn hint(name: &str, known: &[String]) -> String {
+    let scored = known.iter().map(|known| (strsim::jaro_winkler(name, known), known));
+    let best = scored.max_by(|(a, _), (b, _)| a.total_cmp(b)).filter(|(score, _)| *score >= SIMILAR_MIN);
+    best.map_or_else(|| format!("; known are: {}", known.join(", ")), |(_, known)| format!("; did you mean {known}?"))
+}
