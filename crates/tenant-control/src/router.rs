@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use kernel::base::Result;
-use kernel::http::{Api, Document, DocumentInfo, Policy, Shared};
+use kernel::http::{Api, Document, DocumentInfo, Page, Policy, Shared};
 use utoipa_axum::routes;
 
 use crate::features::{api_keys, audit, openapi, pages, probes, session};
@@ -17,13 +17,20 @@ pub fn build(app: &Shared) -> Result<(Router, Arc<Document>)> {
         // Own extras of the contract.
         .tenant(routes!(session::routes::get, session::routes::delete))
         .tenant(routes!(audit::routes::list))
+        .schema::<Page<api_keys::ApiKey>>()
+        .schema::<api_keys::NewKey>()
+        .schema::<session::Session>()
+        .schema::<Page<audit::AuditEntry>>()
         // Pages for people.
         .page("/", Policy::Public, pages::home)
         .page("/api/rate-limits/", Policy::Public, pages::rate_limits)
         .page("/documentation/errors/", Policy::Public, pages::errors)
         .page("/signin", Policy::Auth, pages::signin)
-        .page("/overview", Policy::Public, pages::overview)
+        // Not charged here: finding the caller charges its own budget, or the address's when there is none.
+        .free("/overview", pages::overview)
         .free("/assets/style.css", pages::stylesheet)
+        .free("/assets/overview.js", pages::overview_script)
+        .free("/assets/icon.svg", pages::icon)
         // For operators.
         .free("/healthz", probes::healthz)
         .free("/readyz", probes::readyz)

@@ -76,6 +76,19 @@ impl Scopes {
         bits_of(word).is_some()
     }
 
+    /// Every word that can be granted.
+    pub fn vocabulary() -> Vec<String> {
+        let mut words = vec!["*".to_owned()];
+        for scope in Scope::ALL {
+            let family = format!("{}:*", scope.family());
+            if bits_of(&family).is_some() && !words.contains(&family) {
+                words.push(family);
+            }
+            words.push(scope.name().to_owned());
+        }
+        words
+    }
+
     pub fn words(&self) -> &[String] {
         &self.granted
     }

@@ -29,6 +29,17 @@ macro_rules! ids {
             }
         }
 
+        impl RecordId for $name {
+            const NONE: Self = $name(Uuid::nil());
+        }
+
+        /// The id that no record has: what a malformed one is read as, so that it is refused when and as an unknown one.
+        impl Default for $name {
+            fn default() -> Self {
+                $name(Uuid::nil())
+            }
+        }
+
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 encode($prefix, self.0, f)
@@ -63,6 +74,13 @@ ids! {
     AuditId "aud"
     /// Sessions are never named in an answer but in the audit trail.
     SessionId "ses"
+}
+
+/// What all kinds of ids have in common.
+pub trait RecordId: Copy + FromStr {
+    /// An id that no record has. A malformed one becomes this, so that it is answered exactly like an unknown one, and
+    /// no earlier.
+    const NONE: Self;
 }
 
 /// The text is not an id of the wanted kind.

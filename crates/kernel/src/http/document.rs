@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{Components, ObjectBuilder, Type};
-use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{
     ContentBuilder, Info, License, OpenApi, Ref, RefOr, Required, Response, ResponseBuilder, Server, Tag,
 };
@@ -60,7 +60,8 @@ pub fn finish_document(mut openapi: OpenApi, info: &DocumentInfo) -> Result<Docu
         ];
         for (method, operation) in operations {
             if let Some(operation) = operation {
-                complete(method, operation);
+                let guarded = complete_security(operation)?;
+                complete(method, operation, guarded);
             }
         }
     }
@@ -108,8 +109,25 @@ fn refusal(status: u16) -> Response {
     ResponseBuilder::new().description(codes.join("\n\n")).content("application/problem+json", content).build()
 }
 
+/// The other ways to present what `api_key` does.
+const TWINS: [&str; 2] = ["api_key_header", "session"];
+
+/// An operation for keys names `api_key` alone; the header of its own and the cookie do just as well. Tells whether a
+/// credential is needed at all.
+fn complete_security(operation: &mut Operation) -> Result<bool> {
+    let Some(security) = &mut operation.security else { return Ok(false) };
+    let stated = serde_json::to_value(&*security).map_err(Error::internal)?;
+    let requirements = || stated.as_array().into_iter().flatten().filter_map(|requirement| requirement.as_object());
+    let scopes = requirements().find_map(|requirement| requirement.get("api_key")?.as_array());
+    if let Some(scopes) = scopes {
+        let scopes: Vec<&str> = scopes.iter().filter_map(|scope| scope.as_str()).collect();
+        security.extend(TWINS.map(|twin| SecurityRequirement::new(twin, scopes.clone())));
+    }
+    Ok(requirements().any(|requirement| !requirement.is_empty()))
+}
+
 /// Adds the headers and refusals that an operation has by its kind.
-fn complete(method: &str, operation: &mut Operation) {
+fn complete(method: &str, operation: &mut Operation, guarded: bool) {
     let parameters = operation.parameters.get_or_insert_default();
     let has_id = parameters.iter().any(|parameter| matches!(parameter, RefOr::T(parameter) if parameter.name == ID));
     let is_change = ["put", "patch", "delete"].contains(&method) && has_id;
@@ -122,7 +140,7 @@ fn complete(method: &str, operation: &mut Operation) {
         parameters.push(header_parameter("If-Match", "The ETag of the version to change; another version is refused with 412."));
     }
     let mut statuses = vec![400, 429, 500, 503];
-    if operation.security.as_ref().is_some_and(|security| !security.is_empty()) {
+    if guarded {
         statuses.extend([401, 403]);
     }
     if has_body {

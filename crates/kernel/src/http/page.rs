@@ -154,7 +154,7 @@ impl<T: ToSchema> PartialSchema for Page<T> {
         };
         let example = record.map(|record| serde_json::json!({"data": [record], "has_more": false, "next_cursor": null}));
         ObjectBuilder::new()
-            .example(example)
+            .examples(example)
             .property("data", ArrayBuilder::new().items(Ref::from_schema_name(T::name())))
             .property("has_more", ObjectBuilder::new().schema_type(Type::Boolean))
             .property("next_cursor", cursor)

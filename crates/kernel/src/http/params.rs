@@ -2,14 +2,13 @@
 
 use std::convert::Infallible;
 use std::marker::PhantomData;
-use std::str::FromStr;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use percent_encoding::percent_decode_str;
 
 use super::page::{LIMIT_DEFAULT, LIMIT_MAX};
-use crate::base::{Code, Error, Result, Timestamp};
+use crate::base::{Code, Error, RecordId, Result, Timestamp};
 
 /// The parameters of a route, parsed when the handler asks, after the scope is checked.
 pub struct Query<T> {
@@ -73,18 +72,18 @@ impl Params {
     }
 
     /// The record that PUT, PATCH and DELETE act on. A malformed id is the same as one that does not exist.
-    pub fn take_id<I: FromStr>(&mut self) -> Result<I> {
+    pub fn take_id<I: RecordId>(&mut self) -> Result<I> {
         let text = self.take("id").ok_or_else(|| Error::new(Code::MissingParameter, "Name the record with the query parameter id."))?;
-        text.parse().map_err(|_| Error::not_found())
+        Ok(text.parse().unwrap_or(I::NONE))
     }
 
     /// The record that GET shows, or `None` for the list. With an id, no other parameter makes sense.
-    pub fn take_optional_id<I: FromStr>(&mut self) -> Result<Option<I>> {
+    pub fn take_optional_id<I: RecordId>(&mut self) -> Result<Option<I>> {
         let Some(text) = self.take("id") else { return Ok(None) };
         if let Some((other, _)) = self.pairs.first() {
             return Err(invalid(other, "cannot be combined with id"));
         }
-        text.parse().map(Some).map_err(|_| Error::not_found())
+        Ok(Some(text.parse().unwrap_or(I::NONE)))
     }
 
     pub fn take_limit(&mut self) -> Result<usize> {

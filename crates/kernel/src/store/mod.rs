@@ -156,6 +156,11 @@ impl Store {
         match self.backend() {
             Backend::Sqlite(sqlite) => {
                 let failing = sqlite.writer.failing();
+                if failing {
+                    let path = sqlite.path.clone();
+                    let probe = tokio::task::spawn_blocking(move || sqlite::probe_disk(&path));
+                    probe.await.map_err(Error::internal)??;
+                }
                 health.write(async move |tx: &mut Tx| if failing { tx.probe() } else { Ok(()) }).await?;
                 if failing {
                     sqlite.writer.recovered();

@@ -1,6 +1,7 @@
 //! SQLite: how connections are opened, statements are bound and failures are named.
 
 use std::fs::{File, OpenOptions};
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
@@ -22,6 +23,9 @@ const CHECKPOINT_PAGES: i64 = 4_000;
 
 /// What the log is cut back to when a long read had made it grow.
 const LOG_BYTES_MAX: i64 = 64 << 20;
+
+/// What must fit on the disk before it counts as writable again: the pages of a busy group.
+const PROBE_BYTES: usize = 256 << 10;
 
 /// How often switching a new file to the write-ahead log is tried while another process does the same, 10 ms apart.
 const WAL_ATTEMPTS_MAX: u32 = 500;
@@ -66,6 +70,19 @@ pub(super) fn open(path: &Path, wait_max: Duration) -> Result<Connection> {
 /// SQLite gives the log and the index beside it the permissions of the database.
 pub(super) fn create_private(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+/// Writes beside the database and takes it away again. A single page can still fit on a disk that is full for
+/// everything else, so a write to the database alone does not prove that there is space.
+pub(super) fn probe_disk(database: &Path) -> Result<()> {
+    let file = database.with_extension("probe");
+    let written = create_private(&file).and_then(|mut probe| {
+        probe.write_all(&[0; PROBE_BYTES])?;
+        probe.sync_all()
+    });
+    // Another probe may have removed it already.
+    let _ = std::fs::remove_file(&file);
+    written.map_err(|error| Error::unavailable(format!("the disk takes no writes: {error}")))
 }
 
 /// The switch needs the file alone for a moment and does not wait for it as other statements do.

@@ -13,6 +13,7 @@ use kernel::base::{ActorRef, ApiKeyId, DAY_MS, Error, FieldError, Label, MINUTE_
 use kernel::http::{Field, Fields, FromBody, Record};
 use serde::Serialize;
 use utoipa::ToSchema;
+use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, Type};
 
 pub const EXPIRES_DAYS_MAX: i64 = 365;
 pub const EXPIRES_DAYS_DEFAULT: i64 = 90;
@@ -143,16 +144,16 @@ impl Record for NewKey {
 #[serde(deny_unknown_fields)]
 pub struct Input {
     /// A label for people; need not be unique.
-    #[schema(value_type = String, min_length = 1, max_length = 200)]
+    #[schema(value_type = String, min_length = 1, max_length = 200, pattern = "\\S")]
     pub name: Label,
-    /// `*`, `<family>:*`, `<family>:read` or `<family>:write`. Nobody can grant what they do not hold.
-    #[schema(value_type = Vec<String>, min_items = 1, max_items = 50)]
+    /// What the key may do. Nobody can grant what they do not hold; `*` never includes `platform:read`.
+    #[schema(schema_with = scopes_schema)]
     pub scopes: Scopes,
     /// Days until the key expires, from now. POST: 90 when omitted. PUT: the expiry stays when omitted.
-    #[schema(minimum = 1, maximum = 365)]
+    #[schema(minimum = 1, maximum = 365, nullable = false)]
     pub expires_days: Option<i64>,
     /// Networks the key may be used from. Omitted or empty: anywhere, or the maker's own where that is a key with a list.
-    #[schema(value_type = Option<Vec<String>>, max_items = 50)]
+    #[schema(value_type = Option<Vec<String>>, max_items = 50, nullable = false)]
     pub allowed_cidrs: Option<Vec<IpNet>>,
 }
 
@@ -187,7 +188,7 @@ pub struct Rotation {
 #[expect(dead_code, reason = "the document's description of what Change::from_fields reads")]
 pub struct RotationSettings {
     /// How long the old key goes on working; 24 when omitted.
-    #[schema(minimum = 0, maximum = 168)]
+    #[schema(minimum = 0, maximum = 168, nullable = false)]
     overlap_hours: Option<i64>,
 }
 
@@ -206,6 +207,11 @@ impl FromBody for Change {
     }
 }
 
+fn scopes_schema() -> Schema {
+    let word = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(Scopes::vocabulary()));
+    ArrayBuilder::new().items(word).min_items(Some(1)).max_items(Some(Scopes::WORDS_MAX)).build().into()
+}
+
 fn parse_scopes(field: &mut Field<'_>) -> Option<Scopes> {
     let words = field.list(Scopes::WORDS_MAX, |item| {
         item.parsed("unknown_scope", |word| if Scopes::is_known(word) { Ok(word.to_owned()) } else { Err(unknown_scope(word)) })
@@ -217,9 +223,8 @@ fn parse_scopes(field: &mut Field<'_>) -> Option<Scopes> {
 }
 
 fn unknown_scope(word: &str) -> String {
-    let known: Vec<&str> = Scope::ALL.iter().map(|scope| scope.name()).collect();
     let word: String = word.chars().take(60).collect();
-    format!("{word:?} is not a scope; known are *, <family>:* and {}", known.join(", "))
+    format!("{word:?} is not a scope; known are {}", Scopes::vocabulary().join(", "))
 }
 
 /// A network, or a single address, which is a network of one. Bits beyond the prefix are cut off.

@@ -6,6 +6,7 @@ use kernel::base::{ApiKeyId, Result};
 use kernel::http::{
     Created, FromParams, Idempotency, IfMatch, Json, List, NoContent, Once, OneOrPage, PageRequest, Params, Query, Versioned,
 };
+use utoipa::openapi::schema::AnyOfBuilder;
 use utoipa::openapi::{OneOfBuilder, Ref, RefOr, Schema};
 use utoipa::{IntoParams, IntoResponses, PartialSchema, ToSchema};
 
@@ -52,8 +53,8 @@ impl FromParams for OneQuery {
 ///
 /// Newest first. Never shows a key itself, only its `prefix` and `last_four`.
 #[utoipa::path(
-    get, path = PATH, tag = "Control plane", operation_id = "list_api_keys", params(PageRequest),
-    security(("api_key" = ["api_keys:read"]), ("api_key_header" = ["api_keys:read"]), ("session" = ["api_keys:read"]))
+    get, path = PATH, tag = "Control plane", operation_id = "list_api_keys", params(ListQuery, PageRequest),
+    security(("api_key" = ["api_keys:read"]))
 )]
 pub async fn list(caller: Caller, query: Query<ListQuery>) -> Result<OneOrPage<ApiKey>> {
     let db = caller.require(Scope::ApiKeysRead)?;
@@ -73,7 +74,7 @@ pub async fn list(caller: Caller, query: Query<ListQuery>) -> Result<OneOrPage<A
 /// The answer is the only one that ever shows the `key`: keep it.
 #[utoipa::path(
     post, path = PATH, tag = "Control plane", operation_id = "create_api_key", request_body = Input,
-    security(("api_key" = ["api_keys:write"]), ("api_key_header" = ["api_keys:write"]), ("session" = ["api_keys:write"]))
+    security(("api_key" = ["api_keys:write"]))
 )]
 pub async fn create(caller: Caller, idempotency: Idempotency, query: Query<()>, body: Json<Input>) -> Result<Once<Created<NewKey>>> {
     let db = caller.require(Scope::ApiKeysWrite)?;
@@ -113,7 +114,9 @@ impl IntoResponses for Changed {
 
 impl PartialSchema for Changed {
     fn schema() -> RefOr<Schema> {
-        one_of([ApiKey::name(), NewKey::name()])
+        // Not one of: a key with its plain text is also a key.
+        let any_of = AnyOfBuilder::new().item(Ref::from_schema_name(ApiKey::name())).item(Ref::from_schema_name(NewKey::name()));
+        any_of.into()
     }
 }
 
@@ -148,8 +151,8 @@ fn one_of(names: [std::borrow::Cow<'static, str>; 2]) -> RefOr<Schema> {
 /// `rotate` alone, answers with a new `key` under the same id and expiry, while the old one works for the overlap;
 /// a second rotation ends the first one's overlap.
 #[utoipa::path(
-    put, path = PATH, tag = "Control plane", operation_id = "replace_api_key", request_body = Change,
-    security(("api_key" = ["api_keys:write"]), ("api_key_header" = ["api_keys:write"]), ("session" = ["api_keys:write"]))
+    put, path = PATH, tag = "Control plane", operation_id = "replace_api_key", params(OneQuery), request_body = Change,
+    security(("api_key" = ["api_keys:write"]))
 )]
 pub async fn replace(caller: Caller, if_match: IfMatch, query: Query<OneQuery>, body: Json<Change>) -> Result<Changed> {
     let db = caller.require(Scope::ApiKeysWrite)?;
@@ -170,8 +173,8 @@ pub async fn replace(caller: Caller, if_match: IfMatch, query: Query<OneQuery>, 
 /// At once on this node and within a second on every other, together with the keys it has made. The record stays
 /// readable as revoked.
 #[utoipa::path(
-    delete, path = PATH, tag = "Control plane", operation_id = "revoke_api_key",
-    security(("api_key" = ["api_keys:write"]), ("api_key_header" = ["api_keys:write"]), ("session" = ["api_keys:write"]))
+    delete, path = PATH, tag = "Control plane", operation_id = "revoke_api_key", params(OneQuery),
+    security(("api_key" = ["api_keys:write"]))
 )]
 pub async fn revoke(caller: Caller, if_match: IfMatch, query: Query<OneQuery>) -> Result<NoContent> {
     let db = caller.require(Scope::ApiKeysWrite)?;

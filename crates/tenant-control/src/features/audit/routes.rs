@@ -55,8 +55,8 @@ fn is_action(text: &str) -> bool {
 ///
 /// Newest first, kept for 400 days unless the operator sets another span.
 #[utoipa::path(
-    get, path = PATH, tag = "Control plane", operation_id = "list_audit_entries", params(PageRequest),
-    security(("api_key" = ["audit:read"]), ("api_key_header" = ["audit:read"]), ("session" = ["audit:read"]))
+    get, path = PATH, tag = "Control plane", operation_id = "list_audit_entries", params(ListQuery, PageRequest),
+    security(("api_key" = ["audit:read"]))
 )]
 pub async fn list(caller: Caller, query: Query<ListQuery>) -> Result<Page<AuditEntry>> {
     let db = caller.require(Scope::AuditRead)?;

@@ -19,7 +19,7 @@ const PATH: &str = "/api/auth/session";
 /// The tenant, the actor and the scopes of the credential that asks; any valid credential may.
 #[utoipa::path(
     get, path = PATH, tag = "Session", operation_id = "get_session",
-    security(("api_key" = []), ("api_key_header" = []), ("session" = []))
+    security(("api_key" = []))
 )]
 pub async fn get(caller: Caller, query: Query<()>) -> Result<Ok200<Session>> {
     query.parse()?;

@@ -1,0 +1,79 @@
+//! Load and limit benchmarks. Each prints a ratio of two things measured in the same run, or a figure beside its
+//! limit, because absolute numbers of a shared machine mean little. How to run them is in README.md.
+//!
+//! Deliberately left out: failing when an aim is missed. A busy machine is not a fault of the code; people read this.
+
+#![expect(clippy::print_stdout, reason = "printing is what it is for")]
+
+mod bare_server;
+mod bare_sqlite;
+mod cluster;
+mod memory;
+mod read;
+mod report;
+mod server;
+mod start;
+mod store_postgres;
+mod store_sqlite;
+mod workload;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+/// Every failure ends the run and is shown as it is.
+type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
+
+const USAGE: &str = "usage: bench store-sqlite | store-postgres | read | start | memory | all\n\
+    rounds and sizes: see README.md";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments.iter().map(String::as_str).collect::<Vec<_>>()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[&str]) -> Outcome {
+    if cfg!(debug_assertions) {
+        return Err("an unoptimised build measures nothing: cargo run --release -p bench -- …".into());
+    }
+    match arguments {
+        ["store-sqlite"] => store_sqlite::run(),
+        ["store-postgres"] => store_postgres::run(),
+        ["read"] => read::run(),
+        ["start"] => start::run(),
+        ["memory"] => memory::run(),
+        ["all"] => {
+            for part in ["store-sqlite", "store-postgres", "read", "start", "memory"] {
+                run(&[part])?;
+                println!();
+            }
+            Ok(())
+        }
+        // The other side of `read`, which starts it as a process of its own.
+        ["bare-server", bytes] => bare_server::run(bytes.parse()?),
+        _ => Err(USAGE.into()),
+    }
+}
+
+fn runtime() -> Outcome<tokio::runtime::Runtime> {
+    Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
+}
+
+/// A number from the environment, for longer or shorter runs.
+fn setting(name: &str, default: usize) -> Outcome<usize> {
+    match std::env::var(name) {
+        Ok(text) => text.parse().map_err(|_| format!("{name} must be a whole number").into()),
+        Err(_) => Ok(default),
+    }
+}
+
+/// A folder on the disk to be measured: `BENCH_DIR`, else the system's folder for temporary files.
+fn folder() -> Outcome<tempfile::TempDir> {
+    let parent = std::env::var_os("BENCH_DIR").map_or_else(std::env::temp_dir, Into::into);
+    Ok(tempfile::Builder::new().prefix("tenant-control-bench.").tempdir_in(parent)?)
+}

@@ -1,0 +1,135 @@
+//! The release binary as a process of its own, on an embedded store, and a client that asks it one thing at a time.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::Outcome;
+use crate::cluster::output;
+
+/// Longer than any start that is worth measuring.
+const READY_MAX: Duration = Duration::from_secs(60);
+
+/// A budget that no load here can use up.
+const NO_LIMIT: &str = "1000000000000";
+
+pub struct Server {
+    child: Child,
+    pub address: SocketAddr,
+    /// From the start of the process until /readyz answered 200.
+    pub ready_after: Duration,
+}
+
+impl Server {
+    /// Starts it with its access log on, into a file of the data folder.
+    pub fn start(data: &Path) -> Outcome<Self> {
+        let mut command = Command::new(binary()?);
+        command.arg("serve").arg("--data-dir").arg(data).args(["--listen", "127.0.0.1:0", "--log-level", "info"]);
+        for policy in ["read", "write", "public"] {
+            command.arg("--rate-limit").arg(format!("{policy}={NO_LIMIT}"));
+        }
+        let log = File::create(log_path(data))?;
+        let started = Instant::now();
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn()?;
+        let mut server = Server { child, address: ([127, 0, 0, 1], 0).into(), ready_after: Duration::ZERO };
+        server.address = server.read_address().map_err(|error| {
+            let log = std::fs::read_to_string(log_path(data)).unwrap_or_default();
+            format!("the server did not start ({error}): {log}")
+        })?;
+        while get(server.address, "/readyz", "").map_or(0, |answer| answer.status) != 200 {
+            if started.elapsed() > READY_MAX {
+                return Err("the server did not become ready".into());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        server.ready_after = started.elapsed();
+        Ok(server)
+    }
+
+    fn read_address(&mut self) -> Outcome<SocketAddr> {
+        let stdout = self.child.stdout.as_mut().ok_or("no stdout")?;
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line)?;
+        let (_, rest) = line.split_once("listens on ").ok_or("no address")?;
+        Ok(rest.split_whitespace().next().ok_or("no address")?.parse()?)
+    }
+
+    /// Resident memory in megabytes of a million bytes.
+    pub fn resident_mb(&self) -> Outcome<f64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
+        let kib: f64 = line.trim().trim_end_matches(" kB").parse()?;
+        Ok(kib * 1024.0 / 1e6)
+    }
+
+    pub fn stop(mut self) -> Outcome {
+        output(Command::new("kill").arg(self.child.id().to_string()))?;
+        self.child.wait()?;
+        Ok(())
+    }
+}
+
+/// What is left when a benchmark ends early.
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn log_path(data: &Path) -> PathBuf {
+    data.join("server.log")
+}
+
+/// The binary of the same build.
+fn binary() -> Outcome<PathBuf> {
+    let path = std::env::current_exe()?.with_file_name("tenant-control");
+    if path.is_file() {
+        return Ok(path);
+    }
+    Err(format!("{} is missing: cargo build --release -p tenant-control -p bench", path.display()).into())
+}
+
+/// A tenant, and an API key of it with every scope.
+pub fn make_key(server: &Server, data: &Path) -> Outcome<String> {
+    let whom = ["--tenant", "bench", "--email", "bench@example.test"];
+    admin(data, &["tenant", "create", "--slug", "bench", "--name", "Bench"])?;
+    admin(data, &[&["user", "create", "--role", "admin"], whom.as_slice()].concat())?;
+    let session = admin(data, &[&["session", "create"], whom.as_slice()].concat())?;
+    let cookie = session["cookie"].as_str().ok_or("no cookie")?;
+    let body = r#"{"name":"bench","scopes":["*"]}"#;
+    let head = format!("POST /api/admin/api-keys HTTP/1.1\r\nCookie: {cookie}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+    let made = ask(server.address, &head, body)?;
+    let record: Value = serde_json::from_str(&made.body)?;
+    Ok(record["key"].as_str().ok_or_else(|| format!("no key was made: {}", made.body))?.to_owned())
+}
+
+fn admin(data: &Path, arguments: &[&str]) -> Outcome<Value> {
+    let said = output(Command::new(binary()?).arg("admin").args(arguments).arg("--json").arg("--data-dir").arg(data))?;
+    Ok(serde_json::from_str(&said)?)
+}
+
+pub struct Answer {
+    pub status: u16,
+    pub body: String,
+}
+
+/// One GET on a connection of its own; `headers` are lines that end with CR LF.
+pub fn get(address: SocketAddr, path: &str, headers: &str) -> Outcome<Answer> {
+    ask(address, &format!("GET {path} HTTP/1.1\r\n{headers}"), "")
+}
+
+fn ask(address: SocketAddr, head: &str, body: &str) -> Outcome<Answer> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.write_all(format!("{head}Host: {address}\r\nConnection: close\r\n\r\n{body}").as_bytes())?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    let (head, body) = text.split_once("\r\n\r\n").ok_or("half an answer")?;
+    let status = head.split_whitespace().nth(1).ok_or("no status")?.parse()?;
+    Ok(Answer { status, body: body.to_owned() })
+}

@@ -1,0 +1,50 @@
+//! The stylesheet, the icon and the one script. Their addresses carry a hash of their bytes, so that a browser keeps
+//! them for good and never mixes an old one with a new page.
+
+use std::sync::LazyLock;
+
+use axum::http::{Uri, header};
+use axum::response::IntoResponse;
+use kernel::base::sha256;
+
+/// A file that is part of the program.
+pub struct Asset {
+    /// Where pages point to.
+    pub url: String,
+    version: String,
+    content_type: &'static str,
+    text: &'static str,
+}
+
+pub static STYLESHEET: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("/assets/style.css", "text/css; charset=utf-8", include_str!("assets/style.css")));
+pub static OVERVIEW_SCRIPT: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("/assets/overview.js", "text/javascript; charset=utf-8", include_str!("assets/overview.js")));
+pub static ICON: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("/assets/icon.svg", "image/svg+xml", include_str!("assets/icon.svg")));
+
+pub async fn stylesheet(uri: Uri) -> impl IntoResponse {
+    STYLESHEET.serve(&uri)
+}
+
+pub async fn overview_script(uri: Uri) -> impl IntoResponse {
+    OVERVIEW_SCRIPT.serve(&uri)
+}
+
+pub async fn icon(uri: Uri) -> impl IntoResponse {
+    ICON.serve(&uri)
+}
+
+impl Asset {
+    fn new(path: &str, content_type: &'static str, text: &'static str) -> Self {
+        let version: String = sha256(text.as_bytes()).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        Asset { url: format!("{path}?v={version}"), version, content_type, text }
+    }
+
+    /// Kept for good only under its own hash: while nodes are replaced one by one, a new page may ask an old node.
+    fn serve(&self, uri: &Uri) -> impl IntoResponse + use<> {
+        let asked = uri.query().and_then(|query| query.strip_prefix("v="));
+        let caching = if asked == Some(&self.version) { "public, max-age=31536000, immutable" } else { "no-cache" };
+        ([(header::CONTENT_TYPE, self.content_type), (header::CACHE_CONTROL, caching)], self.text)
+    }
+}

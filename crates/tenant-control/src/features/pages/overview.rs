@@ -1,0 +1,93 @@
+//! `/overview`: who is signed in, and the way to a first API key.
+
+use askama::Template;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use kernel::auth::{Caller, Identity, Scope, UserIdentity};
+use kernel::base::{Result, Timestamp};
+
+use super::page::{Page, REFERRER_POLICY, words};
+use crate::features::api_keys::{EXPIRES_DAYS_DEFAULT, EXPIRES_DAYS_MAX};
+
+#[derive(Template)]
+#[template(path = "overview.html")]
+struct Overview<'a> {
+    here: &'static str,
+    base_url: &'a str,
+    cookie_name: &'static str,
+    tenant_name: &'a str,
+    tenant_slug: &'a str,
+    user: &'a UserIdentity,
+    expires_at: Timestamp,
+    absolute_limit: String,
+    may_make_keys: bool,
+    /// What a key can be given, which is what its maker holds.
+    grantable: Vec<&'static str>,
+    expires_days_default: i64,
+    expires_days_max: i64,
+}
+
+/// Charges the caller's own budget, or the address's `public` one when nobody is signed in: `Caller` does both.
+pub async fn overview(caller: Result<Caller>) -> Result<Response> {
+    let caller = match caller {
+        Ok(caller) => caller,
+        Err(error) if error.code().status() == 401 => return Ok(to_signin()),
+        Err(error) => return Err(error),
+    };
+    // A key is not a person; it finds who it is at /api/auth/session.
+    let Identity::User(user) = caller.identity() else { return Ok(to_signin()) };
+    page(&caller, user).map(Page::into_response)
+}
+
+fn page(caller: &Caller, user: &UserIdentity) -> Result<Page> {
+    let settings = &caller.app().settings;
+    Page::with_script(&Overview {
+        here: "/overview",
+        base_url: settings.base_url.as_str(),
+        cookie_name: settings.base_url.cookie_name(),
+        tenant_name: &caller.tenant().name,
+        tenant_slug: &caller.tenant().slug,
+        user,
+        expires_at: caller.expires_at(),
+        absolute_limit: words(settings.session_absolute_ms),
+        may_make_keys: caller.scopes().holds(Scope::ApiKeysWrite),
+        grantable: Scope::ALL.iter().filter(|scope| caller.scopes().holds(**scope)).map(|scope| scope.name()).collect(),
+        expires_days_default: EXPIRES_DAYS_DEFAULT,
+        expires_days_max: EXPIRES_DAYS_MAX,
+    })
+}
+
+fn to_signin() -> Response {
+    let headers = [(header::LOCATION, HeaderValue::from_static("/signin")), (header::REFERRER_POLICY, REFERRER_POLICY)];
+    (StatusCode::SEE_OTHER, headers).into_response()
+}
+
+impl Overview<'_> {
+    /// To the minute: `2026-11-15 09:30 UTC`.
+    fn expires_at_words(&self) -> String {
+        let text = self.expires_at.to_string();
+        format!("{} UTC", text.get(..16).unwrap_or(&text).replace('T', " "))
+    }
+
+    fn email_in_shell(&self) -> String {
+        in_shell(&self.user.email)
+    }
+}
+
+/// One word of a command line, whatever is in it: people paste what the page shows.
+fn in_shell(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "@._+-".contains(c);
+    if text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_strange_address_cannot_run_a_command() {
+        assert_eq!(in_shell("a.b+c@acme.test"), "a.b+c@acme.test");
+        assert_eq!(in_shell("$(id)@acme.test"), "'$(id)@acme.test'");
+        assert_eq!(in_shell("o'hara@acme.test"), r"'o'\''hara@acme.test'");
+    }
+}

@@ -1,0 +1,68 @@
+//! What every page has in common: its headers, and the few words that more than one page writes.
+
+use askama::Template;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{Html, IntoResponse, Response};
+use kernel::base::{Error, HOUR_MS, MINUTE_MS, Result};
+
+/// A rendered page.
+pub struct Page {
+    status: StatusCode,
+    html: String,
+    content_security_policy: &'static str,
+}
+
+/// Nothing but our own stylesheet and icon: no script, no frame, no form target, nothing from anybody else.
+const STILL: &str = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// Also our own script, which may call our own API.
+const SCRIPTED: &str = "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; connect-src 'self'; \
+    base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// The address of a page may hold a sign-in token: nobody is told where a visitor comes from.
+pub const REFERRER_POLICY: HeaderValue = HeaderValue::from_static("no-referrer");
+
+impl Page {
+    pub fn new(template: &impl Template) -> Result<Self> {
+        let html = template.render().map_err(Error::internal)?;
+        Ok(Page { status: StatusCode::OK, html, content_security_policy: STILL })
+    }
+
+    /// The page brings a script of ours.
+    pub fn with_script(template: &impl Template) -> Result<Self> {
+        Ok(Page { content_security_policy: SCRIPTED, ..Page::new(template)? })
+    }
+
+    #[must_use]
+    pub fn status(self, status: StatusCode) -> Self {
+        Page { status, ..self }
+    }
+}
+
+impl IntoResponse for Page {
+    fn into_response(self) -> Response {
+        let headers = [
+            (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(self.content_security_policy)),
+            (header::REFERRER_POLICY, REFERRER_POLICY),
+        ];
+        (self.status, headers, Html(self.html)).into_response()
+    }
+}
+
+/// A length of time as people say it.
+pub fn words(ms: i64) -> String {
+    let (count, unit) = if ms % HOUR_MS == 0 { (ms / HOUR_MS, "hour") } else { (ms / MINUTE_MS, "minute") };
+    format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_of_time_reads_as_people_say_it() {
+        assert_eq!(words(90 * MINUTE_MS), "90 minutes");
+        assert_eq!(words(12 * HOUR_MS), "12 hours");
+        assert_eq!(words(HOUR_MS), "1 hour");
+    }
+}

@@ -1,0 +1,36 @@
+//! `/api/rate-limits/`: the table that the limiter counts by, and how to live with it.
+
+use askama::Template;
+use axum::extract::State;
+use kernel::base::Result;
+use kernel::http::{Policy, PolicyLimit, Shared, WINDOW_SECONDS};
+
+use super::page::Page;
+
+#[derive(Template)]
+#[template(path = "rate_limits.html")]
+struct RateLimits<'a> {
+    here: &'static str,
+    base_url: &'a str,
+    window_seconds: i64,
+    rows: Vec<PolicyLimit>,
+    /// What the examples count: reads, as most callers do.
+    read_quota: u64,
+    read_remaining: u64,
+}
+
+/// Requests that the example's caller has made so far.
+const EXAMPLE_USED: u64 = 13;
+
+pub async fn rate_limits(State(app): State<Shared>) -> Result<Page> {
+    let rows: Vec<PolicyLimit> = app.limiter.table().rows().collect();
+    let read_quota = rows.iter().find(|row| row.policy == Policy::Read).map_or(0, |row| row.per_minute);
+    Page::new(&RateLimits {
+        here: "/api/rate-limits/",
+        base_url: app.settings.base_url.as_str(),
+        window_seconds: WINDOW_SECONDS,
+        rows,
+        read_quota,
+        read_remaining: read_quota.saturating_sub(EXAMPLE_USED),
+    })
+}
