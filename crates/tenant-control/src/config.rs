@@ -7,15 +7,17 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::Command;
 use clap::parser::ValueSource;
-use clap::{Args, CommandFactory, ValueEnum};
+use clap::{Args, ValueEnum};
 use ipnet::IpNet;
 use kernel::base::{DAY_MS, Error, HOUR_MS, MINUTE_MS, Result, SecretsSource};
 use kernel::http::{BaseUrl, Policy, Settings, TlsFiles};
-use kernel::store::{Options, PostgresOptions};
+use kernel::store::{Options, PostgresOptions, Synchronous};
 
 /// The text of a secrets file, for installations that keep it elsewhere.
 const SECRETS_VARIABLE: &str = "TENANT_CONTROL_SECRETS";
 const VARIABLE_PREFIX: &str = "TENANT_CONTROL_";
+/// `off` makes the embedded store unsafe, so that the power-cut test can prove that it would notice.
+const SYNCHRONOUS_VARIABLE: &str = "TENANT_CONTROL_TEST_SYNCHRONOUS";
 
 /// Where the data is: what every command needs.
 #[derive(Args, Clone, Debug)]
@@ -44,7 +46,7 @@ impl StoreArgs {
 
     pub fn options(&self) -> Options {
         match &self.database_url {
-            None => Options::sqlite(self.database_file()),
+            None => Options::sqlite(self.database_file()).synchronous(synchronous()),
             Some(url) => {
                 let mut options = PostgresOptions::new(url);
                 options.allow_superuser = self.allow_superuser;
@@ -63,6 +65,14 @@ impl StoreArgs {
             _ => SecretsSource::File(self.secrets_path()),
         }
     }
+}
+
+fn synchronous() -> Synchronous {
+    if std::env::var(SYNCHRONOUS_VARIABLE).is_ok_and(|text| text == "off") {
+        tracing::warn!("{SYNCHRONOUS_VARIABLE} is off: a power cut will lose acknowledged writes");
+        return Synchronous::Off;
+    }
+    Synchronous::Full
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -96,6 +106,29 @@ impl UrlArgs {
     }
 }
 
+/// How long people stay signed in.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct SessionArgs {
+    /// A session ends after this long without use
+    #[arg(long, value_name = "MINUTES", env = "TENANT_CONTROL_SESSION_IDLE_MINUTES", default_value_t = 90,
+          value_parser = clap::value_parser!(i64).range(1..=1440))]
+    pub session_idle_minutes: i64,
+    /// A session ends after this long in any case
+    #[arg(long, value_name = "HOURS", env = "TENANT_CONTROL_SESSION_MAX_HOURS", default_value_t = 12,
+          value_parser = clap::value_parser!(i64).range(1..=720))]
+    pub session_max_hours: i64,
+}
+
+impl SessionArgs {
+    pub fn idle_ms(self) -> i64 {
+        self.session_idle_minutes * MINUTE_MS
+    }
+
+    pub fn max_ms(self) -> i64 {
+        self.session_max_hours * HOUR_MS
+    }
+}
+
 /// What `serve` can be told.
 #[derive(Args, Clone, Debug)]
 pub struct ServeArgs {
@@ -121,14 +154,8 @@ pub struct ServeArgs {
     /// Requests under way at once; more are answered 503
     #[arg(long, value_name = "N", env = "TENANT_CONTROL_MAX_IN_FLIGHT", default_value_t = 1024)]
     pub max_in_flight: usize,
-    /// A session ends after this long without use
-    #[arg(long, value_name = "MINUTES", env = "TENANT_CONTROL_SESSION_IDLE_MINUTES", default_value_t = 90,
-          value_parser = clap::value_parser!(i64).range(1..=1440))]
-    pub session_idle_minutes: i64,
-    /// A session ends after this long in any case
-    #[arg(long, value_name = "HOURS", env = "TENANT_CONTROL_SESSION_MAX_HOURS", default_value_t = 12,
-          value_parser = clap::value_parser!(i64).range(1..=720))]
-    pub session_max_hours: i64,
+    #[command(flatten)]
+    pub session: SessionArgs,
     /// How long audit entries are kept
     #[arg(long, value_name = "DAYS", env = "TENANT_CONTROL_AUDIT_DAYS", default_value_t = 400,
           value_parser = clap::value_parser!(i64).range(1..=36500))]
@@ -159,8 +186,8 @@ impl ServeArgs {
             settings.rate_table.set(*policy, *per_minute);
         }
         settings.in_flight_max = self.max_in_flight;
-        settings.session_idle_ms = self.session_idle_minutes * MINUTE_MS;
-        settings.session_absolute_ms = self.session_max_hours * HOUR_MS;
+        settings.session_idle_ms = self.session.idle_ms();
+        settings.session_absolute_ms = self.session.max_ms();
         settings.audit_retention_ms = self.audit_days * DAY_MS;
         Ok(settings)
     }
@@ -179,17 +206,16 @@ fn parse_rate(text: &str) -> Result<(Policy, u64), String> {
 }
 
 /// The arguments with what the TOML file adds, for the command that they name.
-pub fn with_file(mut arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
-    let root = crate::cli::Cli::command();
-    check_environment(&root)?;
+pub fn with_file(mut arguments: Vec<OsString>, root: &Command) -> Result<Vec<OsString>, String> {
+    check_environment(root)?;
     // Arguments that do not parse are reported by the parse that follows.
     let Ok(matches) = root.clone().try_get_matches_from(&arguments) else { return Ok(arguments) };
-    let (mut command, mut leaf) = (&root, &matches);
+    let (mut command, mut leaf) = (root, &matches);
     while let Some((name, inner)) = leaf.subcommand() {
         (command, leaf) = (command.find_subcommand(name).unwrap_or(command), inner);
     }
     let Some(path) = leaf.try_get_one::<PathBuf>("config").ok().flatten() else { return Ok(arguments) };
-    for (key, values) in read_file(path, &root)? {
+    for (key, values) in read_file(path, root)? {
         let known_here = command.get_arguments().find(|argument| argument.get_id() == key.as_str());
         let given = leaf.try_contains_id(&key).is_ok()
             && matches!(leaf.value_source(&key), Some(ValueSource::CommandLine | ValueSource::EnvVariable));
@@ -213,7 +239,8 @@ fn read_file(path: &Path, root: &Command) -> Result<Vec<(String, Vec<String>)>, 
     let mut settings = Vec::new();
     for (name, value) in table {
         let key = name.replace('-', "_");
-        if !known.contains(&key) {
+        // A file does not name another file.
+        if key == "config" || !known.contains(&key) {
             return Err(format!("{}: unknown setting {name:?}{}", path.display(), hint(&key, &known)));
         }
         let values = match value {

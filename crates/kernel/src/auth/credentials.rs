@@ -232,20 +232,27 @@ impl Credentials {
 
     /// Writes down the last uses noted since the last time.
     pub async fn flush_uses(&self, db: &Db) -> Result<()> {
-        let mut keys: Vec<_> = lock(&self.uses).keys.drain().collect();
+        let mut keys: Vec<_> = lock(&self.uses).keys.iter().map(|(id, used)| (*id, *used)).collect();
         let mut sessions: Vec<_> = lock(&self.uses).sessions.iter().map(|(id, at)| (*id, *at)).collect();
         // The same order on every node, so that two nodes never wait for each other's rows.
         keys.sort_unstable_by_key(|(id, _)| *id);
         sessions.sort_unstable_by_key(|(id, _)| *id);
         for chunk in keys.chunks(FLUSH_ROWS) {
-            let chunk = chunk.to_vec();
+            let written = chunk.to_vec();
             db.write(async move |tx| {
-                for (id, (tenant, at, address)) in chunk {
+                for (id, (tenant, at, address)) in written {
                     tx.exec(NOTE_KEY_USE, crate::args![tenant, id, at, address.to_string()]).await?;
                 }
                 Ok(())
             })
             .await?;
+            // Kept until it is on disk: a database that is away for a while must not make it forgotten.
+            let mut uses = lock(&self.uses);
+            for (id, used) in chunk {
+                if uses.keys.get(id) == Some(used) {
+                    uses.keys.remove(id);
+                }
+            }
         }
         for chunk in sessions.chunks(FLUSH_ROWS) {
             let written = chunk.to_vec();

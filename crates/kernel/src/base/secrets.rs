@@ -4,7 +4,7 @@
 //! keeps a check value of each, so that a node with other secrets refuses to start instead of refusing every key.
 
 use std::fs;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
@@ -104,20 +104,40 @@ impl SecretsSource {
             SecretsSource::Text(text) => Secrets::parse(text).map(Some),
             SecretsSource::File(path) => match fs::read_to_string(path) {
                 Ok(text) => Secrets::parse(&text).map(Some),
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
                 Err(error) => Err(unusable(&format!("{}: {error}", path.display()))),
             },
         }
     }
 
-    /// Makes the file. It is on disk, readable by its owner alone, before this returns.
+    /// Makes the file, or reads the one that another node was faster to make in the same place. It is on disk, whole
+    /// and readable by its owner alone, before this returns.
     pub fn create(&self, chance: &Chance) -> Result<Secrets> {
         let SecretsSource::File(path) = self else {
             return Err(unusable("the secrets given from outside are empty"));
         };
         let text = Secrets::generate(chance)?;
-        write_private(path, &text).map_err(|e| unusable(&format!("{}: {e}", path.display())))?;
-        Secrets::parse(&text)
+        let draft = path.with_extension(format!("{}.draft", chance.base62(12)));
+        let placed = write_private(&draft, &text).and_then(|()| place(&draft, path));
+        // Gone already if it was moved into place.
+        let _ = fs::remove_file(&draft);
+        match placed {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(unusable(&format!("{}: {error}", path.display()))),
+            _ => self.load()?.ok_or_else(|| unusable(&format!("{} has gone again", path.display()))),
+        }
+    }
+}
+
+/// Gives a finished file its name, unless another file has it.
+fn place(draft: &Path, path: &Path) -> std::io::Result<()> {
+    match fs::hard_link(draft, path) {
+        // A file system without hard links. Should another node be as fast, the database's check values tell.
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => fs::rename(draft, path)?,
+        placed => placed?,
+    }
+    match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        Some(parent) => fs::File::open(parent)?.sync_all(),
+        None => Ok(()),
     }
 }
 
@@ -131,11 +151,7 @@ fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
     }
     let mut file = options.open(path)?;
     file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        Some(parent) => fs::File::open(parent)?.sync_all(),
-        None => Ok(()),
-    }
+    file.sync_all()
 }
 
 fn key_bytes(text: &str, name: &str) -> Result<[u8; 32]> {

@@ -18,7 +18,7 @@ use super::app::Shared;
 use super::limiter::{Policy, RateState};
 use super::problem;
 use super::trace::{REQUEST_ID, TraceParent, request_id};
-use crate::base::{Error, Result};
+use crate::base::{Code, Error, Result};
 
 /// One request, from its arrival to its line in the log.
 pub struct Context {
@@ -79,8 +79,10 @@ pub async fn serve_context(State(app): State<Shared>, mut request: Request, next
 
     if let Some(error) = response.extensions_mut().remove::<Arc<Error>>() {
         problem::render(&error, &app.settings.base_url, &path, &context.request_id, &mut response);
-        if let Some(cause) = error.cause() {
-            tracing::error!(request_id = &*context.request_id, code = error.code().name(), cause, "request failed");
+        match (error.code(), error.cause()) {
+            (Code::Internal, cause) => tracing::error!(request_id = &*context.request_id, cause, "request failed"),
+            (_, Some(cause)) => tracing::warn!(request_id = &*context.request_id, cause, "request refused"),
+            _ => {}
         }
     }
     write_headers(&app, &context, &path, &mut response);

@@ -257,6 +257,7 @@ impl Limiter {
                 tx.exec(&sql, &args).await
             })
             .await?;
+            self.note_reported(window, rows);
         }
         let others: Vec<(String, i64)> = db.list(OTHERS, crate::args![start, self.node, OTHERS_MAX]).await?;
         for (name, used) in others {
@@ -275,14 +276,21 @@ impl Limiter {
         for shard in &self.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             shard.retain(|_, bucket| bucket.window == window);
-            for (name, bucket) in shard.iter_mut().filter(|(_, bucket)| bucket.used != bucket.reported) {
-                bucket.reported = bucket.used;
-                news.push((name.clone(), bucket.used));
-            }
+            let unreported = shard.iter().filter(|(_, bucket)| bucket.used != bucket.reported);
+            news.extend(unreported.map(|(name, bucket)| (name.clone(), bucket.used)));
         }
         // The same order on every node, so that two nodes never wait for each other's rows.
         news.sort();
         news
+    }
+
+    /// Only now: what the database did not take is reported again in the next round.
+    fn note_reported(&self, window: i64, rows: &[(String, u64)]) {
+        for (name, used) in rows {
+            if let Some(bucket) = self.shard(name).get_mut(name).filter(|bucket| bucket.window == window) {
+                bucket.reported = *used;
+            }
+        }
     }
 
     fn report(&self, start: i64, rows: &[(String, u64)]) -> (String, Vec<Value>) {

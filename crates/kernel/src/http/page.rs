@@ -32,7 +32,8 @@ pub struct PageRequest {
 
 impl PageRequest {
     pub fn take(params: &mut Params) -> Result<Self> {
-        Ok(PageRequest { limit: params.take_limit()?, cursor: params.take("cursor") })
+        let limit = params.take_number("limit", 1..=LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT);
+        Ok(PageRequest { limit, cursor: params.take("cursor") })
     }
 
     /// One row more than the page, which tells whether there is a next one.

@@ -2,12 +2,12 @@
 
 use std::convert::Infallible;
 use std::marker::PhantomData;
+use std::ops::RangeInclusive;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use percent_encoding::percent_decode_str;
 
-use super::page::{LIMIT_DEFAULT, LIMIT_MAX};
 use crate::base::{Code, Error, RecordId, Result, Timestamp};
 
 /// The parameters of a route, parsed when the handler asks, after the scope is checked.
@@ -18,11 +18,16 @@ pub struct Query<T> {
 
 /// A type made from a query string. `take_*` every parameter that the route knows; the rest is refused afterwards.
 pub trait FromParams: Sized {
+    /// Every parameter that the route knows.
+    const NAMES: &'static [&'static str];
+
     fn from_params(params: &mut Params) -> Result<Self>;
 }
 
 /// A route without parameters.
 impl FromParams for () {
+    const NAMES: &'static [&'static str] = &[];
+
     fn from_params(_: &mut Params) -> Result<Self> {
         Ok(())
     }
@@ -31,10 +36,12 @@ impl FromParams for () {
 impl<T: FromParams> Query<T> {
     pub fn parse(&self) -> Result<T> {
         let mut params = Params::parse(&self.raw)?;
-        let value = T::from_params(&mut params);
         // A misspelt name explains a missing one, so it is reported first.
-        params.refuse_rest()?;
-        value
+        params.refuse_all_but(T::NAMES)?;
+        let value = T::from_params(&mut params)?;
+        // What was not taken would be ignored.
+        params.refuse_all_but(&[])?;
+        Ok(value)
     }
 }
 
@@ -86,10 +93,12 @@ impl Params {
         Ok(Some(text.parse().unwrap_or(I::NONE)))
     }
 
-    pub fn take_limit(&mut self) -> Result<usize> {
-        let Some(text) = self.take("limit") else { return Ok(LIMIT_DEFAULT) };
-        let limit = text.parse().ok().filter(|limit| (1..=LIMIT_MAX).contains(limit));
-        limit.ok_or_else(|| invalid("limit", &format!("must be a whole number from 1 to {LIMIT_MAX}")))
+    /// A whole number in a range.
+    pub fn take_number(&mut self, name: &str, range: RangeInclusive<usize>) -> Result<Option<usize>> {
+        let Some(text) = self.take(name) else { return Ok(None) };
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        let wrong = || invalid(name, &format!("must be a whole number from {} to {}", range.start(), range.end()));
+        number.map(Some).ok_or_else(wrong)
     }
 
     pub fn take_time(&mut self, name: &str) -> Result<Option<Timestamp>> {
@@ -110,8 +119,8 @@ impl Params {
         values.map(Some).ok_or_else(|| invalid(name, &format!("must be {expected}, or a comma list of them")))
     }
 
-    fn refuse_rest(&self) -> Result<()> {
-        match self.pairs.first() {
+    fn refuse_all_but(&self, known: &[&str]) -> Result<()> {
+        match self.pairs.iter().find(|(name, _)| !known.contains(&name.as_str())) {
             None => Ok(()),
             Some((name, _)) => {
                 let name: String = name.chars().filter(|c| !c.is_control()).take(100).collect();

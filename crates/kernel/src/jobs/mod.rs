@@ -1,6 +1,9 @@
 //! What the service does on its own: notes of last use, the exchange of rate counts, and cleaning in small steps.
 
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
+
+use futures_util::FutureExt;
 
 use crate::base::{DAY_MS, MINUTE_MS, Result};
 use crate::http::{App, Shared};
@@ -48,8 +51,11 @@ async fn every<F: Future<Output = Result<()>>>(period: Duration, what: &str, tas
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        if let Err(error) = task().await {
-            tracing::warn!(%error, "{what} failed; it will be tried again");
+        // A panic in one round must not end all rounds, nor the other tasks.
+        match AssertUnwindSafe(task()).catch_unwind().await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "{what} failed; it will be tried again"),
+            Err(_) => tracing::error!("{what} panicked; it will be tried again"),
         }
     }
 }

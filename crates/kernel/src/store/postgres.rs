@@ -2,7 +2,6 @@
 //!
 //! Architecture invariant: a connection never goes back to the pool inside a transaction or in doubt; it is dropped.
 
-use std::error::Error as StdError;
 use std::time::Duration;
 
 use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime};
@@ -268,9 +267,4 @@ async fn run(
 /// Runs several statements as one message, for migrations alone.
 pub(super) async fn batch(client: &Client, sql: &str) -> Result<()> {
     client.batch_execute(sql).await.map_err(fault)
-}
-
-/// Whether the failure came from the network below the driver.
-pub(super) fn is_network(error: &tokio_postgres::Error) -> bool {
-    error.is_closed() || error.source().is_some_and(<dyn StdError>::is::<std::io::Error>)
 }

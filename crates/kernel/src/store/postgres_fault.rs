@@ -1,10 +1,10 @@
 //! What a failure of PostgreSQL means: to the client, and to the connection it came from.
 
+use std::error::Error as StdError;
+
 use tokio_postgres::error::SqlState;
 
 use crate::base::Error;
-
-use super::postgres::is_network;
 
 /// What the failure means to the client. Everything that may pass by itself is "unavailable", and the client repeats.
 pub(super) fn fault(error: tokio_postgres::Error) -> Error {
@@ -27,6 +27,11 @@ pub(super) fn fault(error: tokio_postgres::Error) -> Error {
 /// Whether the connection is of no more use.
 pub(super) fn spoils(error: &tokio_postgres::Error) -> bool {
     is_network(error) || error.code().is_some_and(|state| is_away(state) || is_stale(state))
+}
+
+/// Whether the failure came from the network below the driver.
+fn is_network(error: &tokio_postgres::Error) -> bool {
+    error.is_closed() || error.source().is_some_and(<dyn StdError>::is::<std::io::Error>)
 }
 
 /// The server is going, gone or full: connection exceptions, operator intervention, insufficient resources.

@@ -77,7 +77,7 @@ pub(super) fn create_private(path: &Path) -> std::io::Result<File> {
 pub(super) fn probe_disk(database: &Path) -> Result<()> {
     let file = database.with_extension("probe");
     let written = create_private(&file).and_then(|mut probe| {
-        probe.write_all(&[0; PROBE_BYTES])?;
+        probe.write_all(&vec![0; PROBE_BYTES])?;
         probe.sync_all()
     });
     // Another probe may have removed it already.

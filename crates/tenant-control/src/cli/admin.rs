@@ -5,13 +5,13 @@ use kernel::auth::{
     NewUser, Role, SIGNIN_LINK_MS, Tenant, User, UserChange, create_session, create_signin_link, create_tenant, create_user, delete_user,
     find_tenant, find_user, list_tenants, list_users, update_user,
 };
-use kernel::base::{Error, HOUR_MS, MINUTE_MS, Result};
+use kernel::base::{Error, Result};
 use kernel::store::{Purpose, Store};
 use serde_json::json;
 
 use super::output::Output;
 use super::store;
-use crate::config::{StoreArgs, UrlArgs};
+use crate::config::{SessionArgs, StoreArgs, UrlArgs};
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -125,6 +125,8 @@ pub enum SessionCommand {
         #[command(flatten)]
         url: UrlArgs,
         #[command(flatten)]
+        session: SessionArgs,
+        #[command(flatten)]
         common: Common,
     },
 }
@@ -147,7 +149,7 @@ pub async fn run(command: Command) -> Result<()> {
             common.output.print(&tenants, |tenants| tenants.iter().map(line).collect::<Vec<_>>().join("\n"))
         }
         Command::User(command) => run_user(command).await,
-        Command::Session(SessionCommand::Create { whom, link, url, common }) => {
+        Command::Session(SessionCommand::Create { whom, link, url, session, common }) => {
             let store = store::open(&common.store).await?;
             let (tenant, user) = find(&store, &whom).await?;
             let base_url = url.base_url(url.listen, false)?;
@@ -157,17 +159,13 @@ pub async fn run(command: Command) -> Result<()> {
                 let expires_at = store.world().now().plus(SIGNIN_LINK_MS);
                 return common.output.print(&json!({ "url": url, "expires_at": expires_at }), |_| format!("{url}\nGood once, until {expires_at}."));
             }
-            let (token, ends_at) = create_session(&store, tenant.id, user.id, SESSION_MAX_MS).await?;
+            let (token, ends_at) = create_session(&store, tenant.id, user.id, session.max_ms()).await?;
             let cookie = format!("{}={}", base_url.cookie_name(), token.reveal());
-            let expires_at = ends_at.min(store.world().now().plus(SESSION_IDLE_MS));
+            let expires_at = ends_at.min(store.world().now().plus(session.idle_ms()));
             common.output.print(&json!({ "cookie": cookie, "expires_at": expires_at }), |_| format!("Cookie: {cookie}\nUntil {expires_at} if unused."))
         }
     }
 }
-
-/// The contract's values. A server with others in its settings ends the session by those.
-const SESSION_MAX_MS: i64 = 12 * HOUR_MS;
-const SESSION_IDLE_MS: i64 = 90 * MINUTE_MS;
 
 async fn run_user(command: UserCommand) -> Result<()> {
     match command {

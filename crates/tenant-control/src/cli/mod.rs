@@ -21,7 +21,7 @@ use output::{Output, fail};
 /// One control plane for tickets, devices, cloud machines and backups of many customers.
 #[derive(Parser)]
 #[command(name = "tenant-control", version, about, subcommand_required = true)]
-pub struct Cli {
+struct Cli {
     #[command(subcommand)]
     command: Command,
 }
@@ -56,7 +56,7 @@ const EXIT_USAGE: u8 = 2;
 
 /// Runs a command line and tells how it ended: 0, 1 for a failure, 2 for wrong usage.
 pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let arguments = match config::with_file(with_default_command(arguments.collect())) {
+    let arguments = match config::with_file(with_default_command(arguments.collect()), &Cli::command()) {
         Ok(arguments) => arguments,
         Err(problem) => {
             fail(&problem);
@@ -78,7 +78,10 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(dispatch(cli.command)) {
+    let ended = runtime.block_on(dispatch(cli.command));
+    // Whatever is still stuck on a thread of its own must not keep the process.
+    runtime.shutdown_background();
+    match ended {
         Ok(code) => code,
         Err(error) => {
             fail(&explain(&error));
@@ -118,9 +121,4 @@ fn explain(error: &Error) -> String {
         text = fields.collect::<Vec<_>>().join("\n");
     }
     text
-}
-
-/// For tests of the command line itself.
-pub fn command() -> clap::Command {
-    Cli::command()
 }

@@ -1,6 +1,7 @@
 //! `serve`: from the settings to a server that runs until it is told to stop.
 
 use std::future::Future;
+use std::time::Duration;
 
 use kernel::auth::{SIGNIN_LINK_MS, create_first_admin, create_signin_link};
 use kernel::base::{Error, MINUTE_MS, Result};
@@ -61,13 +62,21 @@ async fn welcome(store: &Store, base_url: &BaseUrl) -> Result<()> {
     Ok(())
 }
 
-/// What is in memory goes to disk.
+/// What the 25 s for the whole end leave after the 20 s in which requests are finished.
+const FINISH_MAX: Duration = Duration::from_secs(4);
+
+/// What is in memory goes to disk, unless the database stays silent: nothing that was acknowledged waits for this.
 async fn finish(app: &Shared) {
-    if let Err(error) = kernel::jobs::note_uses(app).await {
-        tracing::warn!(%error, "the last uses of credentials were not written down");
+    let finished = tokio::time::timeout(FINISH_MAX, async {
+        if let Err(error) = kernel::jobs::note_uses(app).await {
+            tracing::warn!(%error, "the last uses of credentials were not written down");
+        }
+        app.store.close().await;
+    });
+    match finished.await {
+        Ok(()) => tracing::info!("stopped"),
+        Err(_) => tracing::warn!("stopped without an answer from the database"),
     }
-    app.store.close().await;
-    tracing::info!("stopped");
 }
 
 #[cfg(unix)]

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use kernel::auth::{Caller, Identity, Scope, Scopes};
-use kernel::base::{ActorRef, ApiKeyId, DAY_MS, Error, FieldError, Label, MINUTE_MS, Result, Timestamp};
+use kernel::base::{ActorRef, ApiKeyId, Code, DAY_MS, Error, FieldError, Label, MINUTE_MS, Result, Timestamp};
 use kernel::http::{Field, Fields, FromBody, Record};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -235,12 +235,8 @@ fn parse_cidr(field: &mut Field<'_>) -> Option<IpNet> {
     })
 }
 
-/// When a key made or changed by this caller expires. A key cannot outlive the key that made it.
-pub fn expiry(caller: &Caller, now: Timestamp, expires_days: Option<i64>) -> Result<Timestamp> {
-    let maker_end = match caller.identity() {
-        Identity::Key(_) => Some(caller.expires_at()),
-        Identity::User(_) => None,
-    };
+/// When a key expires that is made or changed now, by a key that ends at `maker_end` or by a person.
+pub fn expiry(now: Timestamp, expires_days: Option<i64>, maker_end: Option<Timestamp>) -> Result<Timestamp> {
     let Some(days) = expires_days else {
         let default = now.plus(EXPIRES_DAYS_DEFAULT * DAY_MS);
         return Ok(maker_end.map_or(default, |end| end.min(default)));
@@ -260,11 +256,11 @@ pub fn within_maker(wanted: Timestamp, maker_end: Timestamp) -> Result<Timestamp
 
 /// Where a key made or changed by this caller may be used from: never further than the caller itself.
 pub fn allowed_cidrs(caller: &Caller, wanted: Option<Vec<IpNet>>) -> Result<Vec<IpNet>> {
-    let own = match caller.identity() {
-        Identity::Key(key) if !key.allowed_cidrs.is_empty() => &key.allowed_cidrs,
-        _ => return Ok(wanted.unwrap_or_default()),
-    };
-    let Some(wanted) = wanted else { return Ok(own.clone()) };
+    let own = own_networks(caller);
+    if own.is_empty() {
+        return Ok(wanted.unwrap_or_default());
+    }
+    let Some(wanted) = wanted else { return Ok(own.to_vec()) };
     if wanted.is_empty() {
         let detail = "an empty list means anywhere, and your own key has a list";
         return Err(Error::invalid("/allowed_cidrs", "outside_own_networks", detail));
@@ -277,6 +273,23 @@ pub fn allowed_cidrs(caller: &Caller, wanted: Option<Vec<IpNet>>) -> Result<Vec<
     });
     let errors: Vec<FieldError> = errors.collect();
     if errors.is_empty() { Ok(wanted) } else { Err(Error::invalid_fields(errors)) }
+}
+
+/// The networks that the caller is held to; empty means none.
+pub fn own_networks(caller: &Caller) -> &[IpNet] {
+    match caller.identity() {
+        Identity::Key(key) => &key.allowed_cidrs,
+        Identity::User(_) => &[],
+    }
+}
+
+/// Rotating a key shows its new text, which must not work where the caller's own key does not.
+pub fn check_takeover(own: &[IpNet], theirs: &[IpNet]) -> Result<()> {
+    let inside = |network: &IpNet| own.iter().any(|mine| mine.contains(network));
+    if own.is_empty() || (!theirs.is_empty() && theirs.iter().all(inside)) {
+        return Ok(());
+    }
+    Err(Error::new(Code::AddressNotAllowed, "The key works from networks that your own key may not be used from."))
 }
 
 /// Nobody can grant what they do not hold, and `platform:read` only a platform operator in person.

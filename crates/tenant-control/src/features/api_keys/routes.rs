@@ -28,6 +28,8 @@ pub struct ListQuery {
 }
 
 impl FromParams for ListQuery {
+    const NAMES: &'static [&'static str] = &["id", "status", "limit", "cursor"];
+
     fn from_params(params: &mut Params) -> Result<Self> {
         let id = params.take_optional_id()?;
         let status = params.take_list("status", "active, expired or revoked", Status::parse)?;
@@ -44,6 +46,8 @@ pub struct OneQuery {
 }
 
 impl FromParams for OneQuery {
+    const NAMES: &'static [&'static str] = &["id"];
+
     fn from_params(params: &mut Params) -> Result<Self> {
         Ok(OneQuery { id: params.take_id()? })
     }

@@ -8,7 +8,7 @@ use kernel::base::{ActorKind, ActorRef, ApiKeyId, Code, Error, HOUR_MS, Result, 
 use kernel::http::IfMatch;
 use kernel::store::{Compare, Db, Direction, FromRow, Row, Select, Tx, Value};
 
-use super::{ACTIVE_KEYS_MAX, ApiKey, Input, NewKey, Status, allowed_cidrs, expiry, within_maker};
+use super::{ACTIVE_KEYS_MAX, ApiKey, Input, NewKey, Status, allowed_cidrs, check_takeover, expiry, own_networks, within_maker};
 
 const COLUMNS: &str = "SELECT k.id, k.name, k.scopes, k.allowed_cidrs, k.prefix, k.last_four, k.expires_at, k.revoked_at,
         u.last_used_at, u.last_used_ip, k.created_by_type, k.created_by_id, k.created_by_name, k.version, k.created_at, k.updated_at
@@ -39,6 +39,8 @@ kernel::statements! {
             SELECT id FROM api_keys WHERE tenant_id = $1 AND maker_key_id = $2
             UNION SELECT k.id FROM api_keys k JOIN made m ON k.maker_key_id = m.id WHERE k.tenant_id = $1)
         SELECT id FROM made ORDER BY id";
+    /// A maker as it is now, not as it was when the request was let in.
+    MAKER = "SELECT expires_at, revoked_at FROM api_keys WHERE tenant_id = $1 AND id = $2";
     MAKER_END = "SELECT m.expires_at FROM api_keys k JOIN api_keys m ON m.tenant_id = k.tenant_id AND m.id = k.maker_key_id
         WHERE k.tenant_id = $1 AND k.id = $2";
     SHORTEN = "UPDATE api_keys SET expires_at = $3, version = version + 1, updated_at = $4
@@ -122,7 +124,6 @@ pub async fn list(db: &Db, status: Option<&[Status]>, after: Option<Vec<Value>>,
 /// A key that may be made: the caller's rights have been looked at.
 pub struct New {
     input: Input,
-    expires_at: Timestamp,
     allowed_cidrs: Vec<IpNet>,
     secrets: Secrets,
     maker: Maker,
@@ -145,14 +146,18 @@ impl Maker {
 
 impl New {
     pub fn by(caller: &Caller, mut input: Input) -> Result<Self> {
-        let expires_at = expiry(caller, caller.app().world.now(), input.expires_days)?;
         let allowed_cidrs = allowed_cidrs(caller, input.allowed_cidrs.take())?;
-        Ok(New { input, expires_at, allowed_cidrs, secrets: caller.app().secrets.clone(), maker: Maker::of(caller) })
+        Ok(New { input, allowed_cidrs, secrets: caller.app().secrets.clone(), maker: Maker::of(caller) })
     }
 }
 
 pub async fn create(tx: &mut Tx, new: New) -> Result<NewKey> {
     let now = tx.tick().await?.at;
+    let maker_end = match new.maker.key {
+        Some(maker) => Some(maker_end(tx, maker).await?),
+        None => None,
+    };
+    let expires_at = expiry(now, new.input.expires_days, maker_end)?;
     check_room(tx, now).await?;
     let id = ApiKeyId::new(tx.world());
     let plain = PlainKey::generate(&tx.world().chance);
@@ -163,13 +168,23 @@ pub async fn create(tx: &mut Tx, new: New) -> Result<NewKey> {
     let (prefix, last_four) = (plain.prefix().to_owned(), plain.last_four().to_owned());
     tx.exec(
         INSERT,
-        args![id, name, scopes, cidrs, prefix, last_four, new.expires_at, new.maker.key, new.maker.user, by.kind.as_str(), by.id, by.name, now],
+        args![id, name, scopes, cidrs, prefix, last_four, expires_at, new.maker.key, new.maker.user, by.kind.as_str(), by.id, by.name, now],
     )
     .await?;
     let plain = insert_secret(tx, id, plain, &new.secrets).await?;
     audit::record(tx, Entry::new("api_key.create", "api_key", id)).await?;
     let record = read(tx, id).await?.at(now);
     Ok(NewKey { record, key: plain.reveal() })
+}
+
+/// When the maker ends. It may have been revoked or shortened since the request was let in, and what it makes must not
+/// escape that.
+async fn maker_end(tx: &mut Tx, maker: ApiKeyId) -> Result<Timestamp> {
+    let (end, revoked_at): (Timestamp, Option<Timestamp>) = tx.one(MAKER, args![maker]).await?;
+    match revoked_at {
+        None => Ok(end),
+        Some(_) => Err(Error::new(Code::Unauthenticated, "The key was revoked meanwhile.")),
+    }
 }
 
 /// The tenant's clock is locked, so nobody else can take the last place meanwhile.
@@ -212,7 +227,8 @@ pub async fn replace(caller: &Caller, db: &Db, id: ApiKeyId, if_match: IfMatch, 
     }
     let held = caller.scopes().clone();
     let now = caller.app().world.now();
-    let new_end = input.expires_days.map(|days| expiry(caller, now, Some(days))).transpose()?;
+    let own_end = matches!(caller.identity(), Identity::Key(_)).then(|| caller.expires_at());
+    let new_end = input.expires_days.map(|days| expiry(now, Some(days), own_end)).transpose()?;
     let cidrs = allowed_cidrs(caller, input.allowed_cidrs)?;
     let (scopes, name) = (input.scopes.words().to_vec(), input.name.into_string());
     db.write(async move |tx| {
@@ -267,10 +283,12 @@ async fn shorten_descendants(tx: &mut Tx, id: ApiKeyId, expires_at: Timestamp, n
 
 pub async fn rotate(caller: &Caller, db: &Db, id: ApiKeyId, if_match: IfMatch, overlap_hours: i64) -> Result<NewKey> {
     let held = caller.scopes().clone();
+    let networks = own_networks(caller).to_vec();
     let secrets = caller.app().secrets.clone();
     db.write(async move |tx| {
         let now = tx.tick().await?.at;
-        read_to_change(tx, id, Some(&held), &if_match).await?;
+        let old = read_to_change(tx, id, Some(&held), &if_match).await?.record;
+        check_takeover(&networks, &old.allowed_cidrs)?;
         tx.exec(END_OVERLAPS, args![id]).await?;
         if overlap_hours == 0 {
             tx.exec(DELETE_SECRETS, args![id]).await?;

@@ -33,6 +33,8 @@ pub struct ListQuery {
 }
 
 impl FromParams for ListQuery {
+    const NAMES: &'static [&'static str] = &["actor_id", "action", "target_id", "since", "until", "limit", "cursor"];
+
     fn from_params(params: &mut Params) -> Result<Self> {
         let id = |text: &str| is_record_id(text).then(|| text.to_owned());
         let action = |text: &str| is_action(text).then(|| text.to_owned());

@@ -18,8 +18,9 @@ pub struct Asset {
 
 pub static STYLESHEET: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("/assets/style.css", "text/css; charset=utf-8", include_str!("assets/style.css")));
-pub static OVERVIEW_SCRIPT: LazyLock<Asset> =
-    LazyLock::new(|| Asset::new("/assets/overview.js", "text/javascript; charset=utf-8", include_str!("assets/overview.js")));
+pub static OVERVIEW_SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
+    Asset::new("/assets/overview.js", "text/javascript; charset=utf-8", include_str!("assets/overview.js"))
+});
 pub static ICON: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("/assets/icon.svg", "image/svg+xml", include_str!("assets/icon.svg")));
 
@@ -37,7 +38,8 @@ pub async fn icon(uri: Uri) -> impl IntoResponse {
 
 impl Asset {
     fn new(path: &str, content_type: &'static str, text: &'static str) -> Self {
-        let version: String = sha256(text.as_bytes()).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let hash = sha256(text.as_bytes()).first_chunk().map_or(0, |start| u64::from_be_bytes(*start));
+        let version = format!("{hash:016x}");
         Asset { url: format!("{path}?v={version}"), version, content_type, text }
     }
 

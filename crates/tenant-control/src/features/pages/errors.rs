@@ -82,7 +82,8 @@ struct BadField<'a> {
 
 impl Problem<'_> {
     fn example(base_url: &str, code: Code) -> Result<String> {
-        let bad_field = BadField { pointer: "/expires_days", code: "out_of_range", detail: "must be between 1 and 365" };
+        let bad_field =
+            BadField { pointer: "/expires_days", code: "out_of_range", detail: "must be between 1 and 365" };
         let problem = Problem {
             r#type: format!("{base_url}/documentation/errors/#{}", code.name()),
             title: code.title(),

@@ -13,7 +13,8 @@ pub struct Page {
 }
 
 /// Nothing but our own stylesheet and icon: no script, no frame, no form target, nothing from anybody else.
-const STILL: &str = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const STILL: &str =
+    "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Also our own script, which may call our own API.
 const SCRIPTED: &str = "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; connect-src 'self'; \
