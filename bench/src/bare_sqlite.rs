@@ -56,7 +56,11 @@ impl BareWriter {
     }
 }
 
-fn write_loop(connection: &Connection, mut queue: mpsc::Receiver<Queued>, savepoints: Savepoints) -> rusqlite::Result<()> {
+fn write_loop(
+    connection: &Connection,
+    mut queue: mpsc::Receiver<Queued>,
+    savepoints: Savepoints,
+) -> rusqlite::Result<()> {
     let mut begin = connection.prepare("BEGIN IMMEDIATE")?;
     let mut commit = connection.prepare("COMMIT")?;
     let mut open = connection.prepare("SAVEPOINT job")?;

@@ -28,11 +28,29 @@ impl Cluster {
         }
         let mut cluster = Cluster { folder, bin, port: 0 };
         let data = cluster.data();
-        run(cluster.command("initdb")?.arg("-D").arg(&data).args(["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8"]))?;
+        run(cluster.command("initdb")?.arg("-D").arg(&data).args([
+            "-U",
+            "postgres",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--locale=C.UTF-8",
+        ]))?;
         cluster.port = free_port()?;
-        run(cluster.command("pg_ctl")?.arg("-D").arg(&data).args(["-w", "-t", "60", "-o", &cluster.options(), "-l"]).arg(cluster.log()).arg("start"))?;
+        run(cluster
+            .command("pg_ctl")?
+            .arg("-D")
+            .arg(&data)
+            .args(["-w", "-t", "60", "-o", &cluster.options(), "-l"])
+            .arg(cluster.log())
+            .arg("start"))?;
         cluster.psql("postgres", "postgres", "CREATE ROLE bench LOGIN NOSUPERUSER NOBYPASSRLS CREATEDB")?;
-        cluster.psql("bench", "postgres", &format!("CREATE DATABASE {DATABASE} TEMPLATE template0", DATABASE = Self::DATABASE))?;
+        cluster.psql(
+            "bench",
+            "postgres",
+            &format!("CREATE DATABASE {DATABASE} TEMPLATE template0", DATABASE = Self::DATABASE),
+        )?;
         Ok(cluster)
     }
 

@@ -17,7 +17,9 @@ const CONNECTIONS: &str = "64";
 
 pub fn run() -> Outcome {
     let (rounds, seconds) = (setting("BENCH_ROUNDS", 7)?, setting("BENCH_SECONDS", 4)?);
-    println!("read: GET {PATH} by API key, wrk with {THREADS} threads and {CONNECTIONS} connections, {seconds} s a round");
+    println!(
+        "read: GET {PATH} by API key, wrk with {THREADS} threads and {CONNECTIONS} connections, {seconds} s a round"
+    );
     let data = folder()?;
     let server = Server::start(data.path())?;
     let key = make_key(&server, data.path())?;

@@ -103,7 +103,10 @@ pub fn make_key(server: &Server, data: &Path) -> Outcome<String> {
     let session = admin(data, &[&["session", "create"], whom.as_slice()].concat())?;
     let cookie = session["cookie"].as_str().ok_or("no cookie")?;
     let body = r#"{"name":"bench","scopes":["*"]}"#;
-    let head = format!("POST /api/admin/api-keys HTTP/1.1\r\nCookie: {cookie}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+    let head = format!(
+        "POST /api/admin/api-keys HTTP/1.1\r\nCookie: {cookie}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n",
+        body.len()
+    );
     let made = ask(server.address, &head, body)?;
     let record: Value = serde_json::from_str(&made.body)?;
     Ok(record["key"].as_str().ok_or_else(|| format!("no key was made: {}", made.body))?.to_owned())

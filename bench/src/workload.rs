@@ -96,7 +96,7 @@ where
 {
     let next = Arc::new(AtomicUsize::new(first));
     let started = Instant::now();
-    let mut callers = JoinSet::new();
+    let mut callers: JoinSet<Outcome> = JoinSet::new();
     for _ in 0..CALLERS {
         let (next, job) = (next.clone(), job.clone());
         callers.spawn(async move {

@@ -33,7 +33,9 @@ pub async fn load_secrets(store: &Store, source: &SecretsSource) -> Result<Secre
     match mismatch(&secrets, &known) {
         None => Ok(secrets),
         Some(name) => {
-            let detail = format!("the secrets of this node are not those of the database ({name} differs); every node needs the same secrets file");
+            let detail = format!(
+                "the secrets of this node are not those of the database ({name} differs); every node needs the same secrets file"
+            );
             Err(Error::internal(detail))
         }
     }
@@ -41,7 +43,8 @@ pub async fn load_secrets(store: &Store, source: &SecretsSource) -> Result<Secre
 
 /// The first secret of this node whose check value the database has otherwise.
 pub fn mismatch(secrets: &Secrets, known: &[(String, Vec<u8>)]) -> Option<String> {
-    let differs = |(name, value): &(String, Vec<u8>)| known.iter().any(|(known, check)| known == name && !equal(check, value));
+    let differs =
+        |(name, value): &(String, Vec<u8>)| known.iter().any(|(known, check)| known == name && !equal(check, value));
     secrets.checks().into_iter().find(differs).map(|(name, _)| name)
 }
 
@@ -52,5 +55,6 @@ pub async fn check_secrets(store: &Store, source: &SecretsSource) -> Result<()> 
         let missing = Error::internal("the secrets file does not exist");
         return if known.is_empty() { Ok(()) } else { Err(missing) };
     };
-    mismatch(&secrets, &known).map_or(Ok(()), |name| Err(Error::internal(format!("{name} differs from the database's"))))
+    mismatch(&secrets, &known)
+        .map_or(Ok(()), |name| Err(Error::internal(format!("{name} differs from the database's"))))
 }

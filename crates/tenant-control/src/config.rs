@@ -100,7 +100,11 @@ impl UrlArgs {
         }
         let mut address = bound;
         if address.ip().is_unspecified() {
-            address.set_ip(if address.is_ipv4() { [127, 0, 0, 1].into() } else { std::net::Ipv6Addr::LOCALHOST.into() });
+            address.set_ip(if address.is_ipv4() {
+                [127, 0, 0, 1].into()
+            } else {
+                std::net::Ipv6Addr::LOCALHOST.into()
+            });
         }
         BaseUrl::parse(&format!("{}://{address}", if tls { "https" } else { "http" }))
     }
@@ -199,7 +203,8 @@ fn parse_base_url(text: &str) -> Result<BaseUrl, String> {
 
 fn parse_rate(text: &str) -> Result<(Policy, u64), String> {
     let names = || Policy::ALL.map(Policy::name).join(", ");
-    let (policy, per_minute) = text.split_once('=').ok_or_else(|| format!("write POLICY=N, where POLICY is one of {}", names()))?;
+    let (policy, per_minute) =
+        text.split_once('=').ok_or_else(|| format!("write POLICY=N, where POLICY is one of {}", names()))?;
     let policy = Policy::parse(policy).ok_or_else(|| format!("unknown policy {policy:?}; known are {}", names()))?;
     let per_minute = per_minute.parse().ok().filter(|n| *n > 0).ok_or("N must be a whole number above 0")?;
     Ok((policy, per_minute))
@@ -208,8 +213,11 @@ fn parse_rate(text: &str) -> Result<(Policy, u64), String> {
 /// The arguments with what the TOML file adds, for the command that they name.
 pub fn with_file(mut arguments: Vec<OsString>, root: &Command) -> Result<Vec<OsString>, String> {
     check_environment(root)?;
-    // Arguments that do not parse are reported by the parse that follows.
-    let Ok(matches) = root.clone().try_get_matches_from(&arguments) else { return Ok(arguments) };
+    // What is missing may be in the file. What is wrong is reported by the parse that follows.
+    let strict = root.clone().try_get_matches_from(&arguments);
+    let Ok(matches) = strict.or_else(|_| root.clone().ignore_errors(true).try_get_matches_from(&arguments)) else {
+        return Ok(arguments);
+    };
     let (mut command, mut leaf) = (root, &matches);
     while let Some((name, inner)) = leaf.subcommand() {
         (command, leaf) = (command.find_subcommand(name).unwrap_or(command), inner);
@@ -225,7 +233,8 @@ pub fn with_file(mut arguments: Vec<OsString>, root: &Command) -> Result<Vec<OsS
             match (argument.get_action().takes_values(), value.as_str()) {
                 (true, _) => arguments.push(format!("{flag}={value}").into()),
                 (false, "true") => arguments.push(flag.clone().into()),
-                (false, _) => {}
+                (false, "false") => {}
+                (false, _) => return Err(format!("{}: {key} must be true or false", path.display())),
             }
         }
     }
@@ -235,13 +244,13 @@ pub fn with_file(mut arguments: Vec<OsString>, root: &Command) -> Result<Vec<OsS
 fn read_file(path: &Path, root: &Command) -> Result<Vec<(String, Vec<String>)>, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let table: toml::Table = text.parse().map_err(|error| format!("{}: {error}", path.display()))?;
-    let known = setting_names(root);
+    // A file does not name another file.
+    let known: Vec<String> = setting_names(root).into_iter().filter(|name| name != "config").collect();
     let mut settings = Vec::new();
     for (name, value) in table {
         let key = name.replace('-', "_");
-        // A file does not name another file.
-        if key == "config" || !known.contains(&key) {
-            return Err(format!("{}: unknown setting {name:?}{}", path.display(), hint(&key, &known)));
+        if !known.contains(&key) {
+            return Err(format!("{}: unknown setting {name:?}{}", path.display(), hint(&key, &known, "")));
         }
         let values = match value {
             toml::Value::Array(items) => items.iter().map(text_of).collect(),
@@ -264,18 +273,21 @@ fn text_of(value: &toml::Value) -> Option<String> {
 
 /// A misspelt variable would otherwise be a setting silently not in force.
 fn check_environment(root: &Command) -> Result<(), String> {
-    let known: Vec<String> = setting_names(root).iter().map(|name| format!("{VARIABLE_PREFIX}{}", name.to_uppercase())).collect();
+    let known: Vec<String> = setting_names(root).iter().map(|name| name.to_uppercase()).collect();
     for (name, _) in std::env::vars_os() {
-        let Some(name) = name.to_str().filter(|name| name.starts_with(VARIABLE_PREFIX)) else { continue };
-        let ours = name == SECRETS_VARIABLE || name.starts_with("TENANT_CONTROL_TEST_");
-        if !ours && !known.iter().any(|known| known == name) {
-            return Err(format!("unknown environment variable {name}{}", hint(name, &known)));
+        let Some(bare) = name.to_str().and_then(|name| name.strip_prefix(VARIABLE_PREFIX)) else { continue };
+        let ours = name == SECRETS_VARIABLE || bare.starts_with("TEST_");
+        if !ours && !known.iter().any(|known| known == bare) {
+            return Err(format!(
+                "unknown environment variable {VARIABLE_PREFIX}{bare}{}",
+                hint(bare, &known, VARIABLE_PREFIX)
+            ));
         }
     }
     Ok(())
 }
 
-/// The names of all settings: what `serve` takes, but the file itself.
+/// The names of all settings: what `serve` takes.
 fn setting_names(root: &Command) -> Vec<String> {
     let serve = root.find_subcommand("serve");
     let arguments = serve.into_iter().flat_map(Command::get_arguments).filter(|argument| argument.get_env().is_some());
@@ -285,8 +297,10 @@ fn setting_names(root: &Command) -> Vec<String> {
 /// Closer than this is a misspelling.
 const SIMILAR_MIN: f64 = 0.8;
 
-fn hint(name: &str, known: &[String]) -> String {
+/// `prefix` is what all known names begin with; compared with it, any two names would look alike.
+fn hint(name: &str, known: &[String], prefix: &str) -> String {
     let scored = known.iter().map(|known| (strsim::jaro_winkler(name, known), known));
     let best = scored.max_by(|(a, _), (b, _)| a.total_cmp(b)).filter(|(score, _)| *score >= SIMILAR_MIN);
-    best.map_or_else(|| format!("; known are: {}", known.join(", ")), |(_, known)| format!("; did you mean {known}?"))
+    let all = || known.iter().map(|known| format!("{prefix}{known}")).collect::<Vec<_>>().join(", ");
+    best.map_or_else(|| format!("; known are: {}", all()), |(_, known)| format!("; did you mean {prefix}{known}?"))
 }

@@ -13,7 +13,12 @@ use crate::features::{api_keys, audit, openapi, pages, probes, session};
 pub fn build(app: &Shared) -> Result<(Router, Arc<Document>)> {
     Api::new(app.clone())
         .public(routes!(openapi::get))
-        .tenant(routes!(api_keys::routes::list, api_keys::routes::create, api_keys::routes::replace, api_keys::routes::revoke))
+        .tenant(routes!(
+            api_keys::routes::list,
+            api_keys::routes::create,
+            api_keys::routes::replace,
+            api_keys::routes::revoke
+        ))
         // Own extras of the contract.
         .tenant(routes!(session::routes::get, session::routes::delete))
         .tenant(routes!(audit::routes::list))

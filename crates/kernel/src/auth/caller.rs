@@ -13,7 +13,8 @@ use super::presented::Presented;
 use super::role::Role;
 use super::scope::{Scope, Scopes};
 use crate::base::{
-    Actor, ActorKind, ActorRef, ApiKeyId, Code, Credential, CredentialKind, Error, Result, SessionId, TenantId, Timestamp, UserId,
+    Actor, ActorKind, ActorRef, ApiKeyId, Code, Credential, CredentialKind, Error, Result, SessionId, TenantId,
+    Timestamp, UserId,
 };
 use crate::http::{App, Context, Policy, Shared};
 use crate::store::Db;
@@ -143,7 +144,14 @@ impl Caller {
         if !key.made_by_operator {
             scopes = scopes.without(Scope::PlatformRead);
         }
-        Caller { app, context, identity: Identity::Key(identity), scopes, tenant: key.tenant.clone(), expires_at: key.expires_at }
+        Caller {
+            app,
+            context,
+            identity: Identity::Key(identity),
+            scopes,
+            tenant: key.tenant.clone(),
+            expires_at: key.expires_at,
+        }
     }
 
     /// 429, then the refusals that need no scope, in the contract's order.

@@ -14,9 +14,7 @@ use serde::Serialize;
 use super::key_format::PlainKey;
 use super::role::Role;
 use super::scope::Scopes;
-use crate::base::{
-    ApiKeyId, Code, Error, Result, Secrets, SessionId, TenantId, Timestamp, UserId, equal, sha256,
-};
+use crate::base::{ApiKeyId, Code, Error, Result, Secrets, SessionId, TenantId, Timestamp, UserId, equal, sha256};
 use crate::store::{Db, Engine, FromRow, Purpose, Row, Store};
 
 crate::statements! {
@@ -148,19 +146,24 @@ impl Credentials {
     }
 
     /// The key behind a plain text, if it is right, not revoked and not expired.
-    pub async fn find_key(&self, store: &Store, secrets: &Secrets, plain: &PlainKey, now: Timestamp) -> Result<Arc<StoredKey>> {
+    pub async fn find_key(
+        &self,
+        store: &Store,
+        secrets: &Secrets,
+        plain: &PlainKey,
+        now: Timestamp,
+    ) -> Result<Arc<StoredKey>> {
         let hash = plain.hash(secrets);
-        let key = match self.cached(|cache| cache.keys.get(&hash).cloned()) {
-            Some(key) => key,
-            None => {
-                let read = self.start_read();
-                let db = store.system(Purpose::Credentials);
-                let found: Option<StoredKey> = db.find(FIND_KEY, crate::args![plain.public_id()]).await?;
-                let found = found.filter(|key| equal(&key.secret_hash, &hash)).map(Arc::new);
-                let key = found.ok_or_else(unauthenticated)?;
-                self.keep(read, |cache, started| drop(cache.keys.insert(hash, (started, key.clone()))));
-                key
-            }
+        let key = if let Some(key) = self.cached(|cache| cache.keys.get(&hash).cloned()) {
+            key
+        } else {
+            let read = self.start_read();
+            let db = store.system(Purpose::Credentials);
+            let found: Option<StoredKey> = db.find(FIND_KEY, crate::args![plain.public_id()]).await?;
+            let found = found.filter(|key| equal(&key.secret_hash, &hash)).map(Arc::new);
+            let key = found.ok_or_else(unauthenticated)?;
+            self.keep(read, |cache, started| drop(cache.keys.insert(hash, (started, key.clone()))));
+            key
         };
         if key.revoked_at.is_some() || key.valid_until.is_some_and(|end| end <= now) {
             return Err(unauthenticated());
@@ -172,18 +175,23 @@ impl Credentials {
     }
 
     /// The session behind a cookie and when it ends if nothing more happens.
-    pub async fn find_session(&self, store: &Store, token: &str, now: Timestamp, idle_ms: i64) -> Result<(Arc<StoredSession>, Timestamp)> {
+    pub async fn find_session(
+        &self,
+        store: &Store,
+        token: &str,
+        now: Timestamp,
+        idle_ms: i64,
+    ) -> Result<(Arc<StoredSession>, Timestamp)> {
         let hash = sha256(token.as_bytes());
-        let session = match self.cached(|cache| cache.sessions.get(&hash).cloned()) {
-            Some(session) => session,
-            None => {
-                let read = self.start_read();
-                let db = store.system(Purpose::Credentials);
-                let found: Option<StoredSession> = db.find(FIND_SESSION, crate::args![hash.as_slice()]).await?;
-                let session = found.map(Arc::new).ok_or_else(unauthenticated)?;
-                self.keep(read, |cache, started| drop(cache.sessions.insert(hash, (started, session.clone()))));
-                session
-            }
+        let session = if let Some(session) = self.cached(|cache| cache.sessions.get(&hash).cloned()) {
+            session
+        } else {
+            let read = self.start_read();
+            let db = store.system(Purpose::Credentials);
+            let found: Option<StoredSession> = db.find(FIND_SESSION, crate::args![hash.as_slice()]).await?;
+            let session = found.map(Arc::new).ok_or_else(unauthenticated)?;
+            self.keep(read, |cache, started| drop(cache.sessions.insert(hash, (started, session.clone()))));
+            session
         };
         let noted = lock(&self.uses).sessions.get(&session.id).copied();
         let last_seen = noted.map_or(session.last_seen_at, |noted| noted.max(session.last_seen_at));
@@ -194,7 +202,7 @@ impl Credentials {
     }
 
     fn cached<T>(&self, get: impl FnOnce(&Cache) -> Option<(Instant, Arc<T>)>) -> Option<Arc<T>> {
-        let (started, value) = get(&*lock(self.cache.as_ref()?))?;
+        let (started, value) = get(&lock(self.cache.as_ref()?))?;
         (started.elapsed() < CACHED_MAX).then_some(value)
     }
 
@@ -263,7 +271,8 @@ impl Credentials {
                 Ok(())
             })
             .await?;
-            // Kept until it is on disk: a session in use must not look idle meanwhile.
+            // Kept until it is on disk and nobody remembers the row before: a session in use must not look idle.
+            self.forget();
             let mut uses = lock(&self.uses);
             for (id, at) in chunk {
                 if uses.sessions.get(id) == Some(at) {

@@ -17,5 +17,9 @@ pub fn check(method: &Method, headers: &HeaderMap, base_url: &BaseUrl) -> Result
     } else {
         true
     };
-    if passes { Ok(()) } else { Err(Error::new(Code::CsrfRejected, "A change by cookie must come from this service's own pages.")) }
+    if passes {
+        Ok(())
+    } else {
+        Err(Error::new(Code::CsrfRejected, "A change by cookie must come from this service's own pages."))
+    }
 }

@@ -13,7 +13,10 @@ mod sessions;
 pub use caller::{Caller, Identity, KeyIdentity, UserIdentity};
 pub use credentials::{Credentials, Tenant};
 pub use key_format::PlainKey;
-pub use people::{NewUser, User, UserChange, create_first_admin, create_tenant, create_user, delete_user, find_tenant, find_user, list_tenants, list_users, update_user};
+pub use people::{
+    NewUser, User, UserChange, create_first_admin, create_tenant, create_user, delete_user, find_tenant, find_user,
+    list_tenants, list_users, update_user,
+};
 pub use role::Role;
 pub use scope::{Scope, Scopes};
 pub use sessions::{SIGNIN_LINK_MS, Token, create_session, create_signin_link, redeem_signin_link, sign_out};

@@ -160,7 +160,12 @@ pub async fn create_first_admin(store: &Store) -> Result<Option<(Tenant, User)>>
         return Ok(None);
     }
     let tenant = Tenant { id: TenantId::new(store.world()), slug: "default".to_owned(), name: "Default".to_owned() };
-    let admin = NewUser { email: "admin@localhost".to_owned(), name: Some("Admin".to_owned()), role: Role::Admin, platform_operator: true };
+    let admin = NewUser {
+        email: "admin@localhost".to_owned(),
+        name: Some("Admin".to_owned()),
+        role: Role::Admin,
+        platform_operator: true,
+    };
     let first = tenant.clone();
     let made = store
         .tenant(tenant.id, Actor::system())
@@ -225,7 +230,10 @@ fn check_slug(slug: &str) -> Result<()> {
 fn check_user(mut new: NewUser) -> Result<NewUser> {
     new.email = new.email.trim().to_lowercase();
     let valid = new.email.len() <= EMAIL_CHARS_MAX
-        && new.email.split_once('@').is_some_and(|(name, domain)| !name.is_empty() && !domain.is_empty() && !domain.contains('@'))
+        && new
+            .email
+            .split_once('@')
+            .is_some_and(|(name, domain)| !name.is_empty() && !domain.is_empty() && !domain.contains('@'))
         && !new.email.chars().any(|c| c.is_whitespace() || c.is_control());
     if !valid {
         return Err(Error::invalid("/email", "invalid_email", "must be an e-mail address"));

@@ -18,7 +18,8 @@ impl Presented {
         let mut found = Vec::new();
         for value in headers.get_all(header::AUTHORIZATION) {
             let token = value.to_str().ok().and_then(|text| text.split_once(' '));
-            let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
+            let token =
+                token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
             found.push(Presented::Key(token.and_then(PlainKey::parse)));
         }
         for value in headers.get_all("x-api-key") {
@@ -32,7 +33,10 @@ impl Presented {
         match (found.pop(), found.len()) {
             (None, _) => Ok(Presented::Nothing),
             (Some(one), 0) => Ok(one),
-            _ => Err(Error::new(Code::AmbiguousCredentials, "Send one credential: the session cookie, Authorization or X-API-Key.")),
+            _ => Err(Error::new(
+                Code::AmbiguousCredentials,
+                "Send one credential: the session cookie, Authorization or X-API-Key.",
+            )),
         }
     }
 }

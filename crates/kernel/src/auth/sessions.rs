@@ -43,7 +43,12 @@ impl Token {
 }
 
 /// A new session, made by the operator for a user. Tells when it ends at the latest.
-pub async fn create_session(store: &Store, tenant: TenantId, user: UserId, lifetime_ms: i64) -> Result<(Token, Timestamp)> {
+pub async fn create_session(
+    store: &Store,
+    tenant: TenantId,
+    user: UserId,
+    lifetime_ms: i64,
+) -> Result<(Token, Timestamp)> {
     let token = Token::new(store.world());
     let hash = token.hash();
     let db = store.tenant(tenant, Actor::operator());
@@ -76,7 +81,12 @@ pub async fn create_signin_link(store: &Store, tenant: TenantId, user: UserId) -
 }
 
 /// Uses a link up and starts the session it stands for. `None` when it is unknown, used or too old.
-pub async fn redeem_signin_link(app: &Shared, token: &str, address: ClientAddress, request_id: &str) -> Result<Option<Token>> {
+pub async fn redeem_signin_link(
+    app: &Shared,
+    token: &str,
+    address: ClientAddress,
+    request_id: &str,
+) -> Result<Option<Token>> {
     let hash = sha256(token.as_bytes());
     let now = app.world.now();
     let db = app.store.system(Purpose::SignIn);
@@ -91,7 +101,7 @@ pub async fn redeem_signin_link(app: &Shared, token: &str, address: ClientAddres
     let session = Token::new(&app.world);
     let session_hash = session.hash();
     let lifetime_ms = app.settings.session_absolute_ms;
-    let used = app
+    let redeemed = app
         .store
         .tenant(tenant, actor)
         .write(async move |tx| {
@@ -103,7 +113,7 @@ pub async fn redeem_signin_link(app: &Shared, token: &str, address: ClientAddres
             Ok(true)
         })
         .await?;
-    Ok(used.then_some(session))
+    Ok(redeemed.then_some(session))
 }
 
 /// Ends the caller's own session, here before this returns. A key has none.

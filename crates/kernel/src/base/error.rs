@@ -51,8 +51,10 @@ impl Error {
 
     /// Every bad field of a body at once.
     pub fn invalid_fields(fields: Vec<FieldError>) -> Self {
-        let names: Vec<&str> = fields.iter().map(|f| if f.pointer.is_empty() { "the body" } else { &f.pointer }).collect();
-        let mut error = Error::new(Code::InvalidFields, format!("Not valid: {}. See errors for each.", names.join(", ")));
+        let names: Vec<&str> =
+            fields.iter().map(|f| if f.pointer.is_empty() { "the body" } else { &f.pointer }).collect();
+        let mut error =
+            Error::new(Code::InvalidFields, format!("Not valid: {}. See errors for each.", names.join(", ")));
         error.0.fields = fields;
         error
     }
@@ -76,7 +78,10 @@ impl Error {
 
     /// Overloaded, or something the service needs is away for now.
     pub fn unavailable(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        let mut error = Error::new(Code::Unavailable, "The service cannot do this right now. Nothing was lost that was acknowledged.");
+        let mut error = Error::new(
+            Code::Unavailable,
+            "The service cannot do this right now. Nothing was lost that was acknowledged.",
+        );
         error.0.retry_after_seconds = Some(UNAVAILABLE_RETRY_AFTER_SECONDS);
         error.0.source = Some(source.into());
         error
@@ -84,7 +89,8 @@ impl Error {
 
     /// A fault of ours. The client learns only the request id.
     pub fn internal(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        let mut error = Error::new(Code::Internal, "The fault is on our side and has been logged under the request id.");
+        let mut error =
+            Error::new(Code::Internal, "The fault is on our side and has been logged under the request id.");
         error.0.source = Some(source.into());
         error
     }

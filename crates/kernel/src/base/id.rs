@@ -33,13 +33,6 @@ macro_rules! ids {
             const NONE: Self = $name(Uuid::nil());
         }
 
-        /// The id that no record has: what a malformed one is read as, so that it is refused when and as an unknown one.
-        impl Default for $name {
-            fn default() -> Self {
-                $name(Uuid::nil())
-            }
-        }
-
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 encode($prefix, self.0, f)
@@ -98,7 +91,9 @@ impl std::error::Error for MalformedId {}
 /// Whether a text looks like the id of any record: what a filter accepts without knowing the kind.
 pub fn is_record_id(text: &str) -> bool {
     text.split_once('_').is_some_and(|(prefix, _)| {
-        (2..=4).contains(&prefix.len()) && prefix.bytes().all(|byte| byte.is_ascii_lowercase()) && decode(prefix, text).is_some()
+        (2..=4).contains(&prefix.len())
+            && prefix.bytes().all(|byte| byte.is_ascii_lowercase())
+            && decode(prefix, text).is_some()
     })
 }
 
@@ -132,7 +127,13 @@ mod tests {
     fn an_id_reads_back_and_refuses_everything_else() {
         let id = TenantId::new(&World::default());
         assert_eq!(id.to_string().parse(), Ok(id));
-        for bad in ["", "ten_", "usr_01h455vb4pex5vsknk084sn02q", "ten_81h455vb4pex5vsknk084sn02q", "ten_01H455VB4PEX5VSKNK084SN02Q"] {
+        for bad in [
+            "",
+            "ten_",
+            "usr_01h455vb4pex5vsknk084sn02q",
+            "ten_81h455vb4pex5vsknk084sn02q",
+            "ten_01H455VB4PEX5VSKNK084SN02Q",
+        ] {
             assert_eq!(bad.parse::<TenantId>(), Err(MalformedId), "{bad}");
         }
     }

@@ -1,8 +1,8 @@
 //! The ground: errors, time, chance, identifiers and who acts. No SQL, no HTTP.
 
 mod actor;
-mod clock;
 mod chance;
+mod clock;
 mod code;
 mod crypto;
 mod error;

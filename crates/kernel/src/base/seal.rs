@@ -80,7 +80,8 @@ impl Secrets {
         let (id, rest) = sealed[1..].split_at(4);
         let (wrapped, value) = rest.split_at(NONCE_LEN + WRAPPED_LEN);
         let sealing_key = self.sealing_keys().iter().find(|key| key.id.to_be_bytes() == *id);
-        let sealing_key = sealing_key.ok_or_else(|| Error::internal("a value was sealed with a key that is not in the secrets file"))?;
+        let sealing_key = sealing_key
+            .ok_or_else(|| Error::internal("a value was sealed with a key that is not in the secrets file"))?;
         let data_key = decrypt(&sealing_key.key, &place, wrapped)?;
         decrypt(&data_key, &place, value)
     }

@@ -54,7 +54,10 @@ impl Secrets {
         if file.sealing_keys.is_empty() {
             return Err(unusable("sealing_keys is empty"));
         }
-        let sealing = file.sealing_keys.iter().map(|entry| Ok(SealingKey::new(entry.id, key_bytes(&entry.key, "a sealing key")?)));
+        let sealing = file
+            .sealing_keys
+            .iter()
+            .map(|entry| Ok(SealingKey::new(entry.id, key_bytes(&entry.key, "a sealing key")?)));
         let sealing = sealing.collect::<Result<Vec<_>>>()?;
         // HKDF-Expand with one block: the pepper is uniformly random, so no extraction is needed.
         let cursor_key = hmac_sha256(&pepper, b"tenant-control cursor\x01");
@@ -122,7 +125,9 @@ impl SecretsSource {
         // Gone already if it was moved into place.
         let _ = fs::remove_file(&draft);
         match placed {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(unusable(&format!("{}: {error}", path.display()))),
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                Err(unusable(&format!("{}: {error}", path.display())))
+            }
             _ => self.load()?.ok_or_else(|| unusable(&format!("{} has gone again", path.display()))),
         }
     }

@@ -22,7 +22,6 @@ use super::limiter::Policy;
 use crate::base::{Code, Error, Result};
 
 /// Routes under construction.
-#[expect(clippy::disallowed_methods, reason = "this is the one door to the router; everywhere else it is closed")]
 pub struct Api {
     app: Shared,
     documented: OpenApiRouter<Shared>,
@@ -80,19 +79,20 @@ impl Api {
     pub fn finish(self, info: &DocumentInfo) -> Result<(Router, Arc<Document>)> {
         let (documented, openapi) = self.documented.split_for_parts();
         let document = Arc::new(finish_document(openapi, info)?);
-        let compression = CompressionLayer::new()
-            .compress_when(SizeAbove::new(COMPRESS_BYTES_MIN).and(NotForContentType::IMAGES));
+        let compression =
+            CompressionLayer::new().compress_when(SizeAbove::new(COMPRESS_BYTES_MIN).and(NotForContentType::IMAGES));
         let router = documented
             .merge(self.undocumented)
             .fallback(no_route)
             .method_not_allowed_fallback(no_method)
             .layer(Extension(document.clone()))
-            .layer(compression)
-            .layer(from_fn_with_state(self.app.clone(), serve_context));
+            .layer(compression);
         let router = match cors(&self.app) {
             Some(cors) => router.layer(cors),
             None => router,
         };
+        // Outermost, so that the answer to a preflight too has its request id and budget.
+        let router = router.layer(from_fn_with_state(self.app.clone(), serve_context));
         Ok((router.with_state(self.app), document))
     }
 }
@@ -127,8 +127,18 @@ async fn no_method(State(app): State<Shared>, request: Request) -> Error {
 /// Off unless the operator lists origins. Cookies are never allowed across origins: keys are for that.
 fn cors(app: &Shared) -> Option<CorsLayer> {
     let origins = &app.settings.cors_origins;
-    let headers = ["authorization", "x-api-key", "content-type", "idempotency-key", "if-match", "x-request-id", "traceparent"];
-    let exposed = ["etag", "link", "location", "retry-after", "x-request-id", "ratelimit", "ratelimit-policy", "idempotency-replayed"];
+    let headers =
+        ["authorization", "x-api-key", "content-type", "idempotency-key", "if-match", "x-request-id", "traceparent"];
+    let exposed = [
+        "etag",
+        "link",
+        "location",
+        "retry-after",
+        "x-request-id",
+        "ratelimit",
+        "ratelimit-policy",
+        "idempotency-replayed",
+    ];
     (!origins.is_empty()).then(|| {
         CorsLayer::new()
             .allow_origin(origins.clone())

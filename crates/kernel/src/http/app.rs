@@ -81,7 +81,11 @@ pub struct BaseUrl(String);
 
 impl BaseUrl {
     pub fn parse(text: &str) -> Result<Self> {
-        let wrong = || Error::internal(format!("base URL {text:?}: must be http://HOST[:PORT] or https://HOST[:PORT], without a path"));
+        let wrong = || {
+            Error::internal(format!(
+                "base URL {text:?}: must be http://HOST[:PORT] or https://HOST[:PORT], without a path"
+            ))
+        };
         let uri: Uri = text.parse().map_err(|_| wrong())?;
         let authority = uri.authority().ok_or_else(wrong)?.as_str().to_ascii_lowercase();
         let scheme = uri.scheme_str().filter(|scheme| ["http", "https"].contains(scheme)).ok_or_else(wrong)?;

@@ -46,13 +46,16 @@ impl<T: FromBody> Json<T> {
             Ok(Err(error)) if error.is::<LengthLimitError>() => {
                 return Err(Error::new(Code::PayloadTooLarge, format!("A body is at most {BODY_BYTES_MAX} bytes.")));
             }
-            Ok(Err(error)) => return Err(Error::new(Code::MalformedJson, format!("The body could not be read: {error}"))),
+            Ok(Err(error)) => {
+                return Err(Error::new(Code::MalformedJson, format!("The body could not be read: {error}")));
+            }
             Ok(Ok(collected)) => collected.to_bytes(),
         };
         let value: Value = serde_json::from_slice(&bytes)
             .map_err(|error| Error::new(Code::MalformedJson, format!("The body is not JSON: {error}.")))?;
         let Value::Object(object) = value else {
-            let field = FieldError { pointer: String::new(), code: "wrong_type", detail: "must be an object".to_owned() };
+            let field =
+                FieldError { pointer: String::new(), code: "wrong_type", detail: "must be an object".to_owned() };
             return Err(Error::invalid_fields(vec![field]));
         };
         let mut fields = Fields::new(object);
@@ -73,7 +76,8 @@ fn check_type(headers: &HeaderMap) -> Result<()> {
     if !parts.next().is_some_and(|essence| essence.eq_ignore_ascii_case("application/json")) {
         return refused("Send Content-Type: application/json.");
     }
-    let charset = parts.find_map(|part| part.split_once('=').filter(|(name, _)| name.trim().eq_ignore_ascii_case("charset")));
+    let charset =
+        parts.find_map(|part| part.split_once('=').filter(|(name, _)| name.trim().eq_ignore_ascii_case("charset")));
     if charset.is_some_and(|(_, value)| !value.trim().trim_matches('"').eq_ignore_ascii_case("utf-8")) {
         return refused("JSON is UTF-8; send no other charset.");
     }

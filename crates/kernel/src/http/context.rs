@@ -146,11 +146,7 @@ fn log(context: &Context, method: &Method, path: &str, route: Option<&str>, resp
         known @ ("GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS") => known.to_owned(),
         _ => "other".to_owned(),
     };
-    let labels = [
-        ("method", method),
-        ("route", route.unwrap_or("none").to_owned()),
-        ("status", status.to_string()),
-    ];
+    let labels = [("method", method), ("route", route.unwrap_or("none").to_owned()), ("status", status.to_string())];
     metrics::counter!("tc_http_requests_total", &labels).increment(1);
     metrics::histogram!("tc_http_request_seconds", &labels[..2]).record(seconds);
 }

@@ -2,9 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{Components, ObjectBuilder, Type};
-use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::security::{
+    ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
+};
 use utoipa::openapi::{
     ContentBuilder, Info, License, OpenApi, Ref, RefOr, Required, Response, ResponseBuilder, Server, Tag,
 };
@@ -67,7 +71,7 @@ pub fn finish_document(mut openapi: OpenApi, info: &DocumentInfo) -> Result<Docu
     }
     let mut json = openapi.to_pretty_json().map_err(Error::internal)?;
     json.push('\n');
-    let etag = format!("\"{}\"", hex(&sha256(json.as_bytes())[..16]));
+    let etag = format!("\"{}\"", BASE64.encode(&sha256(json.as_bytes())[..16]));
     Ok(Document { json, etag })
 }
 
@@ -77,8 +81,13 @@ fn add_components(components: &mut Components) {
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("An API key.")).build();
     components.security_schemes.insert("api_key".to_owned(), RefOr::T(SecurityScheme::Http(bearer)));
     let header = ApiKeyValue::with_description("X-API-Key", "An API key, for tools that cannot set Authorization.");
-    components.security_schemes.insert("api_key_header".to_owned(), RefOr::T(SecurityScheme::ApiKey(ApiKey::Header(header))));
-    let cookie = ApiKeyValue::with_description("session", "A signed-in user; `__Host-session` where the service is reached by https.");
+    components
+        .security_schemes
+        .insert("api_key_header".to_owned(), RefOr::T(SecurityScheme::ApiKey(ApiKey::Header(header))));
+    let cookie = ApiKeyValue::with_description(
+        "session",
+        "A signed-in user; `__Host-session` where the service is reached by https.",
+    );
     components.security_schemes.insert("session".to_owned(), RefOr::T(SecurityScheme::ApiKey(ApiKey::Cookie(cookie))));
     for (status, name) in REFUSALS {
         components.responses.insert((*name).to_owned(), RefOr::T(refusal(*status)));
@@ -103,8 +112,11 @@ const REFUSALS: &[(u16, &str)] = &[
 ];
 
 fn refusal(status: u16) -> Response {
-    let codes: Vec<String> =
-        Code::ALL.iter().filter(|code| code.status() == status).map(|code| format!("`{}`: {}", code.name(), code.help())).collect();
+    let codes: Vec<String> = Code::ALL
+        .iter()
+        .filter(|code| code.status() == status)
+        .map(|code| format!("`{}`: {}", code.name(), code.help()))
+        .collect();
     let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(Problem::name()))).build();
     ResponseBuilder::new().description(codes.join("\n\n")).content("application/problem+json", content).build()
 }
@@ -137,7 +149,10 @@ fn complete(method: &str, operation: &mut Operation, guarded: bool) {
         parameters.push(header_parameter("Idempotency-Key", text));
     }
     if is_change {
-        parameters.push(header_parameter("If-Match", "The ETag of the version to change; another version is refused with 412."));
+        parameters.push(header_parameter(
+            "If-Match",
+            "The ETag of the version to change; another version is refused with 412.",
+        ));
     }
     let mut statuses = vec![400, 429, 500, 503];
     if guarded {
@@ -171,8 +186,4 @@ fn header_parameter(name: &str, description: &str) -> RefOr<Parameter> {
         .schema(Some(schema))
         .build();
     RefOr::T(parameter)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

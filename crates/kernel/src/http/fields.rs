@@ -98,7 +98,9 @@ impl Field<'_> {
     pub fn integer(&mut self, range: std::ops::RangeInclusive<i64>) -> Option<i64> {
         #[expect(clippy::cast_possible_truncation, reason = "the fraction is zero and the bound is far below 2^53")]
         let number = match &self.value {
-            Value::Number(n) => n.as_i64().or_else(|| n.as_f64().filter(|f| f.fract() == 0.0 && f.abs() < 9e15).map(|f| f as i64)),
+            Value::Number(n) => {
+                n.as_i64().or_else(|| n.as_f64().filter(|f| f.fract() == 0.0 && f.abs() < 9e15).map(|f| f as i64))
+            }
             _ => return self.wrong("wrong_type", "must be an integer"),
         };
         let fractional = number.is_none() && self.value.as_f64().is_some_and(|f| f.fract() != 0.0);

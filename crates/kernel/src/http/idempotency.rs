@@ -68,7 +68,12 @@ impl Idempotency {
             return Ok(Once { rendered, replayed: false, kind: PhantomData });
         };
         let entry = Entry { actor: caller.actor_id(), route, key, digest, secrets: caller.app().secrets.clone() };
-        let running = caller.app().running_keys.start(&format!("{}\n{}\n{route}\n{}", caller.tenant_id(), entry.actor, entry.key))?;
+        let running = caller.app().running_keys.start(&format!(
+            "{}\n{}\n{route}\n{}",
+            caller.tenant_id(),
+            entry.actor,
+            entry.key
+        ))?;
         let (rendered, replayed) = db
             .write(async move |tx| {
                 // Held until this job is done, even if the caller has gone away by then.
@@ -100,7 +105,8 @@ impl Idempotency {
         }
         let text = value.to_str().map_err(|_| refused())?.trim();
         let text = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text);
-        let valid = (1..=KEY_CHARS_MAX).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic() || b == b' ');
+        let valid =
+            (1..=KEY_CHARS_MAX).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic() || b == b' ');
         if valid { Ok(Some(text.to_owned())) } else { Err(refused()) }
     }
 }
@@ -155,7 +161,8 @@ impl Entry {
         let digest = self.digest.to_vec();
         let status = i64::from(rendered.status);
         tx.exec(DELETE, crate::args![self.actor, self.route, self.key]).await?;
-        tx.exec(INSERT, crate::args![self.actor, self.route, self.key, digest, status, headers, body, expires_at]).await?;
+        tx.exec(INSERT, crate::args![self.actor, self.route, self.key, digest, status, headers, body, expires_at])
+            .await?;
         Ok(())
     }
 

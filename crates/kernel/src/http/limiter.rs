@@ -24,7 +24,8 @@ pub enum Policy {
 }
 
 impl Policy {
-    pub const ALL: [Policy; 6] = [Policy::Read, Policy::Write, Policy::Search, Policy::Export, Policy::Auth, Policy::Public];
+    pub const ALL: [Policy; 6] =
+        [Policy::Read, Policy::Write, Policy::Search, Policy::Export, Policy::Auth, Policy::Public];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -52,7 +53,7 @@ impl Policy {
             Policy::Write => "Changes: POST, PUT, PATCH and DELETE.",
             Policy::Search => "Full-text search.",
             Policy::Export => "Whole lists as CSV or NDJSON.",
-            Policy::Auth => "Sign-in and single sign-on.",
+            Policy::Auth => "Signing in.",
             Policy::Public => "Everything without a valid credential, and requests that no route answers.",
         }
     }
@@ -172,7 +173,10 @@ impl Limiter {
     pub fn charge_caller(&self, policy: Policy, credential: &str, tenant: TenantId) -> (RateState, Result<()>) {
         let quota = self.table.per_minute(policy);
         let name = policy.name();
-        let budgets = [(format!("{name}:{credential}"), quota), (format!("{name}:{tenant}"), quota.saturating_mul(TENANT_FACTOR))];
+        let budgets = [
+            (format!("{name}:{credential}"), quota),
+            (format!("{name}:{tenant}"), quota.saturating_mul(TENANT_FACTOR)),
+        ];
         self.charge(policy, quota, &budgets)
     }
 

@@ -35,7 +35,7 @@ pub use page::{LIMIT_DEFAULT, LIMIT_MAX, List, OneOrPage, Page, PageRequest};
 pub use params::{FromParams, Params, Query};
 pub use precondition::IfMatch;
 pub use problem::Problem;
-pub use reply::{Created, Documented, NoContent, documented, Ok200, Record, Reply, Versioned};
+pub use reply::{Created, Documented, NoContent, Ok200, Record, Reply, Versioned, documented};
 pub use server::{Listener, Server, TlsFiles};
 pub use trace::TraceParent;
 

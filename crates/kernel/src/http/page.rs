@@ -1,5 +1,7 @@
 //! Lists: `data`, `has_more`, `next_cursor`, and cursors that cannot be forged or carried elsewhere.
 
+use std::fmt::Write;
+
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
@@ -44,7 +46,8 @@ impl PageRequest {
     /// The position to go on from, if the cursor was made for this list, these filters and this tenant.
     pub fn position(&self, caller: &Caller, list: &List<'_>) -> Result<Option<Vec<Value>>> {
         let Some(cursor) = &self.cursor else { return Ok(None) };
-        let refused = || Error::new(Code::InvalidCursor, "The cursor was not made for this list, these filters and this tenant.");
+        let refused =
+            || Error::new(Code::InvalidCursor, "The cursor was not made for this list, these filters and this tenant.");
         let bytes = BASE64.decode(cursor).map_err(|_| refused())?;
         let (mac, position) = bytes.split_at_checked(MAC_LEN).ok_or_else(refused)?;
         if !equal(mac, &list.mac(caller, position)) {
@@ -54,7 +57,13 @@ impl PageRequest {
     }
 
     /// Cuts the extra row off and signs where the next page starts.
-    pub fn page<T>(&self, caller: &Caller, list: &List<'_>, mut rows: Vec<T>, position: impl Fn(&T) -> Vec<Value>) -> Result<Page<T>> {
+    pub fn page<T>(
+        &self,
+        caller: &Caller,
+        list: &List<'_>,
+        mut rows: Vec<T>,
+        position: impl Fn(&T) -> Vec<Value>,
+    ) -> Result<Page<T>> {
         let has_more = rows.len() > self.limit;
         rows.truncate(self.limit);
         let mut next_cursor = None;
@@ -115,7 +124,7 @@ impl List<'_> {
     fn link(&self, caller: &Caller, limit: usize, cursor: &str) -> String {
         let mut link = format!("<{}{}?", caller.app().settings.base_url.as_str(), self.path);
         for (name, value) in &self.filters {
-            link.push_str(&format!("{name}={}&", utf8_percent_encode(value, NON_ALPHANUMERIC)));
+            let _ = write!(link, "{name}={}&", utf8_percent_encode(value, NON_ALPHANUMERIC));
         }
         link + &format!("limit={limit}&cursor={cursor}>; rel=\"next\"")
     }
@@ -153,7 +162,8 @@ impl<T: ToSchema> PartialSchema for Page<T> {
             RefOr::T(Schema::Object(object)) => object.example,
             _ => None,
         };
-        let example = record.map(|record| serde_json::json!({"data": [record], "has_more": false, "next_cursor": null}));
+        let example =
+            record.map(|record| serde_json::json!({"data": [record], "has_more": false, "next_cursor": null}));
         ObjectBuilder::new()
             .examples(example)
             .property("data", ArrayBuilder::new().items(Ref::from_schema_name(T::name())))
@@ -201,10 +211,7 @@ impl<T: Record> IntoResponse for OneOrPage<T> {
 
 impl<T: ToSchema> PartialSchema for OneOrPage<T> {
     fn schema() -> RefOr<Schema> {
-        OneOfBuilder::new()
-            .item(Ref::from_schema_name(<Page<T>>::name()))
-            .item(Ref::from_schema_name(T::name()))
-            .into()
+        OneOfBuilder::new().item(Ref::from_schema_name(<Page<T>>::name())).item(Ref::from_schema_name(T::name())).into()
     }
 }
 

@@ -80,7 +80,9 @@ impl Params {
 
     /// The record that PUT, PATCH and DELETE act on. A malformed id is the same as one that does not exist.
     pub fn take_id<I: RecordId>(&mut self) -> Result<I> {
-        let text = self.take("id").ok_or_else(|| Error::new(Code::MissingParameter, "Name the record with the query parameter id."))?;
+        let text = self
+            .take("id")
+            .ok_or_else(|| Error::new(Code::MissingParameter, "Name the record with the query parameter id."))?;
         Ok(text.parse().unwrap_or(I::NONE))
     }
 
@@ -109,7 +111,12 @@ impl Params {
     }
 
     /// A comma list that means any of; `expected` says what one value must be.
-    pub fn take_list<V>(&mut self, name: &str, expected: &str, parse: impl Fn(&str) -> Option<V>) -> Result<Option<Vec<V>>> {
+    pub fn take_list<V>(
+        &mut self,
+        name: &str,
+        expected: &str,
+        parse: impl Fn(&str) -> Option<V>,
+    ) -> Result<Option<Vec<V>>> {
         let Some(text) = self.take(name) else { return Ok(None) };
         let parts: Vec<&str> = text.split(',').collect();
         if parts.len() > LIST_MAX {

@@ -29,7 +29,7 @@ crate::statements! {
 /// Last use is at most 60 s late; this leaves room for a slow database.
 const NOTE_EVERY: Duration = Duration::from_secs(10);
 const EXCHANGE_EVERY: Duration = Duration::from_secs(1);
-const CLEAN_EVERY: Duration = Duration::from_secs(60);
+const CLEAN_EVERY: Duration = Duration::from_mins(1);
 /// Rows that one step deletes: a step must not delay the writes queued behind it.
 const CLEAN_ROWS: i64 = 500;
 /// Steps of one round; what is left waits for the next.

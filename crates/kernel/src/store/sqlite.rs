@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Statement, ffi};
 
 use crate::base::{Error, Result};
@@ -63,6 +64,9 @@ pub(super) fn open(path: &Path, wait_max: Duration) -> Result<Connection> {
     let connection = Connection::open_with_flags(path, flags).map_err(fault)?;
     connection.busy_timeout(wait_max).map_err(fault)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    // One plan per statement, whatever is bound. Otherwise the bundled SQLite prepares every join and every range
+    // again at each execution, in case the new values deserve another plan: five to ten times the cost of a read.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(fault)?;
     connection.execute_batch("PRAGMA temp_store = MEMORY;").map_err(fault)?;
     Ok(connection)
 }

@@ -2,8 +2,8 @@
 
 use clap::{Args, Subcommand};
 use kernel::auth::{
-    NewUser, Role, SIGNIN_LINK_MS, Tenant, User, UserChange, create_session, create_signin_link, create_tenant, create_user, delete_user,
-    find_tenant, find_user, list_tenants, list_users, update_user,
+    NewUser, Role, SIGNIN_LINK_MS, Tenant, User, UserChange, create_session, create_signin_link, create_tenant,
+    create_user, delete_user, find_tenant, find_user, list_tenants, list_users, update_user,
 };
 use kernel::base::{Error, Result};
 use kernel::store::{Purpose, Store};
@@ -157,12 +157,16 @@ pub async fn run(command: Command) -> Result<()> {
                 let token = create_signin_link(&store, tenant.id, user.id).await?;
                 let url = format!("{}/signin?token={}", base_url.as_str(), token.reveal());
                 let expires_at = store.world().now().plus(SIGNIN_LINK_MS);
-                return common.output.print(&json!({ "url": url, "expires_at": expires_at }), |_| format!("{url}\nGood once, until {expires_at}."));
+                return common.output.print(&json!({ "url": url, "expires_at": expires_at }), |_| {
+                    format!("{url}\nGood once, until {expires_at}.")
+                });
             }
             let (token, ends_at) = create_session(&store, tenant.id, user.id, session.max_ms()).await?;
             let cookie = format!("{}={}", base_url.cookie_name(), token.reveal());
             let expires_at = ends_at.min(store.world().now().plus(session.idle_ms()));
-            common.output.print(&json!({ "cookie": cookie, "expires_at": expires_at }), |_| format!("Cookie: {cookie}\nUntil {expires_at} if unused."))
+            common.output.print(&json!({ "cookie": cookie, "expires_at": expires_at }), |_| {
+                format!("Cookie: {cookie}\nUntil {expires_at} if unused.")
+            })
         }
     }
 }
@@ -172,7 +176,8 @@ async fn run_user(command: UserCommand) -> Result<()> {
         UserCommand::Create { whom, role, name, platform_operator, common } => {
             let store = store::open(&common.store).await?;
             let tenant = tenant(&store, &whom.tenant).await?;
-            let user = create_user(&store, &tenant, NewUser { email: whom.email, name, role, platform_operator }).await?;
+            let user =
+                create_user(&store, &tenant, NewUser { email: whom.email, name, role, platform_operator }).await?;
             common.output.print(&user, |user| format!("User {} ({}) was made.", user.email, user.id))
         }
         UserCommand::Update { whom, role, platform_operator, common } => {
@@ -199,12 +204,19 @@ async fn run_user(command: UserCommand) -> Result<()> {
 
 async fn tenant(store: &Store, slug: &str) -> Result<Tenant> {
     let found = find_tenant(&store.system(Purpose::Cli), slug).await?;
-    found.ok_or_else(|| Error::internal(format!("there is no tenant {slug:?}; `tenant-control admin tenant list` shows them")))
+    found.ok_or_else(|| {
+        Error::internal(format!("there is no tenant {slug:?}; `tenant-control admin tenant list` shows them"))
+    })
 }
 
 async fn find(store: &Store, whom: &Whom) -> Result<(Tenant, User)> {
     let tenant = tenant(store, &whom.tenant).await?;
     let user = find_user(store, &tenant, &whom.email).await?;
-    let missing = || format!("there is no user {:?} in {}; `tenant-control admin user list --tenant {}` shows them", whom.email, tenant.slug, tenant.slug);
+    let missing = || {
+        format!(
+            "there is no user {:?} in {}; `tenant-control admin user list --tenant {}` shows them",
+            whom.email, tenant.slug, tenant.slug
+        )
+    };
     Ok((tenant.clone(), user.ok_or_else(|| Error::internal(missing()))?))
 }

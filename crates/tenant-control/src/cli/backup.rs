@@ -1,24 +1,29 @@
 //! `backup` and `restore` of the embedded store. PostgreSQL has tools of its own, which these commands name.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use kernel::auth::find_tenant;
 use kernel::base::{Error, Result, World};
-use kernel::store::{Options, Store};
+use kernel::store::{Options, Purpose, Store};
 use serde_json::json;
 
 use super::EXIT_USAGE;
-use super::output::{Output, fail, warn};
+use super::output::{Output, fail, say, warn};
 use super::store::{DataLock, open_as_it_is};
 use crate::config::StoreArgs;
 
 #[derive(Args)]
 pub struct BackupArgs {
     /// The file to write; it must not exist yet
-    #[arg(long, value_name = "FILE")]
-    to: PathBuf,
+    #[arg(value_name = "FILE", required_unless_present = "to")]
+    file: Option<PathBuf>,
+    /// The same, by name
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    to: Option<PathBuf>,
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
@@ -28,8 +33,11 @@ pub struct BackupArgs {
 #[derive(Args)]
 pub struct RestoreArgs {
     /// The backup to put in place
-    #[arg(long, value_name = "FILE")]
-    from: PathBuf,
+    #[arg(value_name = "FILE", required_unless_present = "from")]
+    file: Option<PathBuf>,
+    /// The same, by name
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    from: Option<PathBuf>,
     /// Replace a store that exists; it is kept beside the new one
     #[arg(long)]
     force: bool,
@@ -40,66 +48,130 @@ pub struct RestoreArgs {
 }
 
 pub async fn backup(args: &BackupArgs) -> Result<ExitCode> {
+    let to = chosen(args.file.as_ref(), args.to.as_ref())?;
     if args.store.database_url.is_some() {
-        return Ok(use_tools(&format!("pg_dump --format=custom --file={} \"$TENANT_CONTROL_DATABASE_URL\"", args.to.display())));
+        return Ok(use_tools(&dump_command(to)));
     }
     if !args.store.database_file().exists() {
         return Err(Error::internal(format!("there is no embedded store in {}", args.store.data_dir.display())));
     }
-    if args.to.exists() {
-        return Err(Error::internal(format!("{} exists already; a backup never replaces a file", args.to.display())));
+    if to.exists() {
+        return Err(Error::internal(format!("{} exists already; a backup never replaces a file", to.display())));
     }
     let store = open_as_it_is(&args.store).await?;
-    store.backup_to(&args.to).await?;
+    store.backup_to(to).await?;
     store.close().await;
-    let bytes = fs::metadata(&args.to).map_err(Error::internal)?.len();
+    let bytes = fs::metadata(to).map_err(Error::internal)?.len();
     let secrets = args.store.secrets_path();
-    let done = json!({ "path": args.to, "size_bytes": bytes, "secrets_included": false });
+    let done = json!({ "path": to, "size_bytes": bytes, "secrets_included": false });
     args.output.print(&done, |_| {
-        format!("{} written, {bytes} bytes.\nThe secrets are not in it: keep {} apart, or no key will work after a restore.", args.to.display(), secrets.display())
+        format!("{} written, {bytes} bytes.\nThe secrets are not in it: keep {} apart, or no key will work after a restore.", to.display(), secrets.display())
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
 pub async fn restore(args: &RestoreArgs) -> Result<ExitCode> {
+    let from = chosen(args.file.as_ref(), args.from.as_ref())?;
     if args.store.database_url.is_some() {
-        return Ok(use_tools(&format!("pg_restore --clean --if-exists --dbname=\"$TENANT_CONTROL_DATABASE_URL\" {}", args.from.display())));
+        return Ok(use_tools(&format!(
+            "pg_restore --clean --if-exists --dbname=\"$TENANT_CONTROL_DATABASE_URL\" {}",
+            from.display()
+        )));
     }
     let _lock = DataLock::take(&args.store)?;
     let target = args.store.database_file();
     if target.exists() && !args.force {
-        return Err(Error::internal(format!("{} exists; give --force to replace it (it is kept beside the new one)", target.display())));
+        return Err(Error::internal(format!(
+            "{} exists; give --force to replace it (it is kept beside the new one)",
+            target.display()
+        )));
     }
     let incoming = target.with_extension("db.incoming");
-    check(&args.from, &incoming).await?;
+    check(from, &incoming).await?;
     let kept = set_aside(&target)?;
     rename(&incoming, &target)?;
     sync_dir(&args.store.data_dir)?;
     let done = json!({ "path": target, "previous": kept, "secrets_included": false });
     args.output.print(&done, |_| {
         let kept = kept.as_ref().map(|path| format!("\nThe store before is {}.", path.display())).unwrap_or_default();
-        format!("{} restored.{kept}\nThe secrets were not in the backup: {} must be those of its time.", target.display(), args.store.secrets_path().display())
+        format!(
+            "{} restored.{kept}\nThe secrets were not in the backup: {} must be those of its time.",
+            target.display(),
+            args.store.secrets_path().display()
+        )
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
+fn chosen<'a>(place: Option<&'a PathBuf>, name: Option<&'a PathBuf>) -> Result<&'a PathBuf> {
+    place.or(name).ok_or_else(|| Error::internal("name the file"))
+}
+
 /// Copies the backup beside the store and proves that it is whole before anything is replaced.
 async fn check(from: &Path, incoming: &Path) -> Result<()> {
-    let copied = fs::copy(from, incoming).and_then(|_| fs::File::open(incoming)?.sync_all());
-    copied.map_err(|error| Error::internal(format!("{}: {error}", from.display())))?;
-    let store = Store::open(Options::sqlite(incoming.to_owned()), World::default()).await?;
+    remove_with_log(incoming);
+    copy_with_log(from, incoming).map_err(|error| Error::internal(format!("{}: {error}", from.display())))?;
+    let Err(problem) = prove_whole(incoming).await else { return Ok(()) };
+    remove_with_log(incoming);
+    Err(Error::internal(format!("{} is not a whole backup: {problem}", from.display())))
+}
+
+async fn prove_whole(incoming: &Path) -> Result<(), String> {
+    let text = |error: Error| error.cause().unwrap_or_else(|| error.to_string());
+    if is_cut_off(incoming).map_err(|error| error.to_string())? {
+        return Err("it ends in the middle of a page".to_owned());
+    }
+    let store = Store::open(Options::sqlite(incoming.to_owned()), World::default()).await.map_err(text)?;
     let checked = store.self_check().await;
     let pending = store.pending_migrations().await;
+    // An empty file is a sound database too, but not one of ours.
+    let ours = find_tenant(&store.system(Purpose::Cli), "").await;
     store.close().await;
-    let failure = match (checked, pending) {
-        (Err(error), _) | (_, Err(error)) => error.to_string(),
-        (Ok(checks), Ok(_)) => match checks.into_iter().find(|check| check.problem.is_some()) {
-            None => return Ok(()),
-            Some(check) => format!("{}: {}", check.name, check.problem.unwrap_or_default()),
-        },
+    let checks = checked.map_err(text)?;
+    if let Some(check) = checks.into_iter().find(|check| check.problem.is_some()) {
+        return Err(format!("{}: {}", check.name, check.problem.unwrap_or_default()));
+    }
+    pending.map_err(text)?;
+    ours.map(drop).map_err(|_| "it holds no store of this service".to_owned())
+}
+
+/// SQLite reads what is missing of the last page as zeros, and would not complain.
+fn is_cut_off(path: &Path) -> std::io::Result<bool> {
+    let mut header = [0; 18];
+    let mut file = fs::File::open(path)?;
+    if file.read_exact(&mut header).is_err() {
+        // Too short for a header: opening it tells what it is.
+        return Ok(false);
+    }
+    // The value 1 stands for 65,536, which does not fit.
+    let page_bytes = match u16::from_be_bytes([header[16], header[17]]) {
+        0 => return Ok(false),
+        1 => 65_536,
+        bytes => u64::from(bytes),
     };
-    remove_with_log(incoming);
-    Err(Error::internal(format!("{} is not a whole backup: {failure}", from.display())))
+    Ok(file.metadata()?.len() % page_bytes != 0)
+}
+
+/// A store that was set aside may have its newest writes in a log beside it.
+fn copy_with_log(from: &Path, to: &Path) -> std::io::Result<()> {
+    copy_private(from, to)?;
+    let log = with_suffix(from, "-wal");
+    if log.exists() { copy_private(&log, &with_suffix(to, "-wal")) } else { Ok(()) }
+}
+
+/// Whoever could read the backup where it lay, the store is its owner's alone.
+fn copy_private(from: &Path, to: &Path) -> std::io::Result<()> {
+    let mut source = fs::File::open(from)?;
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600);
+    }
+    let mut copy = options.open(to)?;
+    std::io::copy(&mut source, &mut copy)?;
+    copy.sync_all()
 }
 
 /// Moves the present store out of the way, with its write-ahead log.
@@ -140,9 +212,19 @@ fn sync_dir(path: &Path) -> Result<()> {
     fs::File::open(path).and_then(|dir| dir.sync_all()).map_err(Error::internal)
 }
 
+/// The service's own role sees all tenants only when it says so; without that, pg_dump refuses.
+fn dump_command(to: &Path) -> String {
+    let show_all = "PGOPTIONS='-c tc.tenant=*'";
+    format!(
+        "{show_all} pg_dump --enable-row-security --format=custom --file={} \"$TENANT_CONTROL_DATABASE_URL\"",
+        to.display()
+    )
+}
+
+/// The command on stdout, so that it can be used; the reason on stderr.
 fn use_tools(command: &str) -> ExitCode {
-    fail("this store is on PostgreSQL, which has its own tools");
-    warn(&format!("hint: {command}"));
+    fail("this store is on PostgreSQL: back it up with pg_dump and restore it with pg_restore");
     warn("hint: the secrets file is not in the database; keep a copy of it apart");
+    say(command);
     ExitCode::from(EXIT_USAGE)
 }

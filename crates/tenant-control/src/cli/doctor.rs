@@ -58,33 +58,35 @@ async fn database(args: &StoreArgs, store: &Store) -> Vec<Check> {
                 Err(error) => Check::failed("secrets", error.cause().unwrap_or_else(|| error.to_string())),
             });
         }
-        Ok(pending) => checks.push(Check::failed("schema", format!("not up to date: {}; `serve` or `migrate` applies them", pending.join(", ")))),
+        Ok(pending) => checks.push(Check::failed(
+            "schema",
+            format!("not up to date: {}; `serve` or `migrate` applies them", pending.join(", ")),
+        )),
         Err(error) => checks.push(Check::failed("schema", error.to_string())),
     }
     checks
 }
 
 fn data_dir(args: &StoreArgs) -> Check {
-    let path = &args.data_dir;
-    if !path.exists() {
-        return Check::fine("data directory", format!("{} is not made yet; `serve` makes it", path.display()));
-    }
-    match open_to_others(path) {
-        true => Check::failed("data directory", format!("{} can be read by others; chmod 700 it", path.display())),
-        false => Check::fine("data directory", path.display().to_string()),
-    }
+    private("data directory", &args.data_dir, "700")
 }
 
 fn secrets_file(args: &StoreArgs) -> Check {
-    let SecretsSource::File(path) = args.secrets() else {
-        return Check::fine("secrets file", "given from outside");
-    };
-    if !path.exists() {
-        return Check::fine("secrets file", format!("{} is not made yet; `serve` makes it", path.display()));
+    match args.secrets() {
+        SecretsSource::Text(_) => Check::fine("secrets file", "given from outside"),
+        SecretsSource::File(path) => private("secrets file", &path, "600"),
     }
-    match open_to_others(&path) {
-        true => Check::failed("secrets file", format!("{} can be read by others; chmod 600 it", path.display())),
-        false => Check::fine("secrets file", path.display().to_string()),
+}
+
+/// Only the owner may look at it.
+fn private(name: &'static str, path: &Path, mode: &str) -> Check {
+    let place = path.display();
+    if !path.exists() {
+        Check::fine(name, format!("{place} is not made yet; `serve` makes it"))
+    } else if open_to_others(path) {
+        Check::failed(name, format!("{place} can be read by others; chmod {mode} it"))
+    } else {
+        Check::fine(name, place.to_string())
     }
 }
 

@@ -11,7 +11,8 @@ use crate::config::LogFormat;
 
 pub fn start(format: LogFormat, level: &str) -> Result<()> {
     // The driver logs the arguments of statements when asked for more, and hashes of secrets are among them.
-    let filter = EnvFilter::try_new(format!("{level},tokio_postgres=info")).map_err(|error| Error::internal(format!("--log-level {level:?}: {error}")))?;
+    let filter = EnvFilter::try_new(format!("{level},tokio_postgres=info"))
+        .map_err(|error| Error::internal(format!("--log-level {level:?}: {error}")))?;
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_timer(Utc);
     let started = match format {
         LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).try_init(),

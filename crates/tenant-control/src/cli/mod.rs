@@ -117,7 +117,10 @@ fn with_default_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
 fn explain(error: &Error) -> String {
     let mut text = error.cause().unwrap_or_else(|| error.detail().to_owned());
     if !error.fields().is_empty() {
-        let fields = error.fields().iter().map(|field| format!("--{}: {}", field.pointer.trim_start_matches('/').replace('_', "-"), field.detail));
+        let fields = error
+            .fields()
+            .iter()
+            .map(|field| format!("--{}: {}", field.pointer.trim_start_matches('/').replace('_', "-"), field.detail));
         text = fields.collect::<Vec<_>>().join("\n");
     }
     text

@@ -35,7 +35,11 @@ pub async fn run(args: ServeArgs) -> Result<()> {
     let (router, _) = router::build(&app)?;
     let jobs = tokio::spawn(kernel::jobs::run(app.clone()));
 
-    say(&format!("Tenant Control {} listens on {bound} and is reached at {}", env!("CARGO_PKG_VERSION"), base_url.as_str()));
+    say(&format!(
+        "Tenant Control {} listens on {bound} and is reached at {}",
+        env!("CARGO_PKG_VERSION"),
+        base_url.as_str()
+    ));
     welcome(&store, &base_url).await?;
     Server::run(listener, router, stop).await;
 
@@ -63,7 +67,7 @@ async fn welcome(store: &Store, base_url: &BaseUrl) -> Result<()> {
 }
 
 /// What the 25 s for the whole end leave after the 20 s in which requests are finished.
-const FINISH_MAX: Duration = Duration::from_secs(4);
+const FINISH_MAX: Duration = Duration::from_secs(3);
 
 /// What is in memory goes to disk, unless the database stays silent: nothing that was acknowledged waits for this.
 async fn finish(app: &Shared) {
@@ -73,9 +77,10 @@ async fn finish(app: &Shared) {
         }
         app.store.close().await;
     });
-    match finished.await {
-        Ok(()) => tracing::info!("stopped"),
-        Err(_) => tracing::warn!("stopped without an answer from the database"),
+    if finished.await.is_ok() {
+        tracing::info!("stopped");
+    } else {
+        tracing::warn!("stopped without an answer from the database");
     }
 }
 

@@ -46,7 +46,9 @@ fn make_private_dir(path: &Path) -> Result<()> {
         use std::os::unix::fs::DirBuilderExt;
         builder.mode(0o700);
     }
-    builder.create(path).map_err(|error| Error::internal(format!("cannot make the data directory {}: {error}", path.display())))
+    builder
+        .create(path)
+        .map_err(|error| Error::internal(format!("cannot make the data directory {}: {error}", path.display())))
 }
 
 /// Held while a server or a restore works on the embedded store; freed by the system when the process ends.
@@ -57,11 +59,19 @@ impl DataLock {
         make_private_dir(&args.data_dir)?;
         let path = args.data_dir.join("lock");
         let failed = |error: &dyn std::fmt::Display| Error::internal(format!("{}: {error}", path.display()));
-        let file = fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(|error| failed(&error))?;
+        let file = fs::OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .map_err(|error| failed(&error))?;
         match file.try_lock() {
             Ok(()) => Ok(DataLock(file)),
             Err(fs::TryLockError::WouldBlock) => {
-                let detail = format!("another server is running on the data directory {}; stop it first, or give --data-dir another place", args.data_dir.display());
+                let detail = format!(
+                    "another server is running on the data directory {}; stop it first, or give --data-dir another place",
+                    args.data_dir.display()
+                );
                 Err(Error::internal(detail))
             }
             Err(fs::TryLockError::Error(error)) => Err(failed(&error)),

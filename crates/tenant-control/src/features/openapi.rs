@@ -8,8 +8,8 @@ use axum::response::{IntoResponse, Response};
 use kernel::base::Result;
 use kernel::http::{Document, Documented, Query};
 
-use utoipa::openapi::{ContentBuilder, ObjectBuilder, RefOr, ResponseBuilder};
 use utoipa::IntoResponses;
+use utoipa::openapi::{ContentBuilder, ObjectBuilder, RefOr, ResponseBuilder};
 
 const PATH: &str = "/api/openapi.json";
 
@@ -35,7 +35,6 @@ impl IntoResponse for Published {
     }
 }
 
-
 impl IntoResponses for Published {
     fn responses() -> Documented {
         let schema = ObjectBuilder::new().description(Some("An OpenAPI 3.1 document.")).required("openapi");
@@ -45,7 +44,10 @@ impl IntoResponses for Published {
             .build();
         let document = ResponseBuilder::new().description("The document.").content("application/json", content).build();
         let unchanged = ResponseBuilder::new().description("The caller has it already.").build();
-        [("200", document), ("304", unchanged)].into_iter().map(|(status, response)| (status.to_owned(), RefOr::T(response))).collect()
+        [("200", document), ("304", unchanged)]
+            .into_iter()
+            .map(|(status, response)| (status.to_owned(), RefOr::T(response)))
+            .collect()
     }
 }
 
@@ -53,7 +55,11 @@ impl IntoResponses for Published {
 ///
 /// The machine-readable source of truth for this API. `If-None-Match` is honoured.
 #[utoipa::path(get, path = PATH, tag = "Schema", operation_id = "get_openapi_document", security(()))]
-pub async fn get(Extension(document): Extension<Arc<Document>>, headers: HeaderMap, query: Query<()>) -> Result<Published> {
+pub async fn get(
+    Extension(document): Extension<Arc<Document>>,
+    headers: HeaderMap,
+    query: Query<()>,
+) -> Result<Published> {
     query.parse()?;
     let known = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
     let unchanged = known.flat_map(|line| line.split(',')).any(|tag| {

@@ -214,7 +214,9 @@ fn scopes_schema() -> Schema {
 
 fn parse_scopes(field: &mut Field<'_>) -> Option<Scopes> {
     let words = field.list(Scopes::WORDS_MAX, |item| {
-        item.parsed("unknown_scope", |word| if Scopes::is_known(word) { Ok(word.to_owned()) } else { Err(unknown_scope(word)) })
+        item.parsed("unknown_scope", |word| {
+            if Scopes::is_known(word) { Ok(word.to_owned()) } else { Err(unknown_scope(word)) }
+        })
     })?;
     if words.is_empty() {
         return field.wrong("required", "must name at least one scope");
@@ -231,7 +233,9 @@ fn unknown_scope(word: &str) -> String {
 fn parse_cidr(field: &mut Field<'_>) -> Option<IpNet> {
     field.parsed("invalid_cidr", |text| {
         let network = text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
-        network.map(|network| network.trunc()).ok_or_else(|| "must be a network such as 198.51.100.0/24 or 2001:db8::/32".to_owned())
+        network
+            .map(|network| network.trunc())
+            .ok_or_else(|| "must be a network such as 198.51.100.0/24 or 2001:db8::/32".to_owned())
     })
 }
 

@@ -4,7 +4,8 @@ use axum::response::{IntoResponse, Response};
 use kernel::auth::{Caller, Scope};
 use kernel::base::{ApiKeyId, Result};
 use kernel::http::{
-    Created, FromParams, Idempotency, IfMatch, Json, List, NoContent, Once, OneOrPage, PageRequest, Params, Query, Versioned,
+    Created, FromParams, Idempotency, IfMatch, Json, List, NoContent, Once, OneOrPage, PageRequest, Params, Query,
+    Versioned,
 };
 use utoipa::openapi::schema::AnyOfBuilder;
 use utoipa::openapi::{OneOfBuilder, Ref, RefOr, Schema};
@@ -66,7 +67,8 @@ pub async fn list(caller: Caller, query: Query<ListQuery>) -> Result<OneOrPage<A
     if let Some(id) = query.id {
         return store::get(&db, id).await.map(OneOrPage::One);
     }
-    let filters = query.status.iter().map(|any| ("status", any.iter().map(|s| s.as_str()).collect::<Vec<_>>().join(",")));
+    let filters =
+        query.status.iter().map(|any| ("status", any.iter().map(|s| s.as_str()).collect::<Vec<_>>().join(",")));
     let list = List { path: PATH, filters: filters.collect() };
     let after = query.page.position(&caller, &list)?;
     let rows = store::list(&db, query.status.as_deref(), after, query.page.fetch()).await?;
@@ -80,7 +82,12 @@ pub async fn list(caller: Caller, query: Query<ListQuery>) -> Result<OneOrPage<A
     post, path = PATH, tag = "Control plane", operation_id = "create_api_key", request_body = Input,
     security(("api_key" = ["api_keys:write"]))
 )]
-pub async fn create(caller: Caller, idempotency: Idempotency, query: Query<()>, body: Json<Input>) -> Result<Once<Created<NewKey>>> {
+pub async fn create(
+    caller: Caller,
+    idempotency: Idempotency,
+    query: Query<()>,
+    body: Json<Input>,
+) -> Result<Once<Created<NewKey>>> {
     let db = caller.require(Scope::ApiKeysWrite)?;
     query.parse()?;
     let body = body.read().await?;
@@ -112,14 +119,18 @@ impl IntoResponse for Changed {
 
 impl IntoResponses for Changed {
     fn responses() -> std::collections::BTreeMap<String, RefOr<utoipa::openapi::Response>> {
-        kernel::http::documented::<Self>("200", "The key as it is now; after a rotation with the new `key`, shown this once.")
+        kernel::http::documented::<Self>(
+            "200",
+            "The key as it is now; after a rotation with the new `key`, shown this once.",
+        )
     }
 }
 
 impl PartialSchema for Changed {
     fn schema() -> RefOr<Schema> {
         // Not one of: a key with its plain text is also a key.
-        let any_of = AnyOfBuilder::new().item(Ref::from_schema_name(ApiKey::name())).item(Ref::from_schema_name(NewKey::name()));
+        let any_of =
+            AnyOfBuilder::new().item(Ref::from_schema_name(ApiKey::name())).item(Ref::from_schema_name(NewKey::name()));
         any_of.into()
     }
 }
@@ -137,7 +148,11 @@ impl ToSchema for Change {
     }
 
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        for (name, schema) in [(Input::name(), Input::schema()), (Rotation::name(), Rotation::schema()), (ApiKey::name(), ApiKey::schema())] {
+        for (name, schema) in [
+            (Input::name(), Input::schema()),
+            (Rotation::name(), Rotation::schema()),
+            (ApiKey::name(), ApiKey::schema()),
+        ] {
             schemas.push((name.into(), schema));
         }
         Rotation::schemas(schemas);
@@ -162,7 +177,9 @@ pub async fn replace(caller: Caller, if_match: IfMatch, query: Query<OneQuery>, 
     let db = caller.require(Scope::ApiKeysWrite)?;
     let id = query.parse()?.id;
     let changed = match body.read().await?.value {
-        Change::Rotate { overlap_hours } => store::rotate(&caller, &db, id, if_match, overlap_hours).await.map(Changed::Rotated)?,
+        Change::Rotate { overlap_hours } => {
+            store::rotate(&caller, &db, id, if_match, overlap_hours).await.map(Changed::Rotated)?
+        }
         Change::Replace(input) => {
             check_grant(&caller, &input.scopes)?;
             store::replace(&caller, &db, id, if_match, input).await.map(Changed::Replaced)?

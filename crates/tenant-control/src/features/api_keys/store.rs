@@ -6,9 +6,11 @@ use kernel::audit::{self, Changes, Entry};
 use kernel::auth::{Caller, Identity, PlainKey, Scopes};
 use kernel::base::{ActorKind, ActorRef, ApiKeyId, Code, Error, HOUR_MS, Result, Secrets, Timestamp};
 use kernel::http::IfMatch;
-use kernel::store::{Compare, Db, Direction, FromRow, Row, Select, Tx, Value};
+use kernel::store::{Db, Direction, FromRow, Row, Select, Tx, Value};
 
-use super::{ACTIVE_KEYS_MAX, ApiKey, Input, NewKey, Status, allowed_cidrs, check_takeover, expiry, own_networks, within_maker};
+use super::{
+    ACTIVE_KEYS_MAX, ApiKey, Input, NewKey, Status, allowed_cidrs, check_takeover, expiry, own_networks, within_maker,
+};
 
 const COLUMNS: &str = "SELECT k.id, k.name, k.scopes, k.allowed_cidrs, k.prefix, k.last_four, k.expires_at, k.revoked_at,
         u.last_used_at, u.last_used_ip, k.created_by_type, k.created_by_id, k.created_by_name, k.version, k.created_at, k.updated_at
@@ -103,16 +105,16 @@ pub async fn get(db: &Db, id: ApiKeyId) -> Result<ApiKey> {
 pub async fn list(db: &Db, status: Option<&[Status]>, after: Option<Vec<Value>>, limit: usize) -> Result<Vec<ApiKey>> {
     let now = db.world().now();
     let wanted = |status_wanted| status.map_or(status_wanted != Status::Revoked, |any| any.contains(&status_wanted));
-    let mut select = Select::new(COLUMNS);
-    match (wanted(Status::Active), wanted(Status::Expired), wanted(Status::Revoked)) {
-        (true, true, true) => {}
-        (false, false, _) => select = select.raw("AND k.revoked_at IS NOT NULL", []),
-        (true, true, false) => select = select.raw("AND k.revoked_at IS NULL", []),
-        (true, false, false) => select = select.raw("AND k.revoked_at IS NULL", []).compare("k.expires_at", Compare::Above, now),
-        (false, true, false) => select = select.raw("AND k.revoked_at IS NULL", []).compare("k.expires_at", Compare::AtMost, now),
-        (true, false, true) => select = select.raw("AND (k.revoked_at IS NOT NULL OR k.expires_at > ?)", [now.into()]),
-        (false, true, true) => select = select.raw("AND (k.revoked_at IS NOT NULL OR k.expires_at <= ?)", [now.into()]),
-    }
+    let select = Select::new(COLUMNS);
+    let mut select = match (wanted(Status::Active), wanted(Status::Expired), wanted(Status::Revoked)) {
+        (true, true, true) => select,
+        (false, false, _) => select.raw("AND k.revoked_at IS NOT NULL", []),
+        (true, true, false) => select.raw("AND k.revoked_at IS NULL", []),
+        (true, false, false) => select.raw("AND k.revoked_at IS NULL AND k.expires_at > ?", [now.into()]),
+        (false, true, false) => select.raw("AND k.revoked_at IS NULL AND k.expires_at <= ?", [now.into()]),
+        (true, false, true) => select.raw("AND (k.revoked_at IS NOT NULL OR k.expires_at > ?)", [now.into()]),
+        (false, true, true) => select.raw("AND (k.revoked_at IS NOT NULL OR k.expires_at <= ?)", [now.into()]),
+    };
     let order = ["k.created_at", "k.id"];
     if let Some(position) = after {
         select = select.after(&order, Direction::Descending, position);
@@ -168,7 +170,21 @@ pub async fn create(tx: &mut Tx, new: New) -> Result<NewKey> {
     let (prefix, last_four) = (plain.prefix().to_owned(), plain.last_four().to_owned());
     tx.exec(
         INSERT,
-        args![id, name, scopes, cidrs, prefix, last_four, expires_at, new.maker.key, new.maker.user, by.kind.as_str(), by.id, by.name, now],
+        args![
+            id,
+            name,
+            scopes,
+            cidrs,
+            prefix,
+            last_four,
+            expires_at,
+            new.maker.key,
+            new.maker.user,
+            by.kind.as_str(),
+            by.id,
+            by.name,
+            now
+        ],
     )
     .await?;
     let plain = insert_secret(tx, id, plain, &new.secrets).await?;

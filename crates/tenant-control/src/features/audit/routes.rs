@@ -50,7 +50,8 @@ impl FromParams for ListQuery {
 }
 
 fn is_action(text: &str) -> bool {
-    (1..=100).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_' || byte == b'.')
+    (1..=100).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_' || byte == b'.')
 }
 
 /// Read the audit trail

@@ -44,7 +44,9 @@ pub struct SessionActor {
 impl Session {
     pub fn of(caller: &Caller) -> Self {
         let (kind, name, email, role, platform_operator) = match caller.identity() {
-            Identity::User(user) => (ActorKind::User, &user.name, Some(user.email.clone()), Some(user.role), Some(user.platform_operator)),
+            Identity::User(user) => {
+                (ActorKind::User, &user.name, Some(user.email.clone()), Some(user.role), Some(user.platform_operator))
+            }
             Identity::Key(key) => (ActorKind::ApiKey, &key.name, None, None, None),
         };
         Session {
