@@ -146,13 +146,16 @@ fn complete(method: &str, operation: &mut Operation, guarded: bool) {
     let has_body = operation.request_body.is_some();
     if method == "post" {
         let text = "Makes a retry safe: the same key and body replay the first answer for 24 hours.";
-        parameters.push(header_parameter("Idempotency-Key", text));
+        parameters.push(header_parameter(
+            "Idempotency-Key",
+            text,
+            text_schema().min_length(Some(1)).max_length(Some(255)),
+        ));
     }
     if is_change {
-        parameters.push(header_parameter(
-            "If-Match",
-            "The ETag of the version to change; another version is refused with 412.",
-        ));
+        // Without bounds: what is not the version's ETag, whatever its length, is refused as such.
+        let text = "The ETag of the version to change; another version is refused with 412.";
+        parameters.push(header_parameter("If-Match", text, text_schema()));
     }
     let mut statuses = vec![400, 429, 500, 503];
     if guarded {
@@ -176,8 +179,11 @@ fn complete(method: &str, operation: &mut Operation, guarded: bool) {
     }
 }
 
-fn header_parameter(name: &str, description: &str) -> RefOr<Parameter> {
-    let schema = ObjectBuilder::new().schema_type(Type::String).min_length(Some(1)).max_length(Some(255));
+fn text_schema() -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::String)
+}
+
+fn header_parameter(name: &str, description: &str, schema: ObjectBuilder) -> RefOr<Parameter> {
     let parameter = ParameterBuilder::new()
         .name(name)
         .parameter_in(ParameterIn::Header)

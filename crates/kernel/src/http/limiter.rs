@@ -122,21 +122,33 @@ impl RateState {
     }
 }
 
+/// What one caller has used in the shard's minute.
 #[derive(Clone, Copy, Default)]
 struct Bucket {
-    window: i64,
     used: u64,
     reported: u64,
     others: u64,
 }
 
 impl Bucket {
-    fn in_window(self, window: i64) -> Self {
-        if self.window == window { self } else { Bucket { window, ..Bucket::default() } }
-    }
-
     fn remaining(&self, quota: u64) -> u64 {
         quota.saturating_sub(self.used + self.others)
+    }
+}
+
+/// The buckets of one minute; with the next they are all empty again.
+#[derive(Default)]
+struct Shard {
+    window: i64,
+    buckets: HashMap<String, Bucket>,
+}
+
+impl Shard {
+    /// The bucket of this name, or the one that all share when there are too many.
+    fn bucket(&mut self, name: &str) -> &mut Bucket {
+        let is_full = self.buckets.len() >= BUCKETS_PER_SHARD_MAX && !self.buckets.contains_key(name);
+        let name = if is_full { OVERFLOW } else { name };
+        self.buckets.entry(name.to_owned()).or_default()
     }
 }
 
@@ -144,13 +156,14 @@ impl Bucket {
 const SHARDS: usize = 16;
 /// More callers than this in one minute share one bucket per shard: bounded memory under a flood of addresses.
 const BUCKETS_PER_SHARD_MAX: usize = 16_384;
+const OVERFLOW: &str = "overflow";
 
 pub struct Limiter {
     table: RateTable,
     world: World,
     node: String,
     hasher: RandomState,
-    shards: [Mutex<HashMap<String, Bucket>>; SHARDS],
+    shards: [Mutex<Shard>; SHARDS],
 }
 
 impl Limiter {
@@ -185,7 +198,7 @@ impl Limiter {
         let quota = self.table.per_minute(policy);
         let (window, reset_seconds) = self.window();
         let name = format!("{}:{}", policy.name(), address.bucket());
-        let bucket = self.shard(&name).get(&name).copied().unwrap_or_default().in_window(window);
+        let bucket = self.shard(&name, window).buckets.get(&name).copied().unwrap_or_default();
         RateState { policy, quota, remaining: bucket.remaining(quota), reset_seconds }
     }
 
@@ -210,29 +223,22 @@ impl Limiter {
     }
 
     fn take(&self, name: &str, quota: u64, window: i64) -> Option<u64> {
-        let mut shard = self.shard(name);
-        if !shard.contains_key(name) && shard.len() >= BUCKETS_PER_SHARD_MAX {
-            shard.retain(|_, bucket| bucket.window == window);
-        }
-        let name = if shard.contains_key(name) || shard.len() < BUCKETS_PER_SHARD_MAX { name } else { "overflow" };
-        if !shard.contains_key(name) {
-            shard.insert(name.to_owned(), Bucket::default());
-        }
-        let bucket = shard.get_mut(name)?;
-        *bucket = bucket.in_window(window);
+        let mut shard = self.shard(name, window);
+        let bucket = shard.bucket(name);
         bucket.remaining(quota).checked_sub(1).inspect(|_| bucket.used += 1)
     }
 
     fn give_back(&self, name: &str, window: i64) {
-        if let Some(bucket) = self.shard(name).get_mut(name).filter(|bucket| bucket.window == window) {
-            bucket.used = bucket.used.saturating_sub(1);
-        }
+        let mut shard = self.shard(name, window);
+        let bucket = shard.bucket(name);
+        bucket.used = bucket.used.saturating_sub(1);
     }
 
-    fn shard(&self, name: &str) -> MutexGuard<'_, HashMap<String, Bucket>> {
+    /// The shard of a name, turned to this minute.
+    fn shard(&self, name: &str, window: i64) -> MutexGuard<'_, Shard> {
         #[expect(clippy::cast_possible_truncation, reason = "any bits will do")]
         let at = self.hasher.hash_one(name) as usize % SHARDS;
-        self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
+        turned(&self.shards[at], window)
     }
 
     /// The minute we are in, and the seconds until the next.
@@ -241,6 +247,15 @@ impl Limiter {
         let window = now.div_euclid(MINUTE_MS);
         (window, ((window + 1) * MINUTE_MS - now).div_euclid(1000).max(1))
     }
+}
+
+fn turned(shard: &Mutex<Shard>, window: i64) -> MutexGuard<'_, Shard> {
+    let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+    if shard.window < window {
+        shard.window = window;
+        shard.buckets.clear();
+    }
+    shard
 }
 
 /// Rows per statement when use is reported.
@@ -265,11 +280,9 @@ impl Limiter {
         }
         let others: Vec<(String, i64)> = db.list(OTHERS, crate::args![start, self.node, OTHERS_MAX]).await?;
         for (name, used) in others {
-            let mut shard = self.shard(&name);
-            if shard.len() < BUCKETS_PER_SHARD_MAX || shard.contains_key(&name) {
-                let bucket = shard.entry(name).or_default();
-                *bucket = bucket.in_window(window);
-                bucket.others = u64::try_from(used).unwrap_or(0);
+            let mut shard = self.shard(&name, window);
+            if shard.window == window {
+                shard.bucket(&name).others = u64::try_from(used).unwrap_or(0);
             }
         }
         Ok(())
@@ -278,9 +291,10 @@ impl Limiter {
     fn unreported(&self, window: i64) -> Vec<(String, u64)> {
         let mut news = Vec::new();
         for shard in &self.shards {
-            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            shard.retain(|_, bucket| bucket.window == window);
-            let unreported = shard.iter().filter(|(_, bucket)| bucket.used != bucket.reported);
+            let shard = turned(shard, window);
+            // What is shared stands for different callers on every node.
+            let unreported =
+                shard.buckets.iter().filter(|(name, bucket)| bucket.used != bucket.reported && *name != OVERFLOW);
             news.extend(unreported.map(|(name, bucket)| (name.clone(), bucket.used)));
         }
         // The same order on every node, so that two nodes never wait for each other's rows.
@@ -291,8 +305,9 @@ impl Limiter {
     /// Only now: what the database did not take is reported again in the next round.
     fn note_reported(&self, window: i64, rows: &[(String, u64)]) {
         for (name, used) in rows {
-            if let Some(bucket) = self.shard(name).get_mut(name).filter(|bucket| bucket.window == window) {
-                bucket.reported = *used;
+            let mut shard = self.shard(name, window);
+            if shard.window == window {
+                shard.bucket(name).reported = *used;
             }
         }
     }
@@ -363,7 +378,7 @@ mod tests {
             let address = ClientAddress(std::net::Ipv4Addr::from_bits(u32::try_from(n).unwrap()).into());
             let _ = limiter.charge_address(Policy::Public, address);
         }
-        let buckets: usize = limiter.shards.iter().map(|shard| shard.lock().unwrap().len()).sum();
+        let buckets: usize = limiter.shards.iter().map(|shard| shard.lock().unwrap().buckets.len()).sum();
         assert!(buckets <= SHARDS * (BUCKETS_PER_SHARD_MAX + 1));
     }
 }
