@@ -29,6 +29,8 @@ macro_rules! ids {
             }
         }
 
+        const _: () = assert!($prefix.len() <= PREFIX_MAX);
+
         impl RecordId for $name {
             const NONE: Self = $name(Uuid::nil());
         }
@@ -97,14 +99,33 @@ pub fn is_record_id(text: &str) -> bool {
     })
 }
 
+/// The longest prefix, as [`is_record_id`] knows it.
+const PREFIX_MAX: usize = 4;
+
+/// Written in one piece: ids are made into text several times in every request.
 fn encode(prefix: &str, id: Uuid, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let bits = id.as_u128();
-    let mut text = [0u8; DIGITS];
-    for (place, digit) in text.iter_mut().enumerate() {
+    let mut text = [b'_'; PREFIX_MAX + 1 + DIGITS];
+    let (start, digits) = text.split_at_mut(prefix.len() + 1);
+    start[..prefix.len()].copy_from_slice(prefix.as_bytes());
+    for (place, digit) in digits[..DIGITS].iter_mut().enumerate() {
         *digit = ALPHABET[(bits >> (5 * (DIGITS - 1 - place))) as usize & 31];
     }
-    write!(f, "{prefix}_{}", std::str::from_utf8(&text).map_err(|_| fmt::Error)?)
+    let text = &text[..prefix.len() + 1 + DIGITS];
+    f.write_str(std::str::from_utf8(text).map_err(|_| fmt::Error)?)
 }
+
+/// What each byte stands for as a digit; [`NO_DIGIT`] for all others.
+const VALUES: [u8; 256] = {
+    let mut values = [NO_DIGIT; 256];
+    let mut value: u8 = 0;
+    while (value as usize) < ALPHABET.len() {
+        values[ALPHABET[value as usize] as usize] = value;
+        value += 1;
+    }
+    values
+};
+const NO_DIGIT: u8 = 255;
 
 fn decode(prefix: &str, text: &str) -> Option<Uuid> {
     let digits = text.strip_prefix(prefix)?.strip_prefix('_')?.as_bytes();
@@ -113,8 +134,11 @@ fn decode(prefix: &str, text: &str) -> Option<Uuid> {
     }
     let mut bits = 0u128;
     for digit in digits {
-        let value = ALPHABET.iter().position(|known| known == digit)?;
-        bits = (bits << 5) | value as u128;
+        let value = VALUES[usize::from(*digit)];
+        if value == NO_DIGIT {
+            return None;
+        }
+        bits = (bits << 5) | u128::from(value);
     }
     Some(Uuid::from_u128(bits))
 }

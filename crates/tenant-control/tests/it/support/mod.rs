@@ -1,4 +1,20 @@
 //! What the tests share.
 
+pub mod answer;
+pub mod call;
+pub mod cluster;
+pub mod command;
+pub mod contract;
+pub mod load;
+pub mod people;
 pub mod postgres;
+pub mod process;
+pub mod raw;
+pub mod server;
 pub mod stores;
+
+pub use answer::Answer;
+pub use people::{Key, Tenancy};
+pub use raw::send_raw;
+pub(crate) use server::over_http;
+pub use server::{Server, Setup};

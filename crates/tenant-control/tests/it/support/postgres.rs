@@ -54,7 +54,8 @@ fn server_url() -> String {
 }
 
 fn variable(name: &str) -> String {
-    std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run ./test, which starts a PostgreSQL for the tests"))
+    std::env::var(name)
+        .unwrap_or_else(|_| panic!("{name} is not set: run ./test, which starts a PostgreSQL for the tests"))
 }
 
 fn replaced(text: &str, old: &str, new: &str) -> String {

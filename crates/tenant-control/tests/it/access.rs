@@ -1,0 +1,326 @@
+//! Every operation of the document against everybody who must not use it, and those who may.
+//!
+//! The table below says how each operation is called with success. An operation without a row fails here, so that a
+//! new route cannot be forgotten.
+
+use kernel::auth::{PlainKey, Role};
+use kernel::base::DAY_MS;
+use kernel::http::Policy;
+use serde_json::{Value, json};
+
+use crate::support::call::Call;
+use crate::support::people::KEYS;
+use crate::support::{Answer, Key, Server, Setup, Tenancy, over_http};
+
+/// How to call an operation with success.
+struct Row {
+    operation: &'static str,
+    /// Whether it is about one record, named by `?id=`: an API key made for the call.
+    on_record: bool,
+    body: Option<Value>,
+    status: u16,
+}
+
+fn table() -> Vec<Row> {
+    let row = |operation, on_record, body, status| Row { operation, on_record, body, status };
+    let key = json!({"name": "Made", "scopes": ["api_keys:write"]});
+    vec![
+        row("get_openapi_document", false, None, 200),
+        row("list_api_keys", false, None, 200),
+        row("list_api_keys", true, None, 200),
+        row("create_api_key", false, Some(key.clone()), 201),
+        row("replace_api_key", true, Some(key), 200),
+        row("replace_api_key", true, Some(json!({"rotate": {}})), 200),
+        row("revoke_api_key", true, None, 204),
+        row("get_session", false, None, 200),
+        row("delete_session", false, None, 204),
+        row("list_audit_entries", false, None, 200),
+    ]
+}
+
+/// Every scope of the contract but the platform's own.
+const SCOPES: &[&str] = &[
+    "api_keys:read",
+    "api_keys:write",
+    "webhooks:read",
+    "webhooks:write",
+    "tickets:read",
+    "tickets:write",
+    "workflows:read",
+    "workflows:write",
+    "search:read",
+    "inventory:read",
+    "cloud:read",
+    "cloud:write",
+    "backup:read",
+    "backup:write",
+    "analytics:read",
+    "audit:read",
+];
+
+/// The contract's roles: a technician has all but keys, webhooks, the audit trail and the writing of clouds and
+/// backup configuration; a viewer has the reads of the same.
+fn holds(role: Role, scope: &str) -> bool {
+    let (family, action) = scope.split_once(':').unwrap();
+    let admins_alone =
+        ["api_keys", "webhooks", "audit"].contains(&family) || ["cloud:write", "backup:write"].contains(&scope);
+    match role {
+        Role::Admin => true,
+        Role::Technician => !admins_alone,
+        Role::Viewer => !admins_alone && action == "read",
+    }
+}
+
+/// One operation of the document with its row.
+struct Operation {
+    path: String,
+    method: String,
+    row: Row,
+    /// Whether anybody may call it.
+    public: bool,
+    /// Whether an API key may call it at all, and the scope it needs.
+    by_key: bool,
+    scope: Option<String>,
+}
+
+fn operations(server: &Server) -> Vec<Operation> {
+    let mut rows = table();
+    let mut all = Vec::new();
+    for (path, method, documented) in server.contract.operations() {
+        let id = documented["operationId"].as_str().unwrap();
+        let security = documented["security"].as_array().unwrap();
+        let scopes: Vec<&Value> = security.iter().flat_map(|one| one.as_object().unwrap().values()).collect();
+        assert!(scopes.iter().all(|scope| *scope == scopes[0]), "{id}: the same scopes for every kind of credential");
+        let scope = scopes.first().and_then(|scope| scope[0].as_str()).map(str::to_owned);
+        let (own, rest): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|row| row.operation == id);
+        rows = rest;
+        assert!(!own.is_empty(), "{id} ({method} {path}) has no row in the table of access.rs: say how it is called");
+        all.extend(own.into_iter().map(|row| Operation {
+            path: path.to_owned(),
+            method: method.to_uppercase(),
+            row,
+            public: scopes.is_empty(),
+            by_key: security.iter().any(|one| one.get("api_key").is_some()),
+            scope: scope.clone(),
+        }));
+    }
+    assert!(
+        rows.is_empty(),
+        "the table of access.rs has rows for {:?}, which is not in the document",
+        rows[0].operation
+    );
+    all
+}
+
+impl Operation {
+    fn call<'a>(&self, server: &'a Server, id: &str) -> Call<'a> {
+        let query = if self.row.on_record { format!("?id={id}") } else { String::new() };
+        let call = server.call(self.method.parse().unwrap(), format!("{}{query}", self.path));
+        match &self.row.body {
+            Some(body) => call.json(body),
+            None => call,
+        }
+    }
+
+    fn name(&self) -> String {
+        format!("{} ({} {}, on a record: {})", self.row.operation, self.method, self.path, self.row.on_record)
+    }
+}
+
+/// Budgets that these many calls do not use up.
+async fn generous(mut setup: Setup) -> Server {
+    for policy in Policy::ALL {
+        setup.settings.rate_table.set(policy, 1_000_000);
+    }
+    setup.start().await
+}
+
+/// A record for the operation to work on, which the right caller's own scope covers.
+async fn record(server: &Server, tenancy: &Tenancy) -> Key {
+    server.key(tenancy, &["api_keys:write"]).await
+}
+
+#[track_caller]
+fn refused(answer: &Answer, code: &str, operation: &Operation, who: &str) {
+    assert_eq!(answer.json()["code"], code, "{} by {who}: {}", operation.name(), answer.json());
+    answer.problem(code);
+}
+
+over_http! {
+    async fn nobody_gets_in_without_a_credential_that_works(setup: Setup) {
+        let server = generous(setup).await;
+        let early = server.tenant("early").await;
+        let expired = server.key_with(&early, &json!({"name": "Short", "scopes": ["*"], "expires_days": 1})).await;
+        server.advance(2 * DAY_MS);
+        let acme = server.tenant("acme").await;
+        let revoked = server.key(&acme, &["*"]).await;
+        server.delete(format!("{KEYS}?id={}", revoked.id)).cookie(&acme.admin).await.is(204);
+        let good = server.key(&acme, &["*"]).await.plain;
+        let unknown = PlainKey::generate(&server.app.world.chance).reveal();
+        let last = if good.ends_with('x') { 'y' } else { 'x' };
+        let mistyped = format!("{}{last}", &good[..good.len() - 1]);
+        let of_revoked = server.key_with(&acme, &json!({"name": "Rotated", "scopes": ["*"]})).await;
+        let rotation = json!({"rotate": {"overlap_hours": 0}});
+        server.put(format!("{KEYS}?id={}", of_revoked.id)).cookie(&acme.admin).json(&rotation).await.is(200);
+        let bearer = |key: &str| ("authorization", format!("Bearer {key}"));
+        let presented = [
+            ("a malformed key", "unauthenticated", bearer("tck_nonsense")),
+            ("no key at all", "unauthenticated", ("authorization", "Bearer".to_owned())),
+            ("another scheme", "unauthenticated", ("authorization", "Basic dXNlcjpwYXNzd29yZA==".to_owned())),
+            ("the key as a scheme", "unauthenticated", ("authorization", good.clone())),
+            ("a wrong checksum", "unauthenticated", bearer(&mistyped)),
+            ("a key that was never made", "unauthenticated", bearer(&unknown)),
+            ("a key that was never made, in X-API-Key", "unauthenticated", ("x-api-key", unknown.clone())),
+            ("a revoked key", "unauthenticated", bearer(&revoked.plain)),
+            ("a key that was rotated without overlap", "unauthenticated", bearer(&of_revoked.plain)),
+            ("an expired key", "key_expired", bearer(&expired.plain)),
+            ("an expired key in X-API-Key", "key_expired", ("x-api-key", expired.plain.clone())),
+            ("a session that was never made", "unauthenticated", ("cookie", "session=nonsense".to_owned())),
+            ("an expired session", "session_expired", ("cookie", early.admin.clone())),
+            ("the secure cookie on plain http", "unauthenticated", ("cookie", format!("__Host-{}", acme.admin))),
+        ];
+        let target = record(&server, &acme).await;
+        for operation in operations(&server) {
+            let answer = operation.call(&server, &target.id).await;
+            if operation.public {
+                answer.is(operation.row.status);
+            } else {
+                refused(&answer, "unauthenticated", &operation, "nobody");
+            }
+            for (who, code, (header, value)) in &presented {
+                let answer = operation.call(&server, &target.id).header(header, value).await;
+                if operation.public {
+                    answer.is(operation.row.status);
+                } else {
+                    refused(&answer, code, &operation, who);
+                }
+            }
+        }
+        // Nothing of all this had an effect.
+        let now = server.get(format!("{KEYS}?id={}", target.id)).cookie(&acme.admin).await.ok(200);
+        assert_eq!((&now["version"], &now["last_used_at"]), (&json!(1), &json!(null)));
+    }
+
+    async fn a_key_needs_the_one_scope_and_no_other(setup: Setup) {
+        let server = generous(setup).await;
+        let acme = server.tenant("acme").await;
+        for operation in operations(&server).into_iter().filter(|operation| !operation.public) {
+            let Some(scope) = operation.scope.as_deref() else { continue };
+            let others: Vec<&str> = SCOPES.iter().copied().filter(|other| *other != scope).collect();
+            assert_eq!(others.len() + 1, SCOPES.len(), "{scope} is not a scope of the contract");
+            let wrong = server.key(&acme, &others).await;
+            let target = record(&server, &acme).await;
+            let answer = operation.call(&server, &target.id).key(&wrong.plain).await;
+            refused(&answer, "insufficient_scope", &operation, "a key with all other scopes");
+            assert_eq!(answer.json()["required_scope"], scope);
+            let family = format!("{}:*", scope.split(':').next().unwrap());
+            for right in [scope, &family, "*"] {
+                let key = server.key(&acme, &[right]).await;
+                let target = record(&server, &acme).await;
+                let answer = operation.call(&server, &target.id).key(&key.plain).await;
+                assert_eq!(answer.status, operation.row.status, "{} with {right}: {:?}", operation.name(), answer.body);
+                let target = record(&server, &acme).await;
+                operation.call(&server, &target.id).header("x-api-key", &key.plain).await.is(operation.row.status);
+            }
+            // There is room for a hundred active keys.
+            revoke_all(&server, &acme).await;
+        }
+    }
+
+    async fn an_operation_without_a_scope_takes_any_key_or_none(setup: Setup) {
+        let server = generous(setup).await;
+        let acme = server.tenant("acme").await;
+        let key = server.key(&acme, &["search:read"]).await;
+        for operation in operations(&server).into_iter().filter(|operation| !operation.public && operation.scope.is_none()) {
+            let answer = operation.call(&server, "").key(&key.plain).await;
+            if operation.by_key {
+                answer.is(operation.row.status);
+            } else {
+                refused(&answer, "insufficient_scope", &operation, "a key");
+            }
+        }
+    }
+
+    async fn another_tenant_finds_nothing(setup: Setup) {
+        let server = generous(setup).await;
+        let acme = server.tenant("acme").await;
+        let globex = server.tenant("globex").await;
+        let stranger = server.key(&globex, &["*"]).await;
+        let nowhere = "key_01jd8z6v2mfkpb7h3q9xw5t4ra";
+        for operation in operations(&server).into_iter().filter(|operation| !operation.public && operation.by_key) {
+            let target = record(&server, &acme).await;
+            for version in [None, Some("\"1\""), Some("\"9\""), Some("*")] {
+                let ask = |id: &str| {
+                    let call = operation.call(&server, id).key(&stranger.plain);
+                    version.into_iter().fold(call, |call, tag| call.header("if-match", tag))
+                };
+                let foreign = ask(&target.id).await;
+                if operation.row.on_record {
+                    refused(&foreign, "not_found", &operation, "another tenant");
+                    let unknown = ask(nowhere).await;
+                    assert_eq!(foreign.body_but_request_id(), unknown.body_but_request_id(), "{}", operation.name());
+                    assert_eq!(head(&foreign), head(&unknown), "{}", operation.name());
+                } else {
+                    let body = String::from_utf8_lossy(&foreign.is(operation.row.status).body).into_owned();
+                    for secret in [&target.id, &acme.tenant.id.to_string(), target.record["prefix"].as_str().unwrap()] {
+                        assert!(!body.contains(secret), "{} shows another tenant's {secret}", operation.name());
+                    }
+                }
+            }
+            let now = server.get(format!("{KEYS}?id={}", target.id)).cookie(&acme.admin).await.ok(200);
+            assert_eq!((&now["version"], &now["status"]), (&json!(1), &json!("active")), "{}", operation.name());
+        }
+    }
+
+    async fn roles_hold_what_the_contract_gives_them(setup: Setup) {
+        let server = generous(setup).await;
+        let acme = server.tenant("acme").await;
+        for operation in operations(&server) {
+            for role in Role::ALL {
+                let cookie = server.user(&acme.tenant, role).await;
+                let target = record(&server, &acme).await;
+                let answer = operation.call(&server, &target.id).cookie(&cookie).await;
+                match &operation.scope {
+                    Some(scope) if !holds(role, scope) => {
+                        refused(&answer, "insufficient_scope", &operation, role.as_str());
+                        assert_eq!(answer.json()["required_scope"], **scope);
+                    }
+                    _ => {
+                        answer.is(operation.row.status);
+                    }
+                }
+                revoke_all(&server, &acme).await;
+            }
+        }
+    }
+
+    async fn a_change_by_cookie_from_another_site_is_refused_everywhere(setup: Setup) {
+        let server = generous(setup).await;
+        let acme = server.tenant("acme").await;
+        for operation in operations(&server).into_iter().filter(|operation| !operation.public) {
+            let target = record(&server, &acme).await;
+            let answer = operation.call(&server, &target.id).cookie(&acme.admin).header("sec-fetch-site", "cross-site").await;
+            match operation.method.as_str() {
+                "GET" => {
+                        answer.is(operation.row.status);
+                    }
+                _ => refused(&answer, "csrf_rejected", &operation, "a page of another site"),
+            }
+        }
+    }
+}
+
+/// What may not differ between two refusals: the headers but those that count requests or name this one.
+fn head(answer: &Answer) -> Vec<(String, String)> {
+    let counted = ["x-request-id", "ratelimit", "date"];
+    let headers = answer.headers.iter().filter(|(name, _)| !counted.contains(&name.as_str()));
+    headers.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned())).collect()
+}
+
+async fn revoke_all(server: &Server, tenancy: &Tenancy) {
+    let page = server.get(format!("{KEYS}?limit=200&status=active")).cookie(&tenancy.admin).await.ok(200);
+    for key in page["data"].as_array().unwrap() {
+        let target = format!("{KEYS}?id={}", key["id"].as_str().unwrap());
+        server.delete(target).cookie(&tenancy.admin).await;
+    }
+}

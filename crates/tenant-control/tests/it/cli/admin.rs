@@ -1,0 +1,165 @@
+//! `admin tenant|user|session`, for people and for programs.
+
+use super::*;
+
+/// The names of the fields of an object.
+fn fields(value: &Value) -> Vec<&str> {
+    let mut names: Vec<&str> = value.as_object().expect("an object").keys().map(String::as_str).collect();
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn tenants_are_made_and_listed() {
+    let desk = Desk::new();
+    let create = |name, slug| desk.run(&["admin", "tenant", "create", "--name", name, "--slug", slug]).shown(&desk);
+    assert_eq!(desk.run(&["admin", "tenant", "list"]).shown(&desk), "exit 0\nstdout:\n\n");
+    assert_eq!(create(" Acme & Söhne ", "acme"), "exit 0\nstdout:\nTenant acme (ten_ID) was made.\n");
+    assert_eq!(create("Acme", "acme"), "exit 1\nstderr:\nerror: A tenant with the slug \"acme\" exists already.\n");
+    assert_eq!(create("Globex", "globex"), "exit 0\nstdout:\nTenant globex (ten_ID) was made.\n");
+    let list = desk.run(&["admin", "tenant", "list"]);
+    assert_eq!(list.shown(&desk), "exit 0\nstdout:\nten_ID  acme  Acme & Söhne\nten_ID  globex  Globex\n");
+    let made = desk.json(&["admin", "tenant", "create", "--name", "Initech", "--slug", "initech"]);
+    assert_eq!(fields(&made), ["id", "name", "slug"]);
+    let list = desk.json(&["admin", "tenant", "list"]);
+    assert_eq!(list.as_array().unwrap().len(), 3);
+    assert_eq!(list[2], made);
+}
+
+#[test]
+fn a_bad_name_or_slug_is_named_like_its_flag() {
+    let desk = Desk::new();
+    let slug = "error: --slug: must be 1 to 63 of a-z, 0-9 and -, not starting or ending with -\n";
+    let long = "a".repeat(64);
+    for (name, bad, wanted) in [
+        ("Acme", "Acme", slug),
+        ("Acme", "", slug),
+        ("Acme", "a_b", slug),
+        ("Acme", "-a", slug),
+        ("Acme", "a-", slug),
+        ("Acme", &long, slug),
+        (" ", "acme", "error: --name: must be 1 to 200 characters after trimming\n"),
+        ("a\nb", "acme", "error: --name: must not contain control characters\n"),
+    ] {
+        let slug = format!("--slug={bad}");
+        let ended = desk.run(&["admin", "tenant", "create", "--name", name, &slug]);
+        assert_eq!((ended.code, ended.stderr.as_str()), (1, wanted), "{name:?} {bad:?}");
+    }
+}
+
+#[test]
+fn users_are_made_changed_listed_and_removed() {
+    let desk = Desk::new();
+    desk.json(&["admin", "tenant", "create", "--name", "Acme", "--slug", "acme"]);
+    let user = |verb: &str, email: &str, flags: &[&str]| {
+        let arguments = [&["admin", "user", verb, "--tenant", "acme", "--email", email], flags].concat();
+        desk.run(&arguments).shown(&desk)
+    };
+    assert_eq!(
+        user("create", "Ann@Acme.test", &["--role", "admin"]),
+        "exit 0\nstdout:\nUser ann@acme.test (usr_ID) was made.\n"
+    );
+    let again = "exit 1\nstderr:\nerror: A user with the e-mail \"ann@acme.test\" exists already in this tenant.\n";
+    assert_eq!(user("create", "ann@acme.TEST", &["--role", "viewer"]), again);
+    assert_eq!(
+        user("create", "ann", &["--role", "viewer"]),
+        "exit 1\nstderr:\nerror: --email: must be an e-mail address\n"
+    );
+    user("create", "bob@acme.test", &["--role", "viewer"]);
+    let list = || desk.run(&["admin", "user", "list", "--tenant", "acme"]).shown(&desk);
+    assert_eq!(list(), "exit 0\nstdout:\nusr_ID  admin  ann@acme.test\nusr_ID  viewer  bob@acme.test\n");
+    assert_eq!(
+        user("update", "Bob@acme.test", &["--role", "technician"]),
+        "exit 0\nstdout:\nUser bob@acme.test is technician.\n"
+    );
+    assert_eq!(user("delete", "bob@acme.test", &[]), "exit 0\nstdout:\nUser bob@acme.test was removed.\n");
+    let missing = "exit 1\nstderr:\nerror: there is no user \"bob@acme.test\" in acme; `tenant-control admin user list --tenant acme` shows them\n";
+    for verb in ["update", "delete"] {
+        assert_eq!(user(verb, "bob@acme.test", &[]), missing);
+    }
+    assert_eq!(list(), "exit 0\nstdout:\nusr_ID  admin  ann@acme.test\n");
+}
+
+#[test]
+fn programs_read_users_as_json() {
+    let desk = Desk::new();
+    acme(&desk);
+    let whom = ["--tenant", "acme", "--email", "op@acme.test"];
+    let create =
+        [&["admin", "user", "create"], &whom[..], &["--role", "viewer", "--platform-operator", "--name", "Op Erator"]]
+            .concat();
+    let made = desk.json(&create);
+    assert_eq!(fields(&made), ["created_at", "email", "id", "name", "platform_operator", "role"]);
+    assert_eq!(
+        (&made["name"], &made["role"], &made["platform_operator"]),
+        (&json!("Op Erator"), &json!("viewer"), &json!(true))
+    );
+    let update =
+        [&["admin", "user", "update"], &whom[..], &["--role", "admin", "--platform-operator", "false"]].concat();
+    let changed = desk.json(&update);
+    assert_eq!(
+        (&changed["id"], &changed["role"], &changed["platform_operator"]),
+        (&made["id"], &json!("admin"), &json!(false))
+    );
+    let list = desk.json(&["admin", "user", "list", "--tenant", "acme"]);
+    assert_eq!((&list[0]["email"], &list[0]["name"], &list[1]), (&json!("a@acme.test"), &json!("a"), &changed));
+    assert_eq!(desk.json(&[&["admin", "user", "delete"], &whom[..]].concat()), changed);
+}
+
+#[test]
+fn an_unknown_tenant_is_refused_by_every_command() {
+    let desk = Desk::new();
+    let wanted = "exit 1\nstderr:\nerror: there is no tenant \"nope\"; `tenant-control admin tenant list` shows them\n";
+    let whom = ["--tenant", "nope", "--email", "a@acme.test"];
+    for arguments in [
+        [&["admin", "user", "create"], &whom[..], &["--role", "admin"]].concat(),
+        [&["admin", "user", "update"], &whom[..]].concat(),
+        [&["admin", "user", "delete"], &whom[..]].concat(),
+        vec!["admin", "user", "list", "--tenant", "nope"],
+        [&["admin", "session", "create"], &whom[..]].concat(),
+        [&["admin", "session", "create", "--link"], &whom[..]].concat(),
+    ] {
+        assert_eq!(desk.run(&arguments).shown(&desk), wanted, "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_session_is_a_cookie_named_after_the_base_url() {
+    let desk = Desk::new();
+    acme(&desk);
+    let create = ["admin", "session", "create", "--tenant", "acme", "--email", "a@acme.test"];
+    let shown = |flags: &[&str]| desk.run(&[&create[..], flags].concat()).shown(&desk);
+    assert_eq!(shown(&[]), "exit 0\nstdout:\nCookie: session=TOKEN\nUntil TIME if unused.\n");
+    let made = desk.json(&create);
+    assert_eq!(fields(&made), ["cookie", "expires_at"]);
+    let https = desk.json(&[&create[..], &["--base-url", "https://tc.acme.test"]].concat());
+    assert!(https["cookie"].as_str().unwrap().starts_with("__Host-session="), "{https}");
+    assert_eq!(
+        shown(&["--link"]),
+        "exit 0\nstdout:\nhttp://127.0.0.1:8080/signin?token=TOKEN\nGood once, until TIME.\n"
+    );
+    let link = desk.json(&[&create[..], &["--link", "--base-url", "https://tc.acme.test"]].concat());
+    assert_eq!(fields(&link), ["expires_at", "url"]);
+    assert!(link["url"].as_str().unwrap().starts_with("https://tc.acme.test/signin?token="), "{link}");
+    let missing = desk.run(&["admin", "session", "create", "--tenant", "acme", "--email", "b@acme.test"]);
+    assert_eq!(missing.code, 1);
+    assert!(missing.stderr.contains("there is no user \"b@acme.test\" in acme"), "{}", missing.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_work_beside_a_running_server_and_take_effect() {
+    let desk = Desk::new();
+    let process = desk.serve(&[]);
+    acme(&desk);
+    let cookie = cookie(&desk);
+    let (status, session) = get(&process, SESSION, ("cookie", &cookie)).await;
+    assert_eq!((status, &session["role"], &session["tenant"]["slug"]), (200, &json!("admin"), &json!("acme")));
+    let whom = ["--tenant", "acme", "--email", "a@acme.test"];
+    desk.json(
+        &[&["admin", "user", "update"], &whom[..], &["--role", "viewer", "--platform-operator", "true"]].concat(),
+    );
+    let (_, session) = get(&process, SESSION, ("cookie", &cookie)).await;
+    assert_eq!((&session["role"], &session["platform_operator"]), (&json!("viewer"), &json!(true)));
+    desk.json(&[&["admin", "user", "delete"], &whom[..]].concat());
+    assert_eq!(get(&process, SESSION, ("cookie", &cookie)).await.0, 401);
+}

@@ -1,0 +1,178 @@
+//! `backup` and `restore` of the embedded store.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
+use crate::support::command::{chmod, mode};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_under_load_restores_with_the_secrets_and_every_key_works() {
+    let desk = Desk::new();
+    acme(&desk);
+    let process = Arc::new(desk.serve(&["--rate-limit", "write=1000000"]));
+    let cookie = cookie(&desk);
+    let before = create_key(&process, &cookie).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let load = {
+        let (process, cookie, stop) = (process.clone(), cookie.clone(), stop.clone());
+        tokio::spawn(async move {
+            let mut acknowledged = 0;
+            while !stop.load(Ordering::Relaxed) {
+                let key = create_key(&process, &cookie).await;
+                let id = format!(
+                    "{KEYS}?id={}",
+                    get(&process, SESSION, ("x-api-key", &key)).await.1["actor"]["id"].as_str().unwrap()
+                );
+                assert_eq!(
+                    client().delete(process.url(&id)).header("cookie", &cookie).send().await.unwrap().status(),
+                    204
+                );
+                acknowledged += 1;
+            }
+            acknowledged
+        })
+    };
+    let made = desk.json(&["backup", "--to", "backup.db"]);
+    assert_eq!((&made["path"], &made["secrets_included"]), (&json!("backup.db"), &json!(false)));
+    let after = create_key(&process, &cookie).await;
+    stop.store(true, Ordering::Relaxed);
+    assert!(load.await.unwrap() > 0, "writes went on meanwhile");
+    assert_eq!(made["size_bytes"], std::fs::metadata(desk.path("backup.db")).unwrap().len());
+    assert_eq!(mode(&desk.path("backup.db")), 0o600);
+
+    let fresh = Desk::new();
+    chmod(&desk.path("backup.db"), 0o644);
+    let from = desk.path("backup.db").to_str().unwrap().to_owned();
+    let done = fresh.json(&["restore", "--from", &from]);
+    assert_eq!(done, json!({"path": "./data/tenant-control.db", "previous": null, "secrets_included": false}));
+    assert_eq!(fresh.data_files(), ["lock", "tenant-control.db"]);
+    assert_eq!(mode(&fresh.path("data/tenant-control.db")), 0o600, "whatever the backup's mode was");
+    assert_eq!(fresh.run(&["serve", "--listen", "127.0.0.1:0"]).code, 1, "not without the secrets");
+    std::fs::copy(desk.path("data/secrets.json"), fresh.path("data/secrets.json")).unwrap();
+    let restored = fresh.serve(&[]);
+    assert!(accepts_key(&restored, &before).await);
+    assert!(!accepts_key(&restored, &after).await, "made after the backup");
+    assert_eq!(get(&restored, SESSION, ("cookie", &cookie)).await.0, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_holds_no_secret_in_plain_text() {
+    let desk = Desk::new();
+    acme(&desk);
+    let process = desk.serve(&[]);
+    let cookie = cookie(&desk);
+    let body = json!({"name": "Key", "scopes": ["*"]});
+    let call = client().post(process.url(KEYS)).header("cookie", &cookie).header("idempotency-key", "once").json(&body);
+    let key = call.send().await.unwrap().json::<Value>().await.unwrap()["key"].as_str().unwrap().to_owned();
+    desk.json(&["backup", "--to", "backup.db"]);
+    let bytes = std::fs::read(desk.path("backup.db")).unwrap();
+    let secrets: Value = serde_json::from_slice(&std::fs::read(desk.path("data/secrets.json")).unwrap()).unwrap();
+    let holds = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+    assert!(holds("a@acme.test"));
+    for secret in [&key[13..], cookie.split_once('=').unwrap().1, secrets["pepper"].as_str().unwrap()] {
+        assert!(!holds(secret), "{secret}");
+    }
+}
+
+#[test]
+fn a_backup_says_what_it_lacks_and_replaces_nothing() {
+    let desk = Desk::new();
+    acme(&desk);
+    let shown = |to: &str| desk.run(&["backup", "--to", to]).shown(&desk);
+    let size = |text: String| text.split(' ').filter(|word| word.parse::<u64>().is_err()).collect::<Vec<_>>().join(" ");
+    let wanted = "exit 0\nstdout:\nbackup.db written, bytes.\nThe secrets are not in it: keep ./data/secrets.json apart, \
+                  or no key will work after a restore.\n";
+    assert_eq!(size(shown("backup.db")), wanted);
+    assert_eq!(
+        shown("backup.db"),
+        "exit 1\nstderr:\nerror: backup.db exists already; a backup never replaces a file\n"
+    );
+    let nowhere = shown("missing/backup.db");
+    assert!(
+        nowhere.starts_with("exit 1\nstderr:\nerror: ") && nowhere.contains("No such file or directory"),
+        "{nowhere}"
+    );
+    let empty = Desk::new().run(&["backup", "--to", "backup.db"]);
+    assert_eq!((empty.code, empty.stderr.as_str()), (1, "error: there is no embedded store in ./data\n"));
+}
+
+#[test]
+fn a_restore_refuses_to_replace_a_store_unless_forced_and_keeps_the_old_one() {
+    let desk = Desk::new();
+    acme(&desk);
+    desk.json(&["backup", "--to", "backup.db"]);
+    desk.json(&["admin", "tenant", "create", "--name", "Later", "--slug", "later"]);
+    let wanted = "exit 1\nstderr:\nerror: ./data/tenant-control.db exists; give --force to replace it (it is kept beside the new one)\n";
+    assert_eq!(desk.run(&["restore", "--from", "backup.db"]).shown(&desk), wanted);
+    assert_eq!(desk.json(&["admin", "tenant", "list"]).as_array().unwrap().len(), 2);
+
+    let done = desk.json(&["restore", "--from", "backup.db", "--force"]);
+    assert_eq!(desk.json(&["admin", "tenant", "list"]).as_array().unwrap().len(), 1);
+    let previous = done["previous"].as_str().expect("the old store").to_owned();
+    desk.json(&["restore", "--from", &previous, "--force"]);
+    assert_eq!(desk.json(&["admin", "tenant", "list"]).as_array().unwrap().len(), 2, "and can be put back");
+}
+
+#[test]
+fn a_restore_refuses_what_is_not_a_whole_backup_and_leaves_the_store_alone() {
+    let desk = Desk::new();
+    acme(&desk);
+    desk.json(&["backup", "--to", "backup.db"]);
+    let whole = std::fs::read(desk.path("backup.db")).unwrap();
+    let half = &whole[..whole.len() / 2];
+    let mut damaged = whole.clone();
+    let end = damaged.len() - 4096;
+    damaged[8192..end].fill(0xA5);
+    for (name, bytes) in [
+        ("half.db", half),
+        ("page.db", &whole[..whole.len() - 4096]),
+        ("byte.db", &whole[..whole.len() - 1]),
+        ("damaged.db", &damaged),
+        ("empty.db", &[]),
+        ("text.db", "This is no database, and has never been one.".repeat(200).as_bytes()),
+    ] {
+        desk.file(name, bytes);
+        let ended = desk.run(&["restore", "--from", name, "--force"]);
+        assert_eq!((ended.code, ended.stdout.as_str()), (1, ""), "{name}: {ended:?}");
+        assert!(
+            ended.stderr.starts_with(&format!("error: {name} is not a whole backup: ")),
+            "{name}: {}",
+            ended.stderr
+        );
+        let left: Vec<String> =
+            desk.data_files().into_iter().filter(|file| file.contains("incoming") || file.contains("before")).collect();
+        assert_eq!(left, Vec::<String>::new(), "{name}");
+        assert_eq!(desk.json(&["admin", "tenant", "list"])[0]["slug"], "acme");
+    }
+    let missing = desk.run(&["restore", "--from", "missing.db", "--force"]);
+    assert_eq!(missing.shown(&desk), "exit 1\nstderr:\nerror: missing.db: No such file or directory (os error 2)\n");
+    assert_eq!(desk.json(&["admin", "tenant", "list"])[0]["slug"], "acme");
+}
+
+#[test]
+fn a_restore_refuses_while_a_server_runs() {
+    let desk = Desk::new();
+    let process = desk.serve(&[]);
+    desk.json(&["backup", "--to", "backup.db"]);
+    let refused = desk.run(&["restore", "--from", "backup.db", "--force"]);
+    assert_eq!(refused.code, 1);
+    assert!(
+        refused.stderr.starts_with("error: another server is running on the data directory ./data"),
+        "{}",
+        refused.stderr
+    );
+    assert_eq!(process.stop().code, 0);
+    let shown = desk.run(&["restore", "--from", "backup.db", "--force"]).shown(&desk);
+    assert!(
+        shown.contains(
+            "./data/tenant-control.db restored.\nThe store before is ./data/tenant-control.db.before-restore-"
+        ),
+        "{shown}"
+    );
+    assert!(
+        shown.ends_with("The secrets were not in the backup: ./data/secrets.json must be those of its time.\n"),
+        "{shown}"
+    );
+    drop(desk.serve(&[]));
+}

@@ -1,0 +1,342 @@
+//! The pages for people: what they show, what their headers allow, and how a link signs a browser in.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kernel::auth::{NewUser, Role, create_signin_link, create_tenant, create_user};
+use kernel::base::{Code, MINUTE_MS};
+use kernel::http::{BaseUrl, Policy};
+use serde_json::{Value, json};
+
+use crate::support::people::{KEYS, SESSION};
+use crate::support::{Answer, Server, over_http};
+
+const RATE_LIMITS: &str = "/api/rate-limits/";
+const ERRORS: &str = "/documentation/errors/";
+const OVERVIEW: &str = "/overview";
+const PAGES: [&str; 5] = ["/", RATE_LIMITS, ERRORS, "/signin", OVERVIEW];
+const ASSETS: [&str; 3] = ["/assets/style.css", "/assets/overview.js", "/assets/icon.svg"];
+
+over_http! {
+    async fn every_page_allows_only_what_is_ours(server: Server) {
+        let admin = server.tenant("acme").await.admin;
+        for path in PAGES {
+            let page = server.get(path).cookie(&admin).await;
+            page.is(200);
+            assert_eq!(page.header("content-type"), "text/html; charset=utf-8");
+            assert_eq!(page.header("x-content-type-options"), "nosniff");
+            assert_eq!(page.header("referrer-policy"), "no-referrer");
+            assert_eq!(page.header("cache-control"), "no-store");
+            let policy = page.header("content-security-policy");
+            assert!(policy.starts_with("default-src 'none'; "), "{policy}");
+            for directive in ["base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"] {
+                assert!(policy.contains(directive), "{directive} in {policy}");
+            }
+            assert!(!policy.contains("unsafe"), "{policy}");
+            assert_eq!(policy.contains("script-src 'self'"), path == OVERVIEW, "{path}: {policy}");
+        }
+    }
+
+    async fn every_page_can_be_read_by_everybody(server: Server) {
+        let admin = server.tenant("acme").await.admin;
+        for path in PAGES {
+            let html = html(&server.get(path).cookie(&admin).await);
+            for part in ["<html lang=\"en\">", "<title>", "name=\"viewport\"", "<main ", "<nav aria-label=", "class=\"skip\""] {
+                assert!(html.contains(part), "{part} in {path}");
+            }
+            assert_eq!(html.matches("<h1").count(), 1, "{path} has one first heading");
+            assert!(!html.contains(" style=") && !html.contains("<style") && !html.contains("<script>"), "{path}");
+            let elsewhere = html.replace(server.base_url(), "");
+            assert!(!elsewhere.contains("http://") && !elsewhere.contains("https://"), "{path} points elsewhere");
+            let ids = attributes(&html, "id");
+            assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len(), "{path} repeats an id");
+        }
+    }
+
+    async fn no_page_has_a_dead_link(server: Server) {
+        let admin = server.tenant("acme").await.admin;
+        let mut anchors: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for path in PAGES {
+            let html = html(&server.get(path).cookie(&admin).await);
+            for link in attributes(&html, "href").iter().chain(&attributes(&html, "src")) {
+                let (target, anchor) = link.split_once('#').unwrap_or((link, ""));
+                let target = if target.is_empty() { path } else { target };
+                anchors.entry(target.to_owned()).or_default().insert(anchor.to_owned());
+            }
+        }
+        assert!(anchors[ERRORS].len() > Code::ALL.len(), "{anchors:?}");
+        for (target, anchors) in anchors {
+            let answer = server.get(&target).cookie(&admin).await;
+            let ids = attributes(&html(answer.is(200)), "id");
+            let dead: Vec<_> = anchors.iter().filter(|anchor| !anchor.is_empty() && !ids.contains(anchor)).collect();
+            assert!(dead.is_empty(), "{target}: {dead:?}");
+        }
+    }
+
+    async fn every_code_has_an_entry_with_a_true_example(server: Server) {
+        let page = html(&server.get(ERRORS).await);
+        for code in Code::ALL {
+            let entry = entry(&page, code.name());
+            assert!(entry.contains(code.title()) && entry.contains(&format!("{}", code.status())), "{entry}");
+            let example = example(&entry);
+            assert_eq!(example["type"], format!("{}{ERRORS}#{}", server.base_url(), code.name()));
+            assert_eq!(example["code"], code.name());
+            assert_eq!(example["status"], code.status());
+            assert!(example["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{example}");
+        }
+    }
+
+    async fn an_example_has_the_members_of_a_real_problem(server: Server) {
+        let tenancy = server.tenant("acme").await;
+        let viewer = server.user(&tenancy.tenant, Role::Viewer).await;
+        let page = html(&server.get(ERRORS).await);
+        let body = json!({"name": "Key", "scopes": ["*"], "expires_days": 0});
+        let real = [
+            server.get("/nowhere").await.problem("not_found"),
+            server.get(KEYS).cookie(&viewer).await.problem("insufficient_scope"),
+            server.post(KEYS).cookie(&tenancy.admin).json(&body).await.problem("invalid_fields"),
+        ];
+        for real in real {
+            let example = example(&entry(&page, real["code"].as_str().unwrap()));
+            assert_eq!(members(&example), members(&real));
+            assert_eq!(example["errors"], real["errors"]);
+        }
+    }
+
+    async fn the_rate_limits_page_shows_the_settings(setup: Setup) {
+        let mut setup = setup;
+        setup.settings.rate_table.set(Policy::Read, 4321);
+        setup.settings.rate_table.set(Policy::Public, 77);
+        let server = setup.start().await;
+        let page = server.get(RATE_LIMITS).await;
+        assert_eq!(page.header("ratelimit-policy"), "\"public\";q=77;w=60");
+        let html = html(&page);
+        let cell = |number: u64| format!("<td class=\"number\">{number}</td>");
+        for number in [4321, 5 * 4321, 77, 600, 30, 150, 20] {
+            assert!(html.contains(&cell(number)), "{number}");
+        }
+        assert!(html.contains("\"read\";q=4321;w=60") && !html.contains("1200"));
+        for policy in Policy::ALL {
+            assert!(html.contains(policy.name()) && html.contains(policy.purpose()), "{}", policy.name());
+        }
+    }
+
+    async fn a_link_signs_in_once(server: Server) {
+        let link = link(&server).await;
+        let answer = server.get(&link).await;
+        answer.is(303);
+        assert_eq!(answer.header("location"), OVERVIEW);
+        assert_eq!(answer.header("cache-control"), "no-store");
+        assert_eq!(answer.header("referrer-policy"), "no-referrer");
+        let (cookie, attributes) = answer.header("set-cookie").split_once(';').unwrap();
+        assert!(cookie.starts_with("session="), "{cookie}");
+        assert_eq!(attributes, " Path=/; HttpOnly; SameSite=Lax");
+        server.get(OVERVIEW).cookie(cookie).await.is(200);
+        assert_eq!(server.get(SESSION).cookie(cookie).await.ok(200)["actor"]["email"], "guest@acme.test");
+
+        is_refused(&server.get(&link).await);
+    }
+
+    async fn of_many_who_follow_a_link_at_once_one_gets_in(server: Server) {
+        let link = link(&server).await;
+        let (a, b, c, d) = tokio::join!(server.get(&link), server.get(&link), server.get(&link), server.get(&link));
+        let statuses = [a, b, c, d].map(|answer| answer.status);
+        assert_eq!(statuses.iter().filter(|status| **status == 303).count(), 1, "{statuses:?}");
+        assert_eq!(statuses.iter().filter(|status| **status == 410).count(), 3, "{statuses:?}");
+    }
+
+    async fn looking_at_a_link_does_not_use_it_up(server: Server) {
+        let link = link(&server).await;
+        for _ in 0..2 {
+            let answer = server.head(&link).await;
+            answer.is(200);
+            assert!(!answer.headers.contains_key("set-cookie"));
+        }
+        server.get(&link).await.is(303);
+    }
+
+    async fn a_link_works_for_fifteen_minutes(server: Server) {
+        let (in_time, too_late) = (link(&server).await, another_link(&server, "late@acme.test").await);
+        server.advance(15 * MINUTE_MS - 1);
+        server.get(&in_time).await.is(303);
+        server.advance(1);
+        is_refused(&server.get(&too_late).await);
+    }
+
+    async fn a_link_that_never_was_is_refused_kindly(server: Server) {
+        for link in ["/signin?token=", "/signin?token=abc", "/signin?token=%00%ff", "/signin?other=1&token=%3Cscript%3E"] {
+            is_refused(&server.get(link).await);
+        }
+        server.get("/signin?token").await.is(200);
+    }
+
+    async fn under_https_the_cookie_is_bound_to_the_host(setup: Setup) {
+        let mut setup = setup;
+        setup.settings.base_url = BaseUrl::parse("https://control.example").unwrap();
+        let server = setup.start().await;
+        let answer = server.get(link(&server).await).await;
+        let (cookie, attributes) = answer.header("set-cookie").split_once(';').unwrap();
+        assert!(cookie.starts_with("__Host-session="), "{cookie}");
+        assert_eq!(attributes, " Path=/; HttpOnly; SameSite=Lax; Secure");
+        let overview = html(&server.get(OVERVIEW).cookie(cookie).await);
+        assert!(overview.contains("curl https://control.example/api/admin/api-keys"));
+        assert!(overview.contains("'Cookie: __Host-session=…'"));
+    }
+
+    async fn the_overview_is_for_the_signed_in(server: Server) {
+        let tenancy = server.tenant("acme").await;
+        let key = server.key(&tenancy, &["*"]).await;
+        let to_signin = |answer: &Answer| {
+            answer.is(303);
+            assert_eq!(answer.header("location"), "/signin");
+        };
+        to_signin(&server.get(OVERVIEW).await);
+        to_signin(&server.get(OVERVIEW).cookie("session=nonsense").await);
+        to_signin(&server.get(OVERVIEW).key(&key.plain).await);
+        server.get(OVERVIEW).cookie(&tenancy.admin).await.is(200);
+        server.advance(server.app.settings.session_idle_ms);
+        to_signin(&server.get(OVERVIEW).cookie(&tenancy.admin).await);
+    }
+
+    async fn the_overview_tells_who_is_signed_in(server: Server) {
+        let tenancy = server.tenant("acme").await;
+        let page = html(&server.get(OVERVIEW).cookie(&tenancy.admin).await);
+        for part in ["ACME", "(<code>acme</code>)", "The admin", "2026-01-15 11:30 UTC", "2026-01-15T11:30:00.000Z"] {
+            assert!(page.contains(part), "{part}");
+        }
+        assert!(page.contains("id=\"key-form\"") && page.contains("value=\"api_keys:write\""));
+        assert!(!page.contains("platform:read"), "only what the maker holds can be granted");
+    }
+
+    async fn who_may_not_make_keys_sees_no_form(server: Server) {
+        let tenancy = server.tenant("acme").await;
+        for role in [Role::Technician, Role::Viewer] {
+            let cookie = server.user(&tenancy.tenant, role).await;
+            let page = html(&server.get(OVERVIEW).cookie(&cookie).await);
+            assert!(!page.contains("<form") && !page.contains("admin session create"), "{}", role.as_str());
+            assert!(page.contains(&format!("Your role, {}, cannot create API keys", role.as_str())));
+            assert!(page.contains("id=\"sign-out\""));
+        }
+    }
+
+    async fn names_are_text_whatever_they_hold(server: Server) {
+        let tenant = create_tenant(&server.app.store, "<script>alert('tenant')</script>", "acme").await.unwrap();
+        let email = "$(id)\"<b>@acme.test".to_owned();
+        let name = Some("\"><img src=x onerror=alert(1)>".to_owned());
+        let cookie = server.session(&tenant, NewUser { email, name, role: Role::Admin, platform_operator: false }).await;
+        let raw = String::from_utf8(server.get(OVERVIEW).cookie(&cookie).await.body).unwrap();
+        for dangerous in ["<script>", "<img", "<b>", "\">alert"] {
+            assert!(!raw.contains(dangerous), "{dangerous} in {raw}");
+        }
+        let shown = unescape(&raw);
+        assert!(shown.contains("<script>alert('tenant')</script>") && shown.contains("<img src=x onerror=alert(1)>"));
+        assert!(shown.contains("--email '$(id)\"<b>@acme.test' --json"), "a pasted command runs nothing else");
+    }
+
+    async fn pages_count_and_their_assets_do_not(server: Server) {
+        let admin = server.tenant("acme").await.admin;
+        let left = async || server.get(RATE_LIMITS).await.remaining();
+        assert_eq!(left().await, ("public".to_owned(), 119));
+        server.get("/").await.is(200);
+        server.get(ERRORS).await.is(200);
+        server.get(OVERVIEW).await.is(303);
+        assert_eq!(left().await, ("public".to_owned(), 115));
+        for asset in ASSETS {
+            server.get(asset).await.is(200);
+        }
+        server.get("/signin").await.is(200);
+        server.get(OVERVIEW).cookie(&admin).await.is(200);
+        assert_eq!(left().await, ("public".to_owned(), 114));
+        assert_eq!(server.get(SESSION).cookie(&admin).await.remaining(), ("read".to_owned(), 1198));
+    }
+
+    async fn signing_in_has_a_budget_of_its_own(server: Server) {
+        let link = link(&server).await;
+        for _ in 0..20 {
+            server.get("/signin?token=guess").await.is(410);
+        }
+        let refused = server.get(&link).await;
+        refused.problem("rate_limited");
+        assert_eq!(refused.header("retry-after"), "60");
+        server.get("/").await.is(200);
+        server.advance(MINUTE_MS);
+        server.get(&link).await.is(303);
+    }
+
+    async fn assets_are_kept_for_good_under_their_own_hash(server: Server) {
+        let admin = server.tenant("acme").await.admin;
+        let page = html(&server.get(OVERVIEW).cookie(&admin).await);
+        let links: Vec<String> = attributes(&page, "href").into_iter().chain(attributes(&page, "src")).collect();
+        for asset in ASSETS {
+            let link = links.iter().find(|link| link.starts_with(asset)).unwrap_or_else(|| panic!("{asset} in {links:?}"));
+            let hashed = server.get(link).await;
+            assert_eq!(hashed.header("cache-control"), "public, max-age=31536000, immutable");
+            assert!(!hashed.body.is_empty() && hashed.header("x-content-type-options") == "nosniff");
+            for other in [asset.to_owned(), format!("{asset}?v=0123456789abcdef")] {
+                let answer = server.get(other).await;
+                assert_eq!(answer.header("cache-control"), "no-cache");
+                assert_eq!(answer.body, hashed.body);
+            }
+        }
+    }
+}
+
+/// The path and query of a new link for a new user of a new tenant.
+async fn link(server: &Server) -> String {
+    create_tenant(&server.app.store, "Acme", "acme").await.unwrap();
+    another_link(server, "guest@acme.test").await
+}
+
+async fn another_link(server: &Server, email: &str) -> String {
+    let store = &server.app.store;
+    let tenant = kernel::auth::find_tenant(&store.system(kernel::store::Purpose::Cli), "acme").await.unwrap().unwrap();
+    let new = NewUser { email: email.to_owned(), name: None, role: Role::Admin, platform_operator: false };
+    let user = create_user(store, &tenant, new).await.unwrap();
+    let token = create_signin_link(store, tenant.id, user.id).await.unwrap();
+    format!("/signin?token={}", token.reveal())
+}
+
+/// A page that says what to do, and no session.
+#[track_caller]
+fn is_refused(answer: &Answer) {
+    answer.is(410);
+    assert!(!answer.headers.contains_key("set-cookie"));
+    assert_eq!(answer.header("cache-control"), "no-store");
+    assert_eq!(answer.header("referrer-policy"), "no-referrer");
+    let page = html(answer);
+    assert!(page.contains("<h1>This link does not work</h1>"));
+    assert!(page.contains("tenant-control admin session create --link"));
+}
+
+/// The page as a reader sees its text.
+fn html(answer: &Answer) -> String {
+    unescape(&String::from_utf8(answer.body.clone()).unwrap())
+}
+
+fn unescape(html: &str) -> String {
+    let entities = [("&#60;", "<"), ("&#62;", ">"), ("&#34;", "\""), ("&#39;", "'"), ("&#38;", "&")];
+    entities.iter().fold(html.to_owned(), |text, (entity, character)| text.replace(entity, character))
+}
+
+/// Every value of an attribute.
+fn attributes(html: &str, name: &str) -> Vec<String> {
+    let start = format!(" {name}=\"");
+    html.split(&start).skip(1).map(|rest| rest.split('"').next().unwrap_or_default().to_owned()).collect()
+}
+
+/// The part of the errors page that a code's anchor leads to.
+#[track_caller]
+fn entry(page: &str, code: &str) -> String {
+    let (_, rest) =
+        page.split_once(&format!("<article id=\"{code}\">")).unwrap_or_else(|| panic!("{code} has no entry"));
+    rest.split("</article>").next().unwrap().to_owned()
+}
+
+fn example(entry: &str) -> Value {
+    let start = entry.find("\n{").expect("an example");
+    let text = entry[start..].split("</code>").next().unwrap();
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn members(problem: &Value) -> Vec<&String> {
+    problem.as_object().unwrap().keys().collect()
+}

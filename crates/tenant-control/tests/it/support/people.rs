@@ -1,0 +1,84 @@
+//! Tenants, users by role, sessions and keys.
+
+use kernel::auth::{self, NewUser, Role, Tenant};
+use kernel::base::{Actor, TenantId};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use super::server::Server;
+
+pub const KEYS: &str = "/api/admin/api-keys";
+pub const SESSION: &str = "/api/auth/session";
+pub const AUDIT: &str = "/api/admin/audit";
+
+/// A tenant and the cookie of its first admin.
+pub struct Tenancy {
+    pub tenant: Tenant,
+    pub admin: String,
+}
+
+/// An API key as its maker got it.
+#[derive(Clone, Debug)]
+pub struct Key {
+    pub id: String,
+    pub plain: String,
+    pub record: Value,
+}
+
+impl Server {
+    pub async fn tenant(&self, slug: &str) -> Tenancy {
+        let tenant = auth::create_tenant(&self.app.store, &slug.to_uppercase(), slug).await.expect("a tenant");
+        let admin = self.user(&tenant, Role::Admin).await;
+        Tenancy { tenant, admin }
+    }
+
+    /// The cookie of a new user.
+    pub async fn user(&self, tenant: &Tenant, role: Role) -> String {
+        let email = format!("{}@{}.test", self.app.world.chance.base62(10), tenant.slug);
+        let new = NewUser { email, name: Some(format!("The {}", role.as_str())), role, platform_operator: false };
+        self.session(tenant, new).await
+    }
+
+    pub async fn session(&self, tenant: &Tenant, new: NewUser) -> String {
+        let user = auth::create_user(&self.app.store, tenant, new).await.expect("a user");
+        let lifetime_ms = self.app.settings.session_absolute_ms;
+        let made = auth::create_session(&self.app.store, tenant.id, user.id, lifetime_ms).await;
+        let (token, _) = made.expect("a session");
+        format!("{}={}", self.app.settings.base_url.cookie_name(), token.reveal())
+    }
+
+    /// A key of the tenant with these scopes.
+    pub async fn key(&self, tenancy: &Tenancy, scopes: &[&str]) -> Key {
+        self.key_with(tenancy, &json!({"name": "Key", "scopes": scopes})).await
+    }
+
+    pub async fn key_with(&self, tenancy: &Tenancy, body: &Value) -> Key {
+        let record = self.post(KEYS).cookie(&tenancy.admin).json(body).await.ok(201);
+        let text = |name: &str| record[name].as_str().expect("a text").to_owned();
+        Key { id: text("id"), plain: text("key"), record }
+    }
+
+    /// Holds the tenant's clock, so that every write of its records waits until the guard is dropped.
+    pub async fn hold_writes(&self, tenant: TenantId) -> Held {
+        let (entered, has_entered) = oneshot::channel();
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let db = self.app.store.tenant_for_test(tenant, Actor::system());
+        let holding = tokio::spawn(async move {
+            db.write(async move |tx| {
+                tx.tick().await?;
+                let _ = entered.send(());
+                let _ = tokio::task::block_in_place(|| released.recv());
+                Ok(())
+            })
+            .await
+        });
+        has_entered.await.expect("the clock is held");
+        Held { _release: release, _holding: holding }
+    }
+}
+
+/// See [`Server::hold_writes`].
+pub struct Held {
+    _release: std::sync::mpsc::Sender<()>,
+    _holding: tokio::task::JoinHandle<kernel::base::Result<()>>,
+}

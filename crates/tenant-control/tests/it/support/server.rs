@@ -1,0 +1,156 @@
+//! The whole service in this process, on a port of its own, with a clock that stands still.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use kernel::base::{Clock, Secrets, Timestamp, World};
+use kernel::http::{App, BaseUrl, Listener, Settings, Shared};
+use kernel::store::Store;
+use tenant_control::router;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::contract::Contract;
+use super::stores::Place;
+
+/// Where the clock of every test stands at first: 2026-01-15T10:00:00Z, the start of a minute.
+pub const START: Timestamp = Timestamp::from_millis(1_768_471_200_000);
+
+/// What a server is made of, to be changed before it starts.
+pub struct Setup {
+    place: Arc<Place>,
+    world: World,
+    listener: Listener,
+    pub settings: Settings,
+}
+
+impl Setup {
+    pub async fn sqlite() -> Setup {
+        Setup::at(Place::folder()).await
+    }
+
+    pub async fn postgres() -> Setup {
+        Setup::at(Place::database().await).await
+    }
+
+    async fn at(place: Place) -> Setup {
+        let world = World { clock: Clock::manual(START), ..World::default() };
+        let (listener, base_url) = listen().await;
+        Setup { place: Arc::new(place), world, listener, settings: Settings::new(base_url) }
+    }
+
+    pub async fn start(self) -> Server {
+        let Setup { place, world, listener, settings } = self;
+        let store = Store::open(place.options(), world.clone()).await.expect("the store opens");
+        store.migrate().await.expect("the store migrates");
+        let secrets = Secrets::parse(&Secrets::generate(&world.chance).unwrap()).unwrap();
+        Server::serve(place, listener, App::new(store, secrets, settings))
+    }
+}
+
+async fn listen() -> (Listener, BaseUrl) {
+    let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0)), None).await.expect("a free port");
+    let base_url = BaseUrl::parse(&format!("http://{}", listener.address().unwrap())).unwrap();
+    (listener, base_url)
+}
+
+/// A running node. It ends with this value.
+pub struct Server {
+    pub app: Shared,
+    pub address: SocketAddr,
+    pub contract: Arc<Contract>,
+    pub(super) client: reqwest::Client,
+    stop: Mutex<Option<oneshot::Sender<()>>>,
+    running: JoinHandle<()>,
+    place: Arc<Place>,
+}
+
+impl Server {
+    pub async fn sqlite() -> Server {
+        Setup::sqlite().await.start().await
+    }
+
+    pub async fn postgres() -> Server {
+        Setup::postgres().await.start().await
+    }
+
+    fn serve(place: Arc<Place>, listener: Listener, app: Shared) -> Server {
+        let address = listener.address().unwrap();
+        let (router, document) = router::build(&app).expect("the router is built");
+        let (stop, stopped) = oneshot::channel();
+        let until = async move { drop(stopped.await) };
+        let running = tokio::spawn(kernel::http::Server::run(listener, router, until));
+        let client = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .timeout(std::time::Duration::from_mins(1))
+            .build()
+            .unwrap();
+        let contract = Arc::new(Contract::new(&document.json));
+        Server { app, address, contract, client, stop: Mutex::new(Some(stop)), running, place }
+    }
+
+    /// Another node on the same database, with the same secrets, settings and clock.
+    pub async fn second_node(&self) -> Server {
+        let store = Store::open(self.place.options(), self.app.world.clone()).await.expect("the store opens again");
+        let (listener, _) = listen().await;
+        let app = App::new(store, self.app.secrets.clone(), self.app.settings.clone());
+        Server::serve(self.place.clone(), listener, app)
+    }
+
+    pub fn base_url(&self) -> &str {
+        self.app.settings.base_url.as_str()
+    }
+
+    /// Lets time pass.
+    pub fn advance(&self, ms: i64) {
+        self.app.world.clock.advance(ms);
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.app.world.now()
+    }
+
+    /// What the process does at SIGTERM.
+    pub fn begin_stop(&self) {
+        drop(self.stop.lock().unwrap().take());
+    }
+
+    /// Stops, and returns when the last request is answered.
+    pub async fn stop(mut self) {
+        self.begin_stop();
+        (&mut self.running).await.expect("the server ends in order");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.running.abort();
+    }
+}
+
+/// Makes two tests of each function, `name::sqlite` and `name::postgres`. The argument is a [`Server`], or a
+/// [`Setup`] where the test wants other settings.
+macro_rules! over_http {
+    ($($(#[$meta:meta])* async fn $name:ident($argument:ident: $kind:ident) $body:block)*) => {$(
+        $(#[$meta])*
+        mod $name {
+            #[allow(unused_imports, reason = "some bodies need nothing but their server")]
+            use super::*;
+
+            async fn test($argument: $crate::support::$kind) $body
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+            async fn sqlite() {
+                test($crate::support::$kind::sqlite().await).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+            async fn postgres() {
+                test($crate::support::$kind::postgres().await).await;
+            }
+        }
+    )*};
+}
+
+pub(crate) use over_http;

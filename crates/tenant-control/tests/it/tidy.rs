@@ -1,0 +1,277 @@
+//! Rules of the house that the compiler cannot keep, run over the source text. Each says why it is there.
+//!
+//! A bypass for a good reason goes into the rule's list, with the reason beside it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+const OURS: &[&str] = &["crates/kernel/src", "crates/tenant-control/src"];
+const FEATURES: &str = "crates/tenant-control/src/features/";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Every Rust file below these folders: its path from the root, and its text.
+pub fn sources(folders: &[&str]) -> Vec<(String, String)> {
+    let root = root();
+    let mut open: Vec<PathBuf> =
+        folders.iter().map(|folder| root.join(folder)).filter(|folder| folder.exists()).collect();
+    let mut found = Vec::new();
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            open.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let name = path.strip_prefix(&root).unwrap().to_string_lossy().into_owned();
+            found.push((name, std::fs::read_to_string(&path).unwrap()));
+        }
+    }
+    found.sort();
+    assert!(!found.is_empty(), "no sources in {folders:?}");
+    found
+}
+
+/// A text without its comments and without its unit tests, which stand at the end.
+pub fn code(text: &str) -> String {
+    let product = text.split("#[cfg(test)]\n").next().unwrap_or_default();
+    let lines = product.lines().filter(|line| !line.trim_start().starts_with("//"));
+    lines.fold(String::new(), |code, line| code + line + "\n")
+}
+
+/// What `needles` are found where `forbidden` says that they must not be, but for the listed places.
+#[track_caller]
+fn never(rule: &str, needles: &[&str], forbidden: impl Fn(&str) -> bool, allowed: &[(&str, &str)]) {
+    let mut broken = Vec::new();
+    let mut used = BTreeSet::new();
+    for (path, text) in sources(OURS) {
+        if !forbidden(&path) {
+            continue;
+        }
+        for line in code(&text).lines().filter(|line| needles.iter().any(|needle| line.contains(needle))) {
+            match allowed.iter().find(|(place, _)| *place == path) {
+                Some((place, _)) => drop(used.insert(*place)),
+                None => broken.push(format!("{path}: {}", line.trim())),
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{rule}\n{}", broken.join("\n"));
+    for (place, reason) in allowed {
+        assert!(used.contains(place), "the exception for {place} ({reason}) is no longer used: remove it");
+    }
+}
+
+fn is_feature(path: &str, file: &str) -> bool {
+    path.starts_with(FEATURES) && path.ends_with(&format!("/{file}"))
+}
+
+#[test]
+fn rules_of_a_feature_know_no_http() {
+    let rule = "features/*/mod.rs holds types and rules as plain functions: axum belongs into routes.rs";
+    never(rule, &["axum"], |path| is_feature(path, "mod.rs"), &[]);
+}
+
+#[test]
+fn sql_of_a_feature_knows_no_http() {
+    let rule = "features/*/store.rs holds SQL: axum belongs into routes.rs";
+    never(rule, &["axum"], |path| is_feature(path, "store.rs"), &[]);
+}
+
+#[test]
+fn sql_of_a_feature_is_in_its_store() {
+    let rule = "SQL of a feature belongs into its store.rs, where it is prepared by a test and found by its reader";
+    let sql = ["SELECT ", "INSERT INTO ", "DELETE FROM ", "UPDATE \"", "statements!", "kernel::store::Tx"];
+    never(rule, &sql, |path| path.starts_with("crates/tenant-control/src/") && !is_feature(path, "store.rs"), &[]);
+}
+
+#[test]
+fn a_feature_does_not_reach_into_the_store_of_another() {
+    let mut broken = Vec::new();
+    let all = sources(&[FEATURES]);
+    let features: BTreeSet<&str> =
+        all.iter().filter_map(|(path, _)| path.strip_prefix(FEATURES)?.split('/').next()).collect();
+    for (path, text) in &all {
+        let own = path.strip_prefix(FEATURES).and_then(|rest| rest.split('/').next());
+        for other in features.iter().filter(|feature| Some(**feature) != own) {
+            if code(text).contains(&format!("{other}::store")) {
+                broken.push(format!("{path} uses {other}::store"));
+            }
+        }
+    }
+    assert!(
+        broken.is_empty(),
+        "a feature publishes an event, or calls the other's public functions\n{}",
+        broken.join("\n")
+    );
+}
+
+#[test]
+fn the_kernel_knows_no_feature() {
+    let rule = "the kernel stands below the product and cannot know it";
+    never(rule, &["tenant_control::"], |path| path.starts_with("crates/kernel/"), &[]);
+}
+
+#[test]
+fn nobody_but_outbound_is_an_http_client() {
+    let rule = "kernel/outbound is the only HTTP client: one guard against requests into our own network";
+    let clients = ["reqwest", "hyper::client", "hyper_util::client", "ureq", "TcpStream::connect"];
+    never(rule, &clients, |path| !path.starts_with("crates/kernel/src/outbound"), &[]);
+}
+
+#[test]
+fn nobody_but_the_base_reads_the_clock() {
+    let rule = "time comes from World, so that a year passes in a test in a millisecond";
+    let clocks = ["SystemTime", "Timestamp::now(", "Zoned::now(", "UtcDateTime::now(", "Utc::now("];
+    never(rule, &clocks, |path| !path.starts_with("crates/kernel/src/base/clock.rs"), &[]);
+}
+
+#[test]
+fn nobody_but_the_base_draws_lots() {
+    let rule = "chance comes from World, so that a test can repeat it and no weak generator slips in";
+    let generators = ["aws_lc_rs::rand", "rand::", "getrandom", "Uuid::new_v4", "Uuid::now_v7", "fastrand"];
+    never(rule, &generators, |path| path != "crates/kernel/src/base/chance.rs", &[]);
+}
+
+#[test]
+fn nobody_but_the_settings_reads_the_environment() {
+    let rule = "what comes from outside is read in one place and passed on as settings";
+    let allowed = [("crates/tenant-control/src/config.rs", "this is that place")];
+    never(rule, &["env::var", "env::vars", "option_env!"], |_| true, &allowed);
+}
+
+#[test]
+fn nobody_outside_the_store_asks_which_engine_answers() {
+    let rule = "a difference between the engines belongs into kernel/store, one in SQL into dialect.rs";
+    let allowed = [
+        (
+            "crates/kernel/src/auth/credentials.rs",
+            "only PostgreSQL has other nodes and a round trip worth a short cache",
+        ),
+        ("crates/kernel/src/jobs/mod.rs", "the embedded store has one node, so there is no use to exchange"),
+    ];
+    never(
+        rule,
+        &["Engine::Sqlite", "Engine::Postgres"],
+        |path| !path.starts_with("crates/kernel/src/store/"),
+        &allowed,
+    );
+}
+
+/// Every door to the data of all tenants at once: file, purpose, how often, and why it must be.
+const SYSTEM_DOORS: &[(&str, &str, usize, &str)] = &[
+    ("crates/kernel/src/auth/credentials.rs", "Credentials", 2, "whose a key or cookie is, is what the read finds out"),
+    ("crates/kernel/src/auth/people.rs", "Startup", 1, "whether there is any tenant yet"),
+    ("crates/kernel/src/auth/sessions.rs", "SignIn", 1, "whose a sign-in link is, is what the read finds out"),
+    ("crates/kernel/src/jobs/mod.rs", "Housekeeping", 2, "last use is noted and old rows are removed for all tenants"),
+    ("crates/kernel/src/jobs/mod.rs", "RateLimits", 1, "the counters of all callers are exchanged in one batch"),
+    ("crates/kernel/src/startup.rs", "Startup", 2, "the check values of the secrets belong to no tenant"),
+    ("crates/kernel/src/store/mod.rs", "Health", 2, "a probe reads and writes nothing of anybody"),
+    ("crates/kernel/src/store/self_check.rs", "Health", 3, "doctor looks at the database as a whole"),
+    ("crates/tenant-control/src/cli/admin.rs", "Cli", 2, "the operator names tenants and lists them"),
+    ("crates/tenant-control/src/cli/backup.rs", "Cli", 1, "whether a file is a database of ours before it is restored"),
+];
+
+#[test]
+fn the_doors_to_all_tenants_are_known() {
+    let mut found: BTreeMap<(String, String), usize> = BTreeMap::new();
+    for (path, text) in sources(OURS) {
+        for rest in code(&text).split(".system(").skip(1) {
+            let purpose =
+                rest.strip_prefix("Purpose::").unwrap_or_else(|| panic!("{path}: name the purpose at the call"));
+            let purpose: String = purpose.chars().take_while(char::is_ascii_alphanumeric).collect();
+            *found.entry((path.clone(), purpose)).or_default() += 1;
+        }
+    }
+    let listed =
+        SYSTEM_DOORS.iter().map(|(path, purpose, count, _)| (((*path).to_owned(), (*purpose).to_owned()), *count));
+    let listed: BTreeMap<(String, String), usize> = listed.collect();
+    assert_eq!(found, listed, "Store::system reaches every tenant: list the call in tidy.rs and say why it must");
+}
+
+#[test]
+fn the_door_of_the_tests_is_used_by_tests_alone() {
+    let rule = "a tenant's handle comes from caller.require(scope), caller.own() or a job's lease";
+    let allowed = [("crates/kernel/src/store/mod.rs", "this is where it is made")];
+    never(rule, &["tenant_for_test"], |_| true, &allowed);
+}
+
+/// A newcomer reads a file in one sitting.
+const LINES_MAX: usize = 500;
+
+#[test]
+fn no_file_is_too_long_to_read() {
+    let all = sources(&["crates", "bench"]);
+    let long: Vec<String> = all
+        .iter()
+        .map(|(path, text)| (path, text.lines().count()))
+        .filter(|(_, lines)| *lines > LINES_MAX)
+        .map(|(path, lines)| format!("{path}: {lines}"))
+        .collect();
+    assert!(long.is_empty(), "more than {LINES_MAX} lines: split by operation\n{}", long.join("\n"));
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    // Written apart, so that this file does not find itself.
+    let words = [
+        concat!("to", "do!"),
+        concat!("unim", "plemented!"),
+        concat!("#[ig", "nore"),
+        concat!("db", "g!("),
+        concat!("FIX", "ME"),
+    ];
+    let mut broken = Vec::new();
+    for (path, text) in sources(&["crates", "bench"]) {
+        for (number, line) in text.lines().enumerate().filter(|(_, line)| words.iter().any(|word| line.contains(word)))
+        {
+            broken.push(format!("{path}:{}: {}", number + 1, line.trim()));
+        }
+    }
+    assert!(
+        broken.is_empty(),
+        "finish it or leave it out; a test that does not run proves nothing\n{}",
+        broken.join("\n")
+    );
+}
+
+/// Crates that the lock file has in more than one version, and whose fault that is.
+const DOUBLES: &[(&str, &str)] = &[
+    ("base64", "postgres-protocol and metrics-exporter-prometheus are on 0.22"),
+    ("bit-vec", "bit-set of jsonschema is on 0.8; tests alone"),
+    ("bitflags", "defmt, which no target of ours builds, is on 1"),
+    ("fallible-iterator", "tokio-postgres is on 0.2"),
+    ("getrandom", "ring, ahash and rand each want another; ours is aws-lc-rs"),
+    ("hashbrown", "metrics-util is on 0.16"),
+    ("r-efi", "of getrandom on UEFI, which we do not build for"),
+    ("rand", "metrics-util is on 0.9, tokio-postgres on 0.10"),
+    ("rand_core", "follows rand"),
+    ("syn", "the macro crates move to 3 one by one; build time alone"),
+    ("synstructure", "follows syn"),
+    ("tower-http", "reqwest is on 0.6; tests alone"),
+    ("untrusted", "aws-lc-rs is on 0.7"),
+    ("wasi", "of targets that we do not build for"),
+    ("windows-sys", "of targets that we do not build for"),
+];
+
+#[test]
+fn the_lock_file_has_no_unknown_doubles() {
+    let lock = std::fs::read_to_string(root().join("Cargo.lock")).unwrap();
+    let mut versions: BTreeMap<&str, usize> = BTreeMap::new();
+    for package in lock.split("[[package]]").skip(1) {
+        let name = package.split("name = \"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+        *versions.entry(name).or_default() += 1;
+    }
+    let doubles: BTreeSet<&str> = versions.iter().filter(|(_, count)| **count > 1).map(|(name, _)| *name).collect();
+    let listed: BTreeSet<&str> = DOUBLES.iter().map(|(name, _)| *name).collect();
+    let news: Vec<_> = doubles.difference(&listed).collect();
+    assert!(news.is_empty(), "in more than one version: {news:?}. Take one version out, or list it with the reason");
+    let gone: Vec<_> = listed.difference(&doubles).collect();
+    assert!(gone.is_empty(), "no longer double: {gone:?}. Remove them from the list");
+}
+
+#[test]
+fn every_dependency_comes_from_the_registry() {
+    let lock = std::fs::read_to_string(root().join("Cargo.lock")).unwrap();
+    for source in lock.lines().filter_map(|line| line.strip_prefix("source = ")) {
+        assert_eq!(source, "\"registry+https://github.com/rust-lang/crates.io-index\"");
+    }
+}
