@@ -76,7 +76,10 @@ CREATE TABLE api_keys (
     PRIMARY KEY (tenant_id, id)
 ) STRICT;
 CREATE INDEX api_keys_by_creation ON api_keys (tenant_id, created_at, id);
-CREATE INDEX api_keys_by_maker ON api_keys (tenant_id, maker_key_id);
+-- Revoked keys stay for ever; what is asked often looks only at the others.
+CREATE INDEX api_keys_live ON api_keys (tenant_id, created_at, id) WHERE revoked_at IS NULL;
+CREATE INDEX api_keys_by_end ON api_keys (tenant_id, expires_at) WHERE revoked_at IS NULL;
+CREATE INDEX api_keys_by_maker ON api_keys (tenant_id, maker_key_id) WHERE revoked_at IS NULL;
 
 -- One row per plaintext that works: a rotated key has two until its overlap ends.
 CREATE TABLE api_key_secrets (

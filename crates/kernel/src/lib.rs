@@ -18,6 +18,7 @@ pub fn statements() -> Vec<(&'static str, &'static str)> {
         auth::CREDENTIAL_STATEMENTS,
         auth::PEOPLE_STATEMENTS,
         auth::SESSION_STATEMENTS,
+        auth::STANDING_STATEMENTS,
         http::IDEMPOTENCY_STATEMENTS,
         http::LIMITER_STATEMENTS,
         jobs::STATEMENTS,

@@ -9,7 +9,7 @@ use clap::builder::Command;
 use clap::parser::ValueSource;
 use clap::{Args, ValueEnum};
 use ipnet::IpNet;
-use kernel::base::{DAY_MS, Error, HOUR_MS, MINUTE_MS, Result, SecretsSource};
+use kernel::base::{DAY_MS, Error, HOUR_MS, MINUTE_MS, Result, SecretsSource, parse_network};
 use kernel::http::{BaseUrl, Policy, Settings, TlsFiles};
 use kernel::store::{Options, PostgresOptions, Synchronous};
 
@@ -20,7 +20,7 @@ const VARIABLE_PREFIX: &str = "TENANT_CONTROL_";
 const SYNCHRONOUS_VARIABLE: &str = "TENANT_CONTROL_TEST_SYNCHRONOUS";
 
 /// Where the data is: what every command needs.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone)]
 pub struct StoreArgs {
     /// Where the embedded store and the secrets file live
     #[arg(long, value_name = "DIR", env = "TENANT_CONTROL_DATA_DIR", default_value = "./data")]
@@ -134,7 +134,7 @@ impl SessionArgs {
 }
 
 /// What `serve` can be told.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone)]
 pub struct ServeArgs {
     #[command(flatten)]
     pub url: UrlArgs,
@@ -147,7 +147,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE", env = "TENANT_CONTROL_TLS_KEY", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
     /// Proxy whose X-Forwarded-For is believed; repeatable
-    #[arg(long, value_name = "CIDR", env = "TENANT_CONTROL_TRUSTED_PROXY", value_delimiter = ',')]
+    #[arg(long, value_name = "CIDR", env = "TENANT_CONTROL_TRUSTED_PROXY", value_delimiter = ',', value_parser = parse_cidr)]
     pub trusted_proxy: Vec<IpNet>,
     /// Origin that browsers may call the API from; repeatable
     #[arg(long, value_name = "ORIGIN", env = "TENANT_CONTROL_CORS_ORIGIN", value_delimiter = ',', value_parser = parse_base_url)]
@@ -201,6 +201,10 @@ fn parse_base_url(text: &str) -> Result<BaseUrl, String> {
     BaseUrl::parse(text).map_err(|error| error.cause().unwrap_or_default())
 }
 
+fn parse_cidr(text: &str) -> Result<IpNet, String> {
+    parse_network(text).ok_or_else(|| "must be a network such as 10.0.0.0/8".to_owned())
+}
+
 fn parse_rate(text: &str) -> Result<(Policy, u64), String> {
     let names = || Policy::ALL.map(Policy::name).join(", ");
     let (policy, per_minute) =
@@ -243,7 +247,7 @@ pub fn with_file(mut arguments: Vec<OsString>, root: &Command) -> Result<Vec<OsS
 
 fn read_file(path: &Path, root: &Command) -> Result<Vec<(String, Vec<String>)>, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let table: toml::Table = text.parse().map_err(|error| format!("{}: {error}", path.display()))?;
+    let table: toml::Table = text.parse().map_err(|error| explain_toml(path, &text, &error))?;
     // A file does not name another file.
     let known: Vec<String> = setting_names(root).into_iter().filter(|name| name != "config").collect();
     let mut settings = Vec::new();
@@ -260,6 +264,12 @@ fn read_file(path: &Path, root: &Command) -> Result<Vec<(String, Vec<String>)>, 
         settings.push((key, values.ok_or_else(wrong)?));
     }
     Ok(settings)
+}
+
+/// The place and the reason, without the line itself, which may hold a password.
+fn explain_toml(path: &Path, text: &str, error: &toml::de::Error) -> String {
+    let line = error.span().map_or(1, |span| 1 + text.as_bytes()[..span.start.min(text.len())].iter().filter(|b| **b == b'\n').count());
+    format!("{}, line {line}: {}", path.display(), error.message())
 }
 
 fn text_of(value: &toml::Value) -> Option<String> {

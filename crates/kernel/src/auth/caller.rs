@@ -63,17 +63,6 @@ impl Caller {
         self.app.store.tenant(self.tenant.id, self.actor())
     }
 
-    /// Nobody can grant what they do not hold.
-    pub fn require_all(&self, wanted: &Scopes, doing: &str) -> Result<()> {
-        match self.scopes.missing_of(wanted) {
-            None => Ok(()),
-            Some(missing) => {
-                let name = missing.name();
-                Err(Error::insufficient_scope(name, format!("{doing} needs the scope {name}, which you do not hold.")))
-            }
-        }
-    }
-
     pub fn app(&self) -> &App {
         &self.app
     }

@@ -221,11 +221,20 @@ impl Credentials {
         }
     }
 
-    /// Nothing that was read before now counts any more. Called when a credential changes, before the answer.
-    pub fn forget(&self) {
+    /// Nothing that was read of this tenant before now counts any more. Called when a credential changes, before the
+    /// answer. Other tenants keep what is cached of theirs.
+    pub fn forget(&self, tenant: TenantId) {
         if let Some(mut cache) = self.cache.as_ref().map(lock) {
             cache.epoch += 1;
-            cache.keys.clear();
+            cache.keys.retain(|_, (_, key)| key.tenant.id != tenant);
+            cache.sessions.retain(|_, (_, session)| session.tenant.id != tenant);
+        }
+    }
+
+    /// The same for the sessions of all tenants.
+    fn forget_sessions(&self) {
+        if let Some(mut cache) = self.cache.as_ref().map(lock) {
+            cache.epoch += 1;
             cache.sessions.clear();
         }
     }
@@ -272,7 +281,7 @@ impl Credentials {
             })
             .await?;
             // Kept until it is on disk and nobody remembers the row before: a session in use must not look idle.
-            self.forget();
+            self.forget_sessions();
             let mut uses = lock(&self.uses);
             for (id, at) in chunk {
                 if uses.sessions.get(id) == Some(at) {

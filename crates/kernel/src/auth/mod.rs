@@ -9,6 +9,7 @@ mod presented;
 mod role;
 mod scope;
 mod sessions;
+mod standing;
 
 pub use caller::{Caller, Identity, KeyIdentity, UserIdentity};
 pub use credentials::{Credentials, Tenant};
@@ -19,8 +20,10 @@ pub use people::{
 };
 pub use role::Role;
 pub use scope::{Scope, Scopes};
+pub use standing::{Rights, Standing};
 pub use sessions::{SIGNIN_LINK_MS, Token, create_session, create_signin_link, redeem_signin_link, sign_out};
 
 pub(crate) use credentials::STATEMENTS as CREDENTIAL_STATEMENTS;
 pub(crate) use people::STATEMENTS as PEOPLE_STATEMENTS;
 pub(crate) use sessions::STATEMENTS as SESSION_STATEMENTS;
+pub(crate) use standing::STATEMENTS as STANDING_STATEMENTS;

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use super::caller::{Caller, Identity};
 use crate::audit::{self, Entry};
 use crate::base::{
-    Actor, ActorKind, ActorRef, Code, Error, MINUTE_MS, Result, SessionId, TenantId, Timestamp, UserId, World, sha256,
+    Actor, ActorKind, ActorRef, Error, MINUTE_MS, Result, SessionId, TenantId, Timestamp, UserId, World, sha256,
 };
 use crate::http::{ClientAddress, Shared};
 use crate::store::{Purpose, Store, Tx};
@@ -120,16 +120,18 @@ pub async fn redeem_signin_link(
 pub async fn sign_out(caller: &Caller) -> Result<()> {
     let Identity::User(user) = caller.identity() else {
         let detail = "Only a session can sign out; revoke a key with DELETE /api/admin/api-keys.";
-        return Err(Error::new(Code::InsufficientScope, detail));
+        return Err(Error::insufficient_scope("session", detail));
     };
     let id = user.session;
     caller
         .own()
         .write(async move |tx| {
+            // First, so that a write of the same session is either before this or sees it gone.
+            tx.tick().await?;
             tx.exec(DELETE_SESSION, crate::args![id]).await?;
             audit::record(tx, Entry::new("session.delete", "session", id)).await
         })
         .await?;
-    caller.app().credentials.forget();
+    caller.app().credentials.forget(caller.tenant_id());
     Ok(())
 }

@@ -8,6 +8,7 @@ mod crypto;
 mod error;
 mod id;
 mod label;
+mod network;
 pub mod seal;
 pub mod secrets;
 
@@ -20,6 +21,7 @@ pub use crypto::{equal, hmac_sha256, sha256};
 pub use error::{Error, FieldError, OnDuplicate, Result};
 pub use id::*;
 pub use label::Label;
+pub use network::parse_network;
 pub use secrets::{Secrets, SecretsSource};
 
 /// Everything a process takes from outside itself: the time and chance. Tests replace both.

@@ -21,8 +21,8 @@ pub trait Reply {
     fn render(&self) -> Result<Rendered>;
 }
 
-/// An answer as bytes.
-#[derive(Clone, Debug)]
+/// An answer as bytes. It does not print: it may hold a secret.
+#[derive(Clone)]
 pub struct Rendered {
     pub status: u16,
     pub etag: Option<String>,

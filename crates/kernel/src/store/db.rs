@@ -60,10 +60,18 @@ impl Db {
     ) -> Result<R> {
         match self.store.backend() {
             Backend::Sqlite(sqlite) => sqlite.writer.write(self.context.clone(), job).await,
-            Backend::Postgres(pool) => {
-                let tx = Tx::postgres(Session::for_writing(pool).await?, self.context.clone());
+            Backend::Postgres(postgres) => {
+                let turn = match self.tenant_id() {
+                    Some(tenant) => Some(postgres.turns.take(tenant, postgres.wait_max).await?),
+                    None => None,
+                };
+                let tx = Tx::postgres(Session::for_writing(&postgres.pool).await?, self.context.clone());
                 // Spawned, so that a caller who goes away cannot stop it between BEGIN and COMMIT.
-                tokio::spawn(tx.run_to_commit(job)).await.map_err(Error::unavailable)?
+                let write = async move {
+                    let _turn = turn;
+                    tx.run_to_commit(job).await
+                };
+                tokio::spawn(write).await.map_err(Error::unavailable)?
             }
         }
     }
@@ -78,7 +86,7 @@ impl Db {
             Backend::Sqlite(lite) => {
                 lite.readers.lend().await?.read(|reader| sqlite::find(reader, self.context.bound(), sql, args))
             }
-            Backend::Postgres(pool) => Session::for_reading(pool).await?.find(&self.context, sql, args).await,
+            Backend::Postgres(postgres) => Session::for_reading(&postgres.pool).await?.find(&self.context, sql, args).await,
         }
     }
 
@@ -88,7 +96,7 @@ impl Db {
             Backend::Sqlite(lite) => {
                 lite.readers.lend().await?.read(|reader| sqlite::list(reader, self.context.bound(), sql, args))
             }
-            Backend::Postgres(pool) => Session::for_reading(pool).await?.list(&self.context, sql, args).await,
+            Backend::Postgres(postgres) => Session::for_reading(&postgres.pool).await?.list(&self.context, sql, args).await,
         }
     }
 

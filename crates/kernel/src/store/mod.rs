@@ -24,6 +24,7 @@ mod self_check;
 mod sqlite;
 mod sqlite_readers;
 mod sqlite_writer;
+mod turns;
 mod tx;
 mod values;
 
@@ -42,6 +43,7 @@ use options::Target;
 use postgres::Session;
 use sqlite_readers::Readers;
 use sqlite_writer::Writer;
+use turns::Turns;
 
 pub use context::Purpose;
 pub use db::Db;
@@ -75,7 +77,7 @@ struct Inner {
 
 enum Backend {
     Sqlite(Box<Sqlite>),
-    Postgres(Pool),
+    Postgres(Postgres),
 }
 
 struct Sqlite {
@@ -87,11 +89,20 @@ struct Sqlite {
     wait_max: Duration,
 }
 
+struct Postgres {
+    pool: Pool,
+    turns: Turns,
+    wait_max: Duration,
+}
+
 impl Store {
     /// Connects. It does not migrate.
     pub async fn open(options: Options, world: World) -> Result<Store> {
         let backend = match &options.target {
-            Target::Postgres(postgres) => Backend::Postgres(postgres::open(postgres, &options).await?),
+            Target::Postgres(postgres) => {
+                let pool = postgres::open(postgres, &options).await?;
+                Backend::Postgres(Postgres { pool, turns: Turns::default(), wait_max: options.wait_max })
+            }
             Target::Sqlite(path) => {
                 let (path, world) = (path.clone(), world.clone());
                 let open = tokio::task::spawn_blocking(move || open_sqlite(path, &options, world));
@@ -105,7 +116,7 @@ impl Store {
     pub async fn migrate(&self) -> Result<Vec<String>> {
         match self.backend() {
             Backend::Sqlite(sqlite) => migrate::migrate_sqlite(sqlite.path.clone(), self.world().clone()).await,
-            Backend::Postgres(pool) => migrate::migrate_postgres(pool, self.world()).await,
+            Backend::Postgres(postgres) => migrate::migrate_postgres(&postgres.pool, self.world()).await,
         }
     }
 
@@ -113,7 +124,7 @@ impl Store {
     pub async fn pending_migrations(&self) -> Result<Vec<String>> {
         match self.backend() {
             Backend::Sqlite(sqlite) => migrate::pending_sqlite(sqlite.path.clone()).await,
-            Backend::Postgres(pool) => migrate::pending_postgres(pool).await,
+            Backend::Postgres(postgres) => migrate::pending_postgres(&postgres.pool).await,
         }
     }
 
@@ -180,7 +191,7 @@ impl Store {
                 sqlite.readers.close();
                 sqlite.scanners.close();
             }
-            Backend::Postgres(pool) => pool.close(),
+            Backend::Postgres(postgres) => postgres.pool.close(),
         }
     }
 
@@ -202,7 +213,7 @@ impl Store {
                 let lent = sqlite.readers.lend().await?;
                 lent.read(|reader| reader.prepare(sql).map(drop).map_err(sqlite::fault))
             }
-            Backend::Postgres(pool) => Session::for_reading(pool).await?.prepare_check(sql).await,
+            Backend::Postgres(postgres) => Session::for_reading(&postgres.pool).await?.prepare_check(sql).await,
         }
     }
 

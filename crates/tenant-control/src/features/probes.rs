@@ -1,13 +1,15 @@
 //! `/healthz` and `/readyz`, for whatever watches the process.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use kernel::http::Shared;
+use kernel::http::{App, Shared};
 
 /// As long as a request waits for a connection. A database that is silent for longer does not serve.
 const READY_MAX: Duration = Duration::from_secs(5);
+/// A result is shared for this long: anybody may ask, and each question is a job of the database's writer.
+const READY_SHARED: Duration = Duration::from_secs(1);
 
 /// The process runs and answers.
 pub async fn healthz() -> &'static str {
@@ -16,10 +18,32 @@ pub async fn healthz() -> &'static str {
 
 /// The database answers, so traffic may come.
 pub async fn readyz(State(app): State<Shared>) -> (StatusCode, &'static str) {
+    if is_ready(&app).await {
+        (StatusCode::OK, "ready\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "the database does not answer\n")
+    }
+}
+
+async fn is_ready(app: &App) -> bool {
+    let mut last = app.last_probe.lock().await;
+    let before = match *last {
+        Some((at, ready)) if at.elapsed() < READY_SHARED => return ready,
+        Some((_, ready)) => ready,
+        None => false,
+    };
+    // Already now, so that clients that ask and go away before the answer cost no more than others.
+    *last = Some((Instant::now(), before));
+    let ready = ping(app).await;
+    *last = Some((Instant::now(), ready));
+    ready
+}
+
+async fn ping(app: &App) -> bool {
     match tokio::time::timeout(READY_MAX, app.store.ping()).await {
-        Ok(Ok(())) => return (StatusCode::OK, "ready\n"),
+        Ok(Ok(())) => return true,
         Ok(Err(error)) => tracing::warn!(%error, "not ready"),
         Err(_) => tracing::warn!("not ready: the database is silent"),
     }
-    (StatusCode::SERVICE_UNAVAILABLE, "the database does not answer\n")
+    false
 }

@@ -5,11 +5,9 @@
 pub mod routes;
 pub mod store;
 
-use std::net::IpAddr;
-
 use ipnet::IpNet;
-use kernel::auth::{Caller, Identity, Scope, Scopes};
-use kernel::base::{ActorRef, ApiKeyId, Code, DAY_MS, Error, FieldError, Label, MINUTE_MS, Result, Timestamp};
+use kernel::auth::{Rights, Scope, Scopes, Standing};
+use kernel::base::{ActorRef, ApiKeyId, Code, DAY_MS, Error, FieldError, Label, MINUTE_MS, Result, Timestamp, parse_network};
 use kernel::http::{Field, Fields, FromBody, Record};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -229,13 +227,9 @@ fn unknown_scope(word: &str) -> String {
     format!("{word:?} is not a scope; known are {}", Scopes::vocabulary().join(", "))
 }
 
-/// A network, or a single address, which is a network of one. Bits beyond the prefix are cut off.
 fn parse_cidr(field: &mut Field<'_>) -> Option<IpNet> {
     field.parsed("invalid_cidr", |text| {
-        let network = text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
-        network
-            .map(|network| network.trunc())
-            .ok_or_else(|| "must be a network such as 198.51.100.0/24 or 2001:db8::/32".to_owned())
+        parse_network(text).ok_or_else(|| "must be a network such as 198.51.100.0/24 or 2001:db8::/32".to_owned())
     })
 }
 
@@ -258,13 +252,13 @@ pub fn within_maker(wanted: Timestamp, maker_end: Timestamp) -> Result<Timestamp
     Ok(wanted.min(maker_end))
 }
 
-/// Where a key made or changed by this caller may be used from: never further than the caller itself.
-pub fn allowed_cidrs(caller: &Caller, wanted: Option<Vec<IpNet>>) -> Result<Vec<IpNet>> {
-    let own = own_networks(caller);
+/// Where a key made or changed with these rights may be used from: never further than a key that makes it.
+pub fn allowed_cidrs(rights: &Rights, wanted: Option<Vec<IpNet>>) -> Result<Vec<IpNet>> {
+    let own = &rights.allowed_cidrs;
     if own.is_empty() {
         return Ok(wanted.unwrap_or_default());
     }
-    let Some(wanted) = wanted else { return Ok(own.to_vec()) };
+    let Some(wanted) = wanted else { return Ok(own.clone()) };
     if wanted.is_empty() {
         let detail = "an empty list means anywhere, and your own key has a list";
         return Err(Error::invalid("/allowed_cidrs", "outside_own_networks", detail));
@@ -279,16 +273,9 @@ pub fn allowed_cidrs(caller: &Caller, wanted: Option<Vec<IpNet>>) -> Result<Vec<
     if errors.is_empty() { Ok(wanted) } else { Err(Error::invalid_fields(errors)) }
 }
 
-/// The networks that the caller is held to; empty means none.
-pub fn own_networks(caller: &Caller) -> &[IpNet] {
-    match caller.identity() {
-        Identity::Key(key) => &key.allowed_cidrs,
-        Identity::User(_) => &[],
-    }
-}
-
 /// Rotating a key shows its new text, which must not work where the caller's own key does not.
-pub fn check_takeover(own: &[IpNet], theirs: &[IpNet]) -> Result<()> {
+pub fn check_takeover(rights: &Rights, theirs: &[IpNet]) -> Result<()> {
+    let own = &rights.allowed_cidrs;
     let inside = |network: &IpNet| own.iter().any(|mine| mine.contains(network));
     if own.is_empty() || (!theirs.is_empty() && theirs.iter().all(inside)) {
         return Ok(());
@@ -297,10 +284,9 @@ pub fn check_takeover(own: &[IpNet], theirs: &[IpNet]) -> Result<()> {
 }
 
 /// Nobody can grant what they do not hold, and `platform:read` only a platform operator in person.
-pub fn check_grant(caller: &Caller, scopes: &Scopes) -> Result<()> {
-    caller.require_all(scopes, "Granting these scopes")?;
-    let by_key = matches!(caller.identity(), Identity::Key(_));
-    if by_key && scopes.holds(Scope::PlatformRead) {
+pub fn check_grant(rights: &Rights, scopes: &Scopes) -> Result<()> {
+    rights.require_all(scopes, "Granting these scopes")?;
+    if matches!(rights.standing, Standing::Key(_)) && scopes.holds(Scope::PlatformRead) {
         let name = Scope::PlatformRead.name();
         return Err(Error::insufficient_scope(name, "Only a platform operator, signed in, can grant platform:read."));
     }

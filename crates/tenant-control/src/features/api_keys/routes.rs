@@ -11,7 +11,7 @@ use utoipa::openapi::schema::AnyOfBuilder;
 use utoipa::openapi::{OneOfBuilder, Ref, RefOr, Schema};
 use utoipa::{IntoParams, IntoResponses, PartialSchema, ToSchema};
 
-use super::{ApiKey, Change, Input, NewKey, Rotation, Status, check_grant, store};
+use super::{ApiKey, Change, Input, NewKey, Rotation, Status, store};
 
 const PATH: &str = "/api/admin/api-keys";
 
@@ -91,11 +91,11 @@ pub async fn create(
     let db = caller.require(Scope::ApiKeysWrite)?;
     query.parse()?;
     let body = body.read().await?;
-    check_grant(&caller, &body.value.scopes)?;
-    let new = store::New::by(&caller, body.value)?;
+    let (standing, secrets, input) = (caller.standing(), caller.app().secrets.clone(), body.value);
     idempotency
         .once(&caller, &db, PATH, body.digest, async move |tx| {
-            let made = store::create(tx, new).await?;
+            let rights = standing.confirm(tx, Scope::ApiKeysWrite).await?;
+            let made = store::create(tx, &rights, input, &secrets).await?;
             let location = format!("{PATH}?id={}", made.record.id);
             Ok(Created { record: made, location })
         })
@@ -176,16 +176,20 @@ fn one_of(names: [std::borrow::Cow<'static, str>; 2]) -> RefOr<Schema> {
 pub async fn replace(caller: Caller, if_match: IfMatch, query: Query<OneQuery>, body: Json<Change>) -> Result<Changed> {
     let db = caller.require(Scope::ApiKeysWrite)?;
     let id = query.parse()?.id;
-    let changed = match body.read().await?.value {
-        Change::Rotate { overlap_hours } => {
-            store::rotate(&caller, &db, id, if_match, overlap_hours).await.map(Changed::Rotated)?
-        }
-        Change::Replace(input) => {
-            check_grant(&caller, &input.scopes)?;
-            store::replace(&caller, &db, id, if_match, input).await.map(Changed::Replaced)?
-        }
-    };
-    caller.app().credentials.forget();
+    let change = body.read().await?.value;
+    let (standing, secrets) = (caller.standing(), caller.app().secrets.clone());
+    let changed = db
+        .write(async move |tx| {
+            let rights = standing.confirm(tx, Scope::ApiKeysWrite).await?;
+            match change {
+                Change::Replace(input) => store::replace(tx, &rights, id, &if_match, input).await.map(Changed::Replaced),
+                Change::Rotate { overlap_hours } => {
+                    store::rotate(tx, &rights, id, &if_match, overlap_hours, &secrets).await.map(Changed::Rotated)
+                }
+            }
+        })
+        .await?;
+    caller.app().credentials.forget(caller.tenant_id());
     Ok(changed)
 }
 
@@ -200,7 +204,12 @@ pub async fn replace(caller: Caller, if_match: IfMatch, query: Query<OneQuery>, 
 pub async fn revoke(caller: Caller, if_match: IfMatch, query: Query<OneQuery>) -> Result<NoContent> {
     let db = caller.require(Scope::ApiKeysWrite)?;
     let id = query.parse()?.id;
-    store::revoke(&db, id, if_match).await?;
-    caller.app().credentials.forget();
+    let standing = caller.standing();
+    db.write(async move |tx| {
+        standing.confirm(tx, Scope::ApiKeysWrite).await?;
+        store::revoke(tx, id, &if_match).await
+    })
+    .await?;
+    caller.app().credentials.forget(caller.tenant_id());
     Ok(NoContent)
 }

@@ -3,25 +3,32 @@
 use ipnet::IpNet;
 use kernel::args;
 use kernel::audit::{self, Changes, Entry};
-use kernel::auth::{Caller, Identity, PlainKey, Scopes};
+use kernel::auth::{PlainKey, Rights, Scopes, Standing};
 use kernel::base::{ActorKind, ActorRef, ApiKeyId, Code, Error, HOUR_MS, Result, Secrets, Timestamp};
 use kernel::http::IfMatch;
 use kernel::store::{Db, Direction, FromRow, Row, Select, Tx, Value};
 
 use super::{
-    ACTIVE_KEYS_MAX, ApiKey, Input, NewKey, Status, allowed_cidrs, check_takeover, expiry, own_networks, within_maker,
+    ACTIVE_KEYS_MAX, ApiKey, Input, NewKey, Status, allowed_cidrs, check_grant, check_takeover, expiry, within_maker,
 };
 
-const COLUMNS: &str = "SELECT k.id, k.name, k.scopes, k.allowed_cidrs, k.prefix, k.last_four, k.expires_at, k.revoked_at,
-        u.last_used_at, u.last_used_ip, k.created_by_type, k.created_by_id, k.created_by_name, k.version, k.created_at, k.updated_at
-    FROM api_keys k LEFT JOIN api_key_uses u ON u.tenant_id = k.tenant_id AND u.key_id = k.id
-    WHERE k.tenant_id = $1";
+/// The list and the one record read the same columns, by their place.
+macro_rules! select {
+    ($more:literal) => {
+        concat!(
+            "SELECT k.id, k.name, k.scopes, k.allowed_cidrs, k.prefix, k.last_four, k.expires_at, k.revoked_at,
+                u.last_used_at, u.last_used_ip, k.created_by_type, k.created_by_id, k.created_by_name,
+                k.version, k.created_at, k.updated_at
+            FROM api_keys k LEFT JOIN api_key_uses u ON u.tenant_id = k.tenant_id AND u.key_id = k.id
+            WHERE k.tenant_id = $1",
+            $more
+        )
+    };
+}
 
 kernel::statements! {
-    GET = "SELECT k.id, k.name, k.scopes, k.allowed_cidrs, k.prefix, k.last_four, k.expires_at, k.revoked_at,
-            u.last_used_at, u.last_used_ip, k.created_by_type, k.created_by_id, k.created_by_name, k.version, k.created_at, k.updated_at
-        FROM api_keys k LEFT JOIN api_key_uses u ON u.tenant_id = k.tenant_id AND u.key_id = k.id
-        WHERE k.tenant_id = $1 AND k.id = $2";
+    LIST = select!("");
+    GET = select!(" AND k.id = $2");
     COUNT_ACTIVE = "SELECT COUNT(*) FROM api_keys WHERE tenant_id = $1 AND revoked_at IS NULL AND expires_at > $2";
     INSERT = "INSERT INTO api_keys (tenant_id, id, name, scopes, allowed_cidrs, prefix, last_four, expires_at, maker_key_id,
             maker_user_id, created_by_type, created_by_id, created_by_name, version, created_at, updated_at)
@@ -36,17 +43,24 @@ kernel::statements! {
     /// The overlap of an earlier rotation ends with the next one.
     END_OVERLAPS = "DELETE FROM api_key_secrets WHERE tenant_id = $1 AND key_id = $2 AND valid_until IS NOT NULL";
     START_OVERLAP = "UPDATE api_key_secrets SET valid_until = $3 WHERE tenant_id = $1 AND key_id = $2";
-    /// A key and all that it made, directly or through others.
+    /// All that a key made and that is not revoked, directly or through others. What a revoked key made is revoked, so
+    /// the walk ends there; CROSS JOIN keeps SQLite from starting at the wrong end.
     DESCENDANTS = "WITH RECURSIVE made (id) AS (
-            SELECT id FROM api_keys WHERE tenant_id = $1 AND maker_key_id = $2
-            UNION SELECT k.id FROM api_keys k JOIN made m ON k.maker_key_id = m.id WHERE k.tenant_id = $1)
+            SELECT id FROM api_keys WHERE tenant_id = $1 AND maker_key_id = $2 AND revoked_at IS NULL
+            UNION SELECT k.id FROM made m CROSS JOIN api_keys k
+            WHERE k.tenant_id = $1 AND k.maker_key_id = m.id AND k.revoked_at IS NULL)
         SELECT id FROM made ORDER BY id";
-    /// A maker as it is now, not as it was when the request was let in.
-    MAKER = "SELECT expires_at, revoked_at FROM api_keys WHERE tenant_id = $1 AND id = $2";
+    /// Those of them that end later than $3. What ends earlier made nothing that ends later.
+    LATER_DESCENDANTS = "WITH RECURSIVE made (id, expires_at) AS (
+            SELECT id, expires_at FROM api_keys
+            WHERE tenant_id = $1 AND maker_key_id = $2 AND revoked_at IS NULL AND expires_at > $3
+            UNION SELECT k.id, k.expires_at FROM made m CROSS JOIN api_keys k
+            WHERE k.tenant_id = $1 AND k.maker_key_id = m.id AND k.revoked_at IS NULL AND k.expires_at > $3)
+        SELECT id, expires_at FROM made ORDER BY id";
     MAKER_END = "SELECT m.expires_at FROM api_keys k JOIN api_keys m ON m.tenant_id = k.tenant_id AND m.id = k.maker_key_id
         WHERE k.tenant_id = $1 AND k.id = $2";
     SHORTEN = "UPDATE api_keys SET expires_at = $3, version = version + 1, updated_at = $4
-        WHERE tenant_id = $1 AND id = $2 AND revoked_at IS NULL AND expires_at > $3";
+        WHERE tenant_id = $1 AND id = $2";
     REVOKE = "UPDATE api_keys SET revoked_at = $3, version = version + 1, updated_at = $3
         WHERE tenant_id = $1 AND id = $2 AND revoked_at IS NULL";
     DELETE_SECRETS = "DELETE FROM api_key_secrets WHERE tenant_id = $1 AND key_id = $2";
@@ -105,7 +119,7 @@ pub async fn get(db: &Db, id: ApiKeyId) -> Result<ApiKey> {
 pub async fn list(db: &Db, status: Option<&[Status]>, after: Option<Vec<Value>>, limit: usize) -> Result<Vec<ApiKey>> {
     let now = db.world().now();
     let wanted = |status_wanted| status.map_or(status_wanted != Status::Revoked, |any| any.contains(&status_wanted));
-    let select = Select::new(COLUMNS);
+    let select = Select::new(LIST);
     let mut select = match (wanted(Status::Active), wanted(Status::Expired), wanted(Status::Revoked)) {
         (true, true, true) => select,
         (false, false, _) => select.raw("AND k.revoked_at IS NOT NULL", []),
@@ -123,50 +137,24 @@ pub async fn list(db: &Db, status: Option<&[Status]>, after: Option<Vec<Value>>,
     Ok(rows.into_iter().map(|key| key.at(now)).collect())
 }
 
-/// A key that may be made: the caller's rights have been looked at.
-pub struct New {
-    input: Input,
-    allowed_cidrs: Vec<IpNet>,
-    secrets: Secrets,
-    maker: Maker,
-}
-
-/// Who is behind a key: it dies with the key that made it, and `platform:read` with the person's office.
-struct Maker {
-    key: Option<ApiKeyId>,
-    user: Option<String>,
-}
-
-impl Maker {
-    fn of(caller: &Caller) -> Self {
-        match caller.identity() {
-            Identity::User(user) => Maker { key: None, user: Some(user.id.to_string()) },
-            Identity::Key(key) => Maker { key: Some(key.id), user: None },
-        }
-    }
-}
-
-impl New {
-    pub fn by(caller: &Caller, mut input: Input) -> Result<Self> {
-        let allowed_cidrs = allowed_cidrs(caller, input.allowed_cidrs.take())?;
-        Ok(New { input, allowed_cidrs, secrets: caller.app().secrets.clone(), maker: Maker::of(caller) })
-    }
-}
-
-pub async fn create(tx: &mut Tx, new: New) -> Result<NewKey> {
+/// Makes a key with the rights of whoever asks: it dies with the key that made it, and `platform:read` with the
+/// person's office.
+pub async fn create(tx: &mut Tx, rights: &Rights, input: Input, secrets: &Secrets) -> Result<NewKey> {
+    check_grant(rights, &input.scopes)?;
     let now = tx.tick().await?.at;
-    let maker_end = match new.maker.key {
-        Some(maker) => Some(maker_end(tx, maker).await?),
-        None => None,
+    let allowed_cidrs = allowed_cidrs(rights, input.allowed_cidrs)?;
+    let expires_at = expiry(now, input.expires_days, rights.ends_at)?;
+    let (maker_key, maker_user) = match rights.standing {
+        Standing::Person { user, .. } => (None, Some(user)),
+        Standing::Key(key) => (Some(key), None),
     };
-    let expires_at = expiry(now, new.input.expires_days, maker_end)?;
     check_room(tx, now).await?;
     let id = ApiKeyId::new(tx.world());
     let plain = PlainKey::generate(&tx.world().chance);
     let by = tx.actor().who.clone();
-    let scopes = json(new.input.scopes.words())?;
-    let cidrs = json(&new.allowed_cidrs)?;
-    let name = new.input.name.into_string();
+    let scopes = json(input.scopes.words())?;
+    let cidrs = json(&allowed_cidrs)?;
+    let name = input.name.into_string();
     let (prefix, last_four) = (plain.prefix().to_owned(), plain.last_four().to_owned());
     tx.exec(
         INSERT,
@@ -178,8 +166,8 @@ pub async fn create(tx: &mut Tx, new: New) -> Result<NewKey> {
             prefix,
             last_four,
             expires_at,
-            new.maker.key,
-            new.maker.user,
+            maker_key,
+            maker_user,
             by.kind.as_str(),
             by.id,
             by.name,
@@ -187,20 +175,10 @@ pub async fn create(tx: &mut Tx, new: New) -> Result<NewKey> {
         ],
     )
     .await?;
-    let plain = insert_secret(tx, id, plain, &new.secrets).await?;
+    let plain = insert_secret(tx, id, plain, secrets).await?;
     audit::record(tx, Entry::new("api_key.create", "api_key", id)).await?;
     let record = read(tx, id).await?.at(now);
     Ok(NewKey { record, key: plain.reveal() })
-}
-
-/// When the maker ends. It may have been revoked or shortened since the request was let in, and what it makes must not
-/// escape that.
-async fn maker_end(tx: &mut Tx, maker: ApiKeyId) -> Result<Timestamp> {
-    let (end, revoked_at): (Timestamp, Option<Timestamp>) = tx.one(MAKER, args![maker]).await?;
-    match revoked_at {
-        None => Ok(end),
-        Some(_) => Err(Error::new(Code::Unauthenticated, "The key was revoked meanwhile.")),
-    }
 }
 
 /// The tenant's clock is locked, so nobody else can take the last place meanwhile.
@@ -224,55 +202,52 @@ async fn read(tx: &mut Tx, id: ApiKeyId) -> Result<StoredKey> {
 }
 
 /// The key a change is about: 404, then 403 if it holds more than the caller, then 412, then 409 if it is revoked.
-async fn read_to_change(tx: &mut Tx, id: ApiKeyId, held: Option<&Scopes>, if_match: &IfMatch) -> Result<StoredKey> {
+async fn read_to_change(tx: &mut Tx, id: ApiKeyId, rights: &Rights, if_match: &IfMatch) -> Result<StoredKey> {
     let key = read(tx, id).await?;
-    if let Some(missing) = held.and_then(|held| held.missing_of(&key.scopes)) {
-        let name = missing.name();
-        return Err(Error::insufficient_scope(name, format!("The key holds {name}, which you do not hold.")));
-    }
+    rights.require_all(&key.scopes, "Changing this key")?;
+    check_changeable(&key, if_match)?;
+    Ok(key)
+}
+
+fn check_changeable(key: &StoredKey, if_match: &IfMatch) -> Result<()> {
     if_match.check(key.record.version)?;
     if key.record.status == Status::Revoked {
         return Err(Error::conflict("The key is revoked, which cannot be undone or changed."));
     }
-    Ok(key)
+    Ok(())
 }
 
-pub async fn replace(caller: &Caller, db: &Db, id: ApiKeyId, if_match: IfMatch, input: Input) -> Result<ApiKey> {
-    if matches!(caller.identity(), Identity::Key(key) if key.id == id) {
+pub async fn replace(tx: &mut Tx, rights: &Rights, id: ApiKeyId, if_match: &IfMatch, input: Input) -> Result<ApiKey> {
+    if rights.is_key(id) {
         return Err(Error::insufficient_scope("api_keys:write", "A key cannot change itself, only rotate."));
     }
-    let held = caller.scopes().clone();
-    let now = caller.app().world.now();
-    let own_end = matches!(caller.identity(), Identity::Key(_)).then(|| caller.expires_at());
-    let new_end = input.expires_days.map(|days| expiry(now, Some(days), own_end)).transpose()?;
-    let cidrs = allowed_cidrs(caller, input.allowed_cidrs)?;
+    check_grant(rights, &input.scopes)?;
+    let now = tx.tick().await?.at;
+    let cidrs = allowed_cidrs(rights, input.allowed_cidrs)?;
+    let wanted_end = input.expires_days.map(|days| expiry(now, Some(days), rights.ends_at)).transpose()?;
+    let old = read_to_change(tx, id, rights, if_match).await?.at(now);
+    let expires_at = match wanted_end {
+        Some(end) => end_within_maker(tx, id, end).await?,
+        None => old.expires_at,
+    };
     let (scopes, name) = (input.scopes.words().to_vec(), input.name.into_string());
-    db.write(async move |tx| {
-        let now = tx.tick().await?.at;
-        let old = read_to_change(tx, id, Some(&held), &if_match).await?.at(now);
-        let expires_at = match new_end {
-            Some(end) => end_within_maker(tx, id, end).await?,
-            None => old.expires_at,
-        };
-        let mut changes = Changes::default();
-        changes.add("name", old.name.clone(), name.clone());
-        changes.add("scopes", old.scopes.clone(), scopes.clone());
-        changes.add("allowed_cidrs", texts(&old.allowed_cidrs), texts(&cidrs));
-        changes.add("expires_at", old.expires_at.to_string(), expires_at.to_string());
-        if changes.is_empty() {
-            return Ok(old);
-        }
-        if old.status == Status::Expired && expires_at > now {
-            check_room(tx, now).await?;
-        }
-        tx.exec(UPDATE, args![id, name, json(&scopes)?, json(&cidrs)?, expires_at, now]).await?;
-        audit::record(tx, Entry::new("api_key.update", "api_key", id).changes(changes)).await?;
-        if expires_at < old.expires_at {
-            shorten_descendants(tx, id, expires_at, now).await?;
-        }
-        Ok(read(tx, id).await?.at(now))
-    })
-    .await
+    let mut changes = Changes::default();
+    changes.add("name", old.name.clone(), name.clone());
+    changes.add("scopes", old.scopes.clone(), scopes.clone());
+    changes.add("allowed_cidrs", texts(&old.allowed_cidrs), texts(&cidrs));
+    changes.add("expires_at", old.expires_at.to_string(), expires_at.to_string());
+    if changes.is_empty() {
+        return Ok(old);
+    }
+    if old.status == Status::Expired && expires_at > now {
+        check_room(tx, now).await?;
+    }
+    tx.exec(UPDATE, args![id, name, json(&scopes)?, json(&cidrs)?, expires_at, now]).await?;
+    audit::record(tx, Entry::new("api_key.update", "api_key", id).changes(changes)).await?;
+    if expires_at < old.expires_at {
+        shorten_descendants(tx, id, expires_at, now).await?;
+    }
+    Ok(read(tx, id).await?.at(now))
 }
 
 /// The wanted end, unless it is later than that of the key that made this one.
@@ -285,55 +260,50 @@ async fn end_within_maker(tx: &mut Tx, id: ApiKeyId, wanted: Timestamp) -> Resul
 
 /// A key cannot outlive the key that made it, also when that one is shortened afterwards.
 async fn shorten_descendants(tx: &mut Tx, id: ApiKeyId, expires_at: Timestamp, now: Timestamp) -> Result<()> {
-    let made: Vec<ApiKeyId> = tx.list(DESCENDANTS, args![id]).await?;
-    for id in made {
-        let old = read(tx, id).await?.record.expires_at;
-        if tx.exec(SHORTEN, args![id, expires_at, now]).await? > 0 {
-            let mut changes = Changes::default();
-            changes.add("expires_at", old.to_string(), expires_at.to_string());
-            audit::record(tx, Entry::new("api_key.update", "api_key", id).changes(changes)).await?;
-        }
+    let made: Vec<(ApiKeyId, Timestamp)> = tx.list(LATER_DESCENDANTS, args![id, expires_at]).await?;
+    for (id, old_end) in made {
+        tx.exec(SHORTEN, args![id, expires_at, now]).await?;
+        let mut changes = Changes::default();
+        changes.add("expires_at", old_end.to_string(), expires_at.to_string());
+        audit::record(tx, Entry::new("api_key.update", "api_key", id).changes(changes)).await?;
     }
     Ok(())
 }
 
-pub async fn rotate(caller: &Caller, db: &Db, id: ApiKeyId, if_match: IfMatch, overlap_hours: i64) -> Result<NewKey> {
-    let held = caller.scopes().clone();
-    let networks = own_networks(caller).to_vec();
-    let secrets = caller.app().secrets.clone();
-    db.write(async move |tx| {
-        let now = tx.tick().await?.at;
-        let old = read_to_change(tx, id, Some(&held), &if_match).await?.record;
-        check_takeover(&networks, &old.allowed_cidrs)?;
-        tx.exec(END_OVERLAPS, args![id]).await?;
-        if overlap_hours == 0 {
-            tx.exec(DELETE_SECRETS, args![id]).await?;
-        } else {
-            tx.exec(START_OVERLAP, args![id, now.plus(overlap_hours * HOUR_MS)]).await?;
-        }
-        let plain = insert_secret(tx, id, PlainKey::generate(&tx.world().chance), &secrets).await?;
-        tx.exec(UPDATE_SECRET, args![id, plain.prefix(), plain.last_four(), now]).await?;
-        audit::record(tx, Entry::new("api_key.rotate", "api_key", id)).await?;
-        Ok(NewKey { record: read(tx, id).await?.at(now), key: plain.reveal() })
-    })
-    .await
+pub async fn rotate(
+    tx: &mut Tx,
+    rights: &Rights,
+    id: ApiKeyId,
+    if_match: &IfMatch,
+    overlap_hours: i64,
+    secrets: &Secrets,
+) -> Result<NewKey> {
+    let now = tx.tick().await?.at;
+    let old = read_to_change(tx, id, rights, if_match).await?.record;
+    check_takeover(rights, &old.allowed_cidrs)?;
+    tx.exec(END_OVERLAPS, args![id]).await?;
+    if overlap_hours == 0 {
+        tx.exec(DELETE_SECRETS, args![id]).await?;
+    } else {
+        tx.exec(START_OVERLAP, args![id, now.plus(overlap_hours * HOUR_MS)]).await?;
+    }
+    let plain = insert_secret(tx, id, PlainKey::generate(&tx.world().chance), secrets).await?;
+    tx.exec(UPDATE_SECRET, args![id, plain.prefix(), plain.last_four(), now]).await?;
+    audit::record(tx, Entry::new("api_key.rotate", "api_key", id)).await?;
+    Ok(NewKey { record: read(tx, id).await?.at(now), key: plain.reveal() })
 }
 
 /// Revokes a key and all that it made.
-pub async fn revoke(db: &Db, id: ApiKeyId, if_match: IfMatch) -> Result<()> {
-    db.write(async move |tx| {
-        let now = tx.tick().await?.at;
-        read_to_change(tx, id, None, &if_match).await?;
-        let made: Vec<ApiKeyId> = tx.list(DESCENDANTS, args![id]).await?;
-        for id in std::iter::once(id).chain(made) {
-            if tx.exec(REVOKE, args![id, now]).await? > 0 {
-                tx.exec(DELETE_SECRETS, args![id]).await?;
-                audit::record(tx, Entry::new("api_key.revoke", "api_key", id)).await?;
-            }
-        }
-        Ok(())
-    })
-    .await
+pub async fn revoke(tx: &mut Tx, id: ApiKeyId, if_match: &IfMatch) -> Result<()> {
+    let now = tx.tick().await?.at;
+    check_changeable(&read(tx, id).await?, if_match)?;
+    let made: Vec<ApiKeyId> = tx.list(DESCENDANTS, args![id]).await?;
+    for id in std::iter::once(id).chain(made) {
+        tx.exec(REVOKE, args![id, now]).await?;
+        tx.exec(DELETE_SECRETS, args![id]).await?;
+        audit::record(tx, Entry::new("api_key.revoke", "api_key", id)).await?;
+    }
+    Ok(())
 }
 
 fn json<T: serde::Serialize + ?Sized>(value: &T) -> Result<String> {

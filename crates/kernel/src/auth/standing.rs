@@ -1,0 +1,123 @@
+//! A caller's rights as they are inside a transaction.
+//!
+//! A request is let in before its body arrives, and a body may take seconds. What was revoked, cut or removed meanwhile
+//! must not count any more, so a write that hands out rights asks again. It does so under the tenant's clock, which
+//! every change of a credential moves: what it is told holds until the commit.
+
+use ipnet::IpNet;
+
+use super::caller::{Caller, Identity};
+use super::credentials::unauthenticated;
+use super::role::Role;
+use super::scope::{Scope, Scopes};
+use crate::base::{ApiKeyId, Code, Error, Result, SessionId, Timestamp, UserId};
+use crate::store::{FromRow, Row, Tx};
+
+crate::statements! {
+    FIND_KEY = "SELECT k.scopes, k.allowed_cidrs, k.expires_at,
+            COALESCE((SELECT u.platform_operator FROM users u WHERE u.tenant_id = k.tenant_id AND u.id = k.maker_user_id), FALSE)
+        FROM api_keys k WHERE k.tenant_id = $1 AND k.id = $2 AND k.revoked_at IS NULL";
+    FIND_SESSION = "SELECT u.role, u.platform_operator FROM sessions s
+        JOIN users u ON u.tenant_id = s.tenant_id AND u.id = s.user_id
+        WHERE s.tenant_id = $1 AND s.id = $2";
+}
+
+/// Which credential a request came with, to be looked at again.
+#[derive(Clone, Copy, Debug)]
+pub enum Standing {
+    Person { user: UserId, session: SessionId },
+    Key(ApiKeyId),
+}
+
+/// What the credential may do now.
+#[derive(Debug)]
+pub struct Rights {
+    pub standing: Standing,
+    pub scopes: Scopes,
+    /// The networks that a key is held to; empty means none.
+    pub allowed_cidrs: Vec<IpNet>,
+    /// When a key ends; a person has no end that matters to what they make.
+    pub ends_at: Option<Timestamp>,
+}
+
+impl Caller {
+    pub fn standing(&self) -> Standing {
+        match self.identity() {
+            Identity::User(user) => Standing::Person { user: user.id, session: user.session },
+            Identity::Key(key) => Standing::Key(key.id),
+        }
+    }
+}
+
+impl Standing {
+    /// The rights as they are now: 401 if the credential is gone, 403 if the scope is.
+    pub async fn confirm(self, tx: &mut Tx, scope: Scope) -> Result<Rights> {
+        let now = tx.tick().await?.at;
+        let rights = match self {
+            Standing::Key(id) => tx.find::<KeyRow>(FIND_KEY, crate::args![id]).await?.map(|row| row.rights(self)),
+            Standing::Person { session, .. } => {
+                let row: Option<(String, bool)> = tx.find(FIND_SESSION, crate::args![session]).await?;
+                row.and_then(|(role, operator)| Some(person(self, Role::parse(&role)?, operator)))
+            }
+        };
+        let rights = rights.ok_or_else(unauthenticated)?;
+        if rights.ends_at.is_some_and(|end| end <= now) {
+            return Err(Error::new(Code::KeyExpired, "The key expired while the request was under way."));
+        }
+        rights.require(scope)?;
+        Ok(rights)
+    }
+}
+
+impl Rights {
+    pub fn is_key(&self, id: ApiKeyId) -> bool {
+        matches!(self.standing, Standing::Key(own) if own == id)
+    }
+
+    fn require(&self, scope: Scope) -> Result<()> {
+        if self.scopes.holds(scope) {
+            return Ok(());
+        }
+        Err(Error::insufficient_scope(scope.name(), format!("This needs the scope {}.", scope.name())))
+    }
+
+    /// Nobody can grant, change or rotate what they do not hold.
+    pub fn require_all(&self, wanted: &Scopes, doing: &str) -> Result<()> {
+        match self.scopes.missing_of(wanted) {
+            None => Ok(()),
+            Some(missing) => {
+                let name = missing.name();
+                Err(Error::insufficient_scope(name, format!("{doing} needs the scope {name}, which you do not hold.")))
+            }
+        }
+    }
+}
+
+fn person(standing: Standing, role: Role, operator: bool) -> Rights {
+    Rights { standing, scopes: role.scopes(operator), allowed_cidrs: Vec::new(), ends_at: None }
+}
+
+struct KeyRow {
+    scopes: Scopes,
+    allowed_cidrs: Vec<IpNet>,
+    expires_at: Timestamp,
+    made_by_operator: bool,
+}
+
+impl FromRow for KeyRow {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        Ok(KeyRow {
+            scopes: Scopes::from_json(&row.get::<String>(0)?)?,
+            allowed_cidrs: serde_json::from_str(&row.get::<String>(1)?).map_err(Error::internal)?,
+            expires_at: row.get(2)?,
+            made_by_operator: row.get(3)?,
+        })
+    }
+}
+
+impl KeyRow {
+    fn rights(self, standing: Standing) -> Rights {
+        let scopes = if self.made_by_operator { self.scopes } else { self.scopes.without(Scope::PlatformRead) };
+        Rights { standing, scopes, allowed_cidrs: self.allowed_cidrs, ends_at: Some(self.expires_at) }
+    }
+}

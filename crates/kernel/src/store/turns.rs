@@ -1,0 +1,41 @@
+//! Turns at PostgreSQL: one tenant's writes wait for each other here, not on connections that others need.
+//!
+//! The tenant's clock makes them serial in the database anyway, and a write that waits for it there would hold one of
+//! the few connections of the pool.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::base::{Error, Result, TenantId};
+
+/// One that works and one that stands ready behind it, so that the database is not idle in between.
+const TURNS: usize = 2;
+
+/// Tenants remembered before those without a waiting write are forgotten.
+const TENANTS_MAX: usize = 1_024;
+
+#[derive(Default)]
+pub(super) struct Turns(Mutex<HashMap<TenantId, Arc<Semaphore>>>);
+
+impl Turns {
+    /// Waits for the tenant's turn, for so long at most.
+    pub async fn take(&self, tenant: TenantId, wait_max: Duration) -> Result<OwnedSemaphorePermit> {
+        let turns = self.of(tenant);
+        match tokio::time::timeout(wait_max, turns.acquire_owned()).await {
+            Ok(Ok(turn)) => Ok(turn),
+            _ => Err(Error::unavailable("too many writes of this tenant are waiting")),
+        }
+    }
+
+    fn of(&self, tenant: TenantId) -> Arc<Semaphore> {
+        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if turns.len() >= TENANTS_MAX {
+            // A permit holds its semaphore, so what is in use stays.
+            turns.retain(|_, semaphore| Arc::strong_count(semaphore) > 1);
+        }
+        turns.entry(tenant).or_insert_with(|| Arc::new(Semaphore::new(TURNS))).clone()
+    }
+}
