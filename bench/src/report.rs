@@ -46,7 +46,7 @@ pub fn limit(name: &str, figures: Vec<f64>, unit: &str, limit: f64) {
     );
 }
 
-fn median(mut figures: Vec<f64>) -> f64 {
+pub fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     let middle = figures.len() / 2;
     match figures.len() {

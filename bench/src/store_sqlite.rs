@@ -58,7 +58,7 @@ async fn measure_bare(writes: usize, savepoints: Savepoints) -> Outcome<f64> {
     let tenants = make_tenants(&store, TENANTS).await?;
     store.close().await;
     let tenants: Arc<Vec<String>> =
-        Arc::new(tenants.iter().filter_map(|db| db.tenant_id()).map(|id| id.to_string()).collect());
+        Arc::new(tenants.iter().filter_map(kernel::store::Db::tenant_id).map(|id| id.to_string()).collect());
     let writer = Arc::new(BareWriter::start(&path, savepoints)?);
     let handle = writer.clone();
     let speed = drive(0, writes, move |n| {

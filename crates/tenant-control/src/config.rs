@@ -268,7 +268,8 @@ fn read_file(path: &Path, root: &Command) -> Result<Vec<(String, Vec<String>)>, 
 
 /// The place and the reason, without the line itself, which may hold a password.
 fn explain_toml(path: &Path, text: &str, error: &toml::de::Error) -> String {
-    let line = error.span().map_or(1, |span| 1 + text.as_bytes()[..span.start.min(text.len())].iter().filter(|b| **b == b'\n').count());
+    let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+    let line = 1 + before.matches('\n').count();
     format!("{}, line {line}: {}", path.display(), error.message())
 }
 

@@ -20,8 +20,8 @@ pub use people::{
 };
 pub use role::Role;
 pub use scope::{Scope, Scopes};
-pub use standing::{Rights, Standing};
 pub use sessions::{SIGNIN_LINK_MS, Token, create_session, create_signin_link, redeem_signin_link, sign_out};
+pub use standing::{Rights, Standing};
 
 pub(crate) use credentials::STATEMENTS as CREDENTIAL_STATEMENTS;
 pub(crate) use people::STATEMENTS as PEOPLE_STATEMENTS;

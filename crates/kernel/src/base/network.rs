@@ -31,7 +31,7 @@ mod tests {
         assert_eq!(read("198.51.100.7").as_deref(), Some("198.51.100.7/32"));
         assert_eq!(read("::ffff:198.51.100.7/120").as_deref(), Some("198.51.100.0/24"));
         assert_eq!(read("2001:db8::1/32").as_deref(), Some("2001:db8::/32"));
-        assert_eq!(read("::ffff:0:0/90").as_deref(), Some("::/90"));
+        assert_eq!(read("::ffff:0:0/90").as_deref(), Some("::ffc0:0:0/90"));
         for bad in ["", "198.51.100.0/33", "example.org", "198.51.100.0/24 "] {
             assert_eq!(read(bad), None, "{bad}");
         }

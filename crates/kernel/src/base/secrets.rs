@@ -49,7 +49,8 @@ impl Secrets {
 
     /// Reads the text of a secrets file.
     pub fn parse(text: &str) -> Result<Self> {
-        let file: SecretsFile = serde_json::from_str(text).map_err(|e| unusable(&format!("not a secrets file, see line {}", e.line())))?;
+        let file: SecretsFile =
+            serde_json::from_str(text).map_err(|e| unusable(&format!("not a secrets file, see line {}", e.line())))?;
         let pepper = key_bytes(&file.pepper, "pepper")?;
         if file.sealing_keys.is_empty() {
             return Err(unusable("sealing_keys is empty"));

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::http::{HeaderValue, Uri};
 use ipnet::IpNet;
+use tokio::sync::Mutex;
 
 use super::idempotency::RunningKeys;
 use super::limiter::{Limiter, RateTable};
+use super::places::Places;
+use super::server::ConnectionLimits;
 use crate::auth::Credentials;
 use crate::base::{DAY_MS, Error, HOUR_MS, MINUTE_MS, Result, Secrets, World};
 use crate::store::Store;
@@ -24,7 +27,11 @@ pub struct App {
     pub limiter: Limiter,
     pub credentials: Credentials,
     pub(super) running_keys: RunningKeys,
+    /// What the last readiness probe found, and when: a flood of probes costs one question to the database a second.
+    pub last_probe: Mutex<Option<(Instant, bool)>>,
     pub(super) in_flight: AtomicUsize,
+    /// Bodies that are awaited, by who pays for the request.
+    pub(super) bodies: Places<String>,
 }
 
 impl App {
@@ -32,9 +39,18 @@ impl App {
         let world = store.world().clone();
         let limiter = Limiter::new(settings.rate_table.clone(), world.clone());
         let credentials = Credentials::new(store.engine());
-        let running_keys = RunningKeys::default();
-        let in_flight = AtomicUsize::new(0);
-        Arc::new(App { store, world, secrets, settings, limiter, credentials, running_keys, in_flight })
+        Arc::new(App {
+            store,
+            world,
+            secrets,
+            settings,
+            limiter,
+            credentials,
+            running_keys: RunningKeys::default(),
+            last_probe: Mutex::default(),
+            in_flight: AtomicUsize::new(0),
+            bodies: Places::default(),
+        })
     }
 }
 
@@ -54,12 +70,18 @@ pub struct Settings {
     pub in_flight_max: usize,
     /// Longer than any honest request takes, shorter than clients and proxies give up.
     pub request_timeout: Duration,
-    /// How long a body may take to arrive.
+    /// How long a body may take to arrive, be it as large as it may.
     pub body_timeout: Duration,
+    /// Bodies of one tenant that are awaited at once. They hold no place among the requests under way, but memory.
+    pub bodies_per_tenant_max: usize,
+    /// See [`ConnectionLimits`].
+    pub header_timeout: Duration,
+    pub connections_per_address_max: usize,
 }
 
 impl Settings {
     pub fn new(base_url: BaseUrl) -> Self {
+        let connections = ConnectionLimits::default();
         Settings {
             base_url,
             trusted_proxies: Vec::new(),
@@ -71,6 +93,18 @@ impl Settings {
             in_flight_max: 1024,
             request_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(20),
+            bodies_per_tenant_max: 256,
+            header_timeout: connections.header_timeout,
+            connections_per_address_max: connections.per_address_max,
+        }
+    }
+
+    /// What the server that listens needs to know.
+    pub fn connection_limits(&self) -> ConnectionLimits {
+        ConnectionLimits {
+            header_timeout: self.header_timeout,
+            per_address_max: self.connections_per_address_max,
+            exempt: self.trusted_proxies.clone(),
         }
     }
 }

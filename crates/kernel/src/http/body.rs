@@ -1,27 +1,37 @@
 //! JSON bodies, read when the handler asks: 415, 413, 400 and 422 in that order.
 
 use std::convert::Infallible;
+use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use serde_json::Value;
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+use tokio::time::Instant;
 
 use super::app::Shared;
-use super::fields::Fields;
+use super::context::Context;
+use super::fields::{Fields, escape};
 use crate::base::{Code, Error, FieldError, Result, sha256};
 
 /// The largest body of the API.
 pub const BODY_BYTES_MAX: usize = 1024 * 1024;
+/// What a small body may take, on the slowest of honest lines.
+const BODY_START: Duration = Duration::from_secs(5);
+/// Each of these steps that has arrived gives a second more: a client that dribbles does not wait as long as a large one.
+const BODY_STEP_BYTES: u64 = 64 * 1024;
 
 /// A body that has not been read yet.
 pub struct Json<T> {
+    app: Shared,
+    context: Option<Arc<Context>>,
     headers: HeaderMap,
     body: Body,
-    timeout: Duration,
     kind: PhantomData<fn() -> T>,
 }
 
@@ -40,29 +50,152 @@ pub struct Received<T> {
 impl<T: FromBody> Json<T> {
     pub async fn read(self) -> Result<Received<T>> {
         check_type(&self.headers)?;
-        let bytes = tokio::time::timeout(self.timeout, Limited::new(self.body, BODY_BYTES_MAX).collect());
-        let bytes = match bytes.await {
-            Err(_) => return Err(Error::new(Code::RequestTimeout, "The body did not arrive in time.")),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => {
-                return Err(Error::new(Code::PayloadTooLarge, format!("A body is at most {BODY_BYTES_MAX} bytes.")));
-            }
-            Ok(Err(error)) => {
-                return Err(Error::new(Code::MalformedJson, format!("The body could not be read: {error}")));
-            }
-            Ok(Ok(collected)) => collected.to_bytes(),
-        };
-        let value: Value = serde_json::from_slice(&bytes)
-            .map_err(|error| Error::new(Code::MalformedJson, format!("The body is not JSON: {error}.")))?;
-        let Value::Object(object) = value else {
-            let field =
-                FieldError { pointer: String::new(), code: "wrong_type", detail: "must be an object".to_owned() };
-            return Err(Error::invalid_fields(vec![field]));
-        };
+        let context = self.context.ok_or_else(|| Error::internal("a request has no context"))?;
+        let arrived = arrive(self.body, self.app.settings.body_timeout);
+        let bytes = context.wait_for_client(&self.app, arrived).await??;
+        let object = parse(&bytes)?;
         let mut fields = Fields::new(object);
         let value = T::from_fields(&mut fields);
         fields.finish()?;
         let value = value.ok_or_else(|| Error::internal("a body was refused without a reason"))?;
         Ok(Received { value, digest: sha256(&bytes) })
+    }
+}
+
+/// All of a body that is neither too long nor too slow.
+async fn arrive(body: Body, timeout: Duration) -> Result<Vec<u8>> {
+    let started = Instant::now();
+    let mut body = Limited::new(body, BODY_BYTES_MAX);
+    let mut bytes = Vec::new();
+    loop {
+        let allowed = BODY_START + Duration::from_secs(bytes.len() as u64 / BODY_STEP_BYTES);
+        match tokio::time::timeout_at(started + allowed.min(timeout), body.frame()).await {
+            Err(_) => return Err(Error::new(Code::RequestTimeout, "The body did not arrive in time.")),
+            Ok(None) => return Ok(bytes),
+            Ok(Some(Ok(frame))) => bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data)),
+            Ok(Some(Err(error))) if error.is::<LengthLimitError>() => {
+                return Err(Error::new(Code::PayloadTooLarge, format!("A body is at most {BODY_BYTES_MAX} bytes.")));
+            }
+            Ok(Some(Err(error))) => {
+                return Err(Error::new(Code::MalformedJson, format!("The body could not be read: {error}")));
+            }
+        }
+    }
+}
+
+/// The object that a body is, in which no member stands twice.
+fn parse(bytes: &[u8]) -> Result<Map<String, Value>> {
+    let malformed = |error| Error::new(Code::MalformedJson, format!("The body is not JSON: {error}."));
+    let mut duplicates = Vec::new();
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let value = Strict { place: Place::Body, duplicates: &mut duplicates }.deserialize(&mut json).map_err(malformed)?;
+    json.end().map_err(malformed)?;
+    let Value::Object(object) = value else {
+        return Err(Error::invalid("", "wrong_type", "must be an object"));
+    };
+    if duplicates.is_empty() { Ok(object) } else { Err(Error::invalid_fields(duplicates)) }
+}
+
+/// More of them help nobody and only make the answer large: by their number, or because each has a long name above it.
+const DUPLICATES_MAX: usize = 100;
+const POINTERS_BYTES_MAX: usize = 16 * 1024;
+
+/// Makes a `Value` and notes members that are given twice, of which serde would silently take the last: another reader
+/// of the same body, a proxy perhaps, may take the first. How deep a value may be, serde_json bounds itself.
+struct Strict<'a> {
+    place: Place<'a>,
+    duplicates: &'a mut Vec<FieldError>,
+}
+
+/// Where a value stands. Its pointer is written only if it is needed: below a long name, writing each would take hours.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    Body,
+    Member(&'a Place<'a>, &'a str),
+    Item(&'a Place<'a>, usize),
+}
+
+impl Place<'_> {
+    fn pointer(self) -> String {
+        match self {
+            Place::Body => String::new(),
+            Place::Member(parent, name) => parent.pointer() + "/" + &escape(name),
+            Place::Item(parent, index) => parent.pointer() + "/" + &index.to_string(),
+        }
+    }
+}
+
+impl Strict<'_> {
+    fn note_duplicate(&mut self, name: &str) {
+        let bytes: usize = self.duplicates.iter().map(|field| field.pointer.len()).sum();
+        if self.duplicates.len() < DUPLICATES_MAX && bytes < POINTERS_BYTES_MAX {
+            let (pointer, detail) = (Place::Member(&self.place, name).pointer(), "is given more than once".to_owned());
+            self.duplicates.push(FieldError { pointer, code: "duplicate_field", detail });
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Strict<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Strict<'_> {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("any JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        loop {
+            let place = Place::Item(&self.place, values.len());
+            match items.next_element_seed(Strict { place, duplicates: self.duplicates })? {
+                Some(value) => values.push(value),
+                None => return Ok(Value::Array(values)),
+            }
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut members: A) -> Result<Value, A::Error> {
+        let mut object = Map::new();
+        while let Some(name) = members.next_key::<String>()? {
+            let place = Place::Member(&self.place, &name);
+            let value = members.next_value_seed(Strict { place, duplicates: self.duplicates })?;
+            if object.contains_key(&name) {
+                self.note_duplicate(&name);
+            }
+            object.insert(name, value);
+        }
+        Ok(Value::Object(object))
     }
 }
 
@@ -92,6 +225,7 @@ impl<T> FromRequest<Shared> for Json<T> {
 
     async fn from_request(request: Request, app: &Shared) -> Result<Self, Infallible> {
         let (parts, body) = request.into_parts();
-        Ok(Json { headers: parts.headers, body, timeout: app.settings.body_timeout, kind: PhantomData })
+        let context = parts.extensions.get::<Arc<Context>>().cloned();
+        Ok(Json { app: app.clone(), context, headers: parts.headers, body, kind: PhantomData })
     }
 }

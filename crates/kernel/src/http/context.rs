@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -16,6 +16,7 @@ use futures_util::FutureExt;
 use super::address::ClientAddress;
 use super::app::Shared;
 use super::limiter::{Policy, RateState};
+use super::places::Place;
 use super::problem;
 use super::trace::{REQUEST_ID, TraceParent, request_id};
 use crate::base::{Code, Error, Result};
@@ -27,6 +28,7 @@ pub struct Context {
     pub address: ClientAddress,
     rate: Mutex<Option<RateState>>,
     who: OnceLock<String>,
+    flight: Mutex<Option<Flight>>,
 }
 
 impl Context {
@@ -39,6 +41,7 @@ impl Context {
             address: ClientAddress::find(peer, request.headers(), &app.settings.trusted_proxies),
             rate: Mutex::new(None),
             who: OnceLock::new(),
+            flight: Mutex::new(None),
         }
     }
 
@@ -57,10 +60,41 @@ impl Context {
         self.note_rate(state);
         verdict
     }
+
+    /// Waits for what the client has yet to send, without a place among the requests under way: otherwise the slow
+    /// bodies of one tenant would shed everybody. Each tenant has a bounded number of such waits instead.
+    pub(super) async fn wait_for_client<T>(&self, app: &Shared, wait: impl Future<Output = T>) -> Result<T> {
+        let place = app.bodies.take(self.payer(), app.settings.bodies_per_tenant_max);
+        let place: Place<String> =
+            place.ok_or_else(|| Error::unavailable("too many bodies of one tenant are awaited"))?;
+        self.end_flight();
+        let sent = wait.await;
+        drop(place);
+        self.start_flight(app)?;
+        Ok(sent)
+    }
+
+    /// The tenant, or the address of somebody who is not known.
+    fn payer(&self) -> String {
+        let tenant = self.rate.lock().unwrap_or_else(PoisonError::into_inner).and_then(|state| state.tenant);
+        tenant.map_or_else(|| self.address.bucket().to_string(), |tenant| tenant.to_string())
+    }
+
+    fn start_flight(&self, app: &Shared) -> Result<()> {
+        let flight = Flight::start(app).ok_or_else(|| Error::unavailable("too many requests are under way"))?;
+        *self.flight.lock().unwrap_or_else(PoisonError::into_inner) = Some(flight);
+        Ok(())
+    }
+
+    fn end_flight(&self) {
+        *self.flight.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
 }
 
 /// Answers of operators' probes must come even when everything else is refused.
 const PROBES: [&str; 2] = ["/healthz", "/readyz"];
+/// As much of a path as the log and a problem repeat: longer than any of ours, so that nobody fills the disk with theirs.
+const PATH_BYTES_MAX: usize = 512;
 
 /// The outermost layer.
 pub async fn serve_context(State(app): State<Shared>, mut request: Request, next: Next) -> Response {
@@ -75,28 +109,30 @@ pub async fn serve_context(State(app): State<Shared>, mut request: Request, next
     let path = request.uri().path().to_owned();
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
 
-    let mut response = run(&app, &path, request, next).await;
+    let mut response = run(&app, &context, &path, request, next).await;
+    context.end_flight();
 
+    let path = &path[..path.floor_char_boundary(PATH_BYTES_MAX)];
     if let Some(error) = response.extensions_mut().remove::<Arc<Error>>() {
-        problem::render(&error, &app.settings.base_url, &path, &context.request_id, &mut response);
+        problem::render(&error, &app.settings.base_url, path, &context.request_id, &mut response);
         match (error.code(), error.cause()) {
             (Code::Internal, cause) => tracing::error!(request_id = &*context.request_id, cause, "request failed"),
             (_, Some(cause)) => tracing::warn!(request_id = &*context.request_id, cause, "request refused"),
             _ => {}
         }
     }
-    write_headers(&app, &context, &path, &mut response);
-    log(&context, &method, &path, route.as_deref(), &response, started);
+    write_headers(&app, &context, path, &mut response);
+    log(&context, &method, path, route.as_deref(), &response, started);
     response
 }
 
-async fn run(app: &Shared, path: &str, request: Request, next: Next) -> Response {
+async fn run(app: &Shared, context: &Context, path: &str, request: Request, next: Next) -> Response {
     if PROBES.contains(&path) {
         return next.run(request).await;
     }
-    let Some(_flight) = Flight::start(&app.in_flight, app.settings.in_flight_max) else {
-        return Error::unavailable("too many requests are under way").into_response();
-    };
+    if let Err(error) = context.start_flight(app) {
+        return error.into_response();
+    }
     let served = AssertUnwindSafe(next.run(request)).catch_unwind();
     match tokio::time::timeout(app.settings.request_timeout, served).await {
         Ok(Ok(response)) => response,
@@ -155,17 +191,17 @@ fn count(method: &Method, route: &str, status: u16, seconds: f64) {
 }
 
 /// A place among the requests under way.
-struct Flight<'a>(&'a AtomicUsize);
+struct Flight(Shared);
 
-impl<'a> Flight<'a> {
-    fn start(in_flight: &'a AtomicUsize, max: usize) -> Option<Self> {
-        let flight = Flight(in_flight);
-        (in_flight.fetch_add(1, Ordering::Relaxed) < max).then_some(flight)
+impl Flight {
+    fn start(app: &Shared) -> Option<Self> {
+        let flight = Flight(app.clone());
+        (app.in_flight.fetch_add(1, Ordering::Relaxed) < app.settings.in_flight_max).then_some(flight)
     }
 }
 
-impl Drop for Flight<'_> {
+impl Drop for Flight {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -145,6 +145,6 @@ impl Field<'_> {
 }
 
 /// RFC 6901.
-fn escape(name: &str) -> String {
+pub(super) fn escape(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }

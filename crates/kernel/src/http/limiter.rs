@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::address::ClientAddress;
-use crate::base::{Error, MINUTE_MS, Result, TenantId, World};
+use crate::base::{Error, MINUTE_MS, Result, SECOND_MS, TenantId, World};
 use crate::store::{Db, Value};
 
 /// The kinds of requests that are counted apart.
@@ -107,6 +107,8 @@ pub struct RateState {
     quota: u64,
     remaining: u64,
     reset_seconds: i64,
+    /// Whose budget it is, unless it is an address's.
+    pub(super) tenant: Option<TenantId>,
 }
 
 impl RateState {
@@ -154,7 +156,7 @@ impl Shard {
 
 /// Spread over several locks, so that cores do not wait for each other.
 const SHARDS: usize = 16;
-/// More callers than this in one minute share one bucket per shard: bounded memory under a flood of addresses.
+/// More names than this in one minute share one bucket per shard: bounded memory under a flood of addresses.
 const BUCKETS_PER_SHARD_MAX: usize = 16_384;
 const OVERFLOW: &str = "overflow";
 
@@ -163,13 +165,22 @@ pub struct Limiter {
     world: World,
     node: String,
     hasher: RandomState,
-    shards: [Mutex<Shard>; SHARDS],
+    callers: [Mutex<Shard>; SHARDS],
+    /// Apart, because anybody can have many: they must not push those who are known into a shared bucket.
+    addresses: [Mutex<Shard>; SHARDS],
 }
 
 impl Limiter {
     pub fn new(table: RateTable, world: World) -> Self {
         let node = world.chance.base62(12);
-        Limiter { table, world, node, hasher: RandomState::new(), shards: Default::default() }
+        Limiter {
+            table,
+            world,
+            node,
+            hasher: RandomState::new(),
+            callers: Default::default(),
+            addresses: Default::default(),
+        }
     }
 
     pub fn table(&self) -> &RateTable {
@@ -179,7 +190,7 @@ impl Limiter {
     /// Takes one request from the budget of an address.
     pub fn charge_address(&self, policy: Policy, address: ClientAddress) -> (RateState, Result<()>) {
         let quota = self.table.per_minute(policy);
-        self.charge(policy, quota, &[(format!("{}:{}", policy.name(), address.bucket()), quota)])
+        self.charge(policy, None, &[(format!("{}:{}", policy.name(), address.bucket()), quota)])
     }
 
     /// Takes one request from the budgets of a caller and of its tenant; from neither if one of them is used up.
@@ -190,7 +201,7 @@ impl Limiter {
             (format!("{name}:{credential}"), quota),
             (format!("{name}:{tenant}"), quota.saturating_mul(TENANT_FACTOR)),
         ];
-        self.charge(policy, quota, &budgets)
+        self.charge(policy, Some(tenant), &budgets)
     }
 
     /// What an address has left, without taking from it.
@@ -199,12 +210,13 @@ impl Limiter {
         let (window, reset_seconds) = self.window();
         let name = format!("{}:{}", policy.name(), address.bucket());
         let bucket = self.shard(&name, window).buckets.get(&name).copied().unwrap_or_default();
-        RateState { policy, quota, remaining: bucket.remaining(quota), reset_seconds }
+        RateState { policy, quota, remaining: bucket.remaining(quota), reset_seconds, tenant: None }
     }
 
-    fn charge(&self, policy: Policy, quota: u64, budgets: &[(String, u64)]) -> (RateState, Result<()>) {
+    fn charge(&self, policy: Policy, tenant: Option<TenantId>, budgets: &[(String, u64)]) -> (RateState, Result<()>) {
         let (window, reset_seconds) = self.window();
-        let mut remaining = u64::MAX;
+        let quota = self.table.per_minute(policy);
+        let mut state = RateState { policy, quota, remaining: u64::MAX, reset_seconds, tenant };
         for (at, (name, quota)) in budgets.iter().enumerate() {
             let left = self.take(name, *quota, window);
             let Some(left) = left else {
@@ -214,12 +226,12 @@ impl Limiter {
                 let detail = format!("{whose} budget of {quota} {} requests a minute is used up", policy.name());
                 let detail = detail[..1].to_uppercase() + &detail[1..] + ".";
                 let retry_after = u64::try_from(reset_seconds).unwrap_or(1);
-                let state = RateState { policy, quota: self.table.per_minute(policy), remaining: 0, reset_seconds };
+                state.remaining = 0;
                 return (state, Err(Error::rate_limited(retry_after, detail)));
             };
-            remaining = remaining.min(left);
+            state.remaining = state.remaining.min(left);
         }
-        (RateState { policy, quota, remaining, reset_seconds }, Ok(()))
+        (state, Ok(()))
     }
 
     fn take(&self, name: &str, quota: u64, window: i64) -> Option<u64> {
@@ -238,15 +250,22 @@ impl Limiter {
     fn shard(&self, name: &str, window: i64) -> MutexGuard<'_, Shard> {
         #[expect(clippy::cast_possible_truncation, reason = "any bits will do")]
         let at = self.hasher.hash_one(name) as usize % SHARDS;
-        turned(&self.shards[at], window)
+        let shards = if address_quota(&self.table, name).is_some() { &self.addresses } else { &self.callers };
+        turned(&shards[at], window)
     }
 
-    /// The minute we are in, and the seconds until the next.
+    /// The minute we are in, and the seconds until the next: rounded up, so that who waits as told is served.
     fn window(&self) -> (i64, i64) {
         let now = self.world.now().as_millis();
         let window = now.div_euclid(MINUTE_MS);
-        (window, ((window + 1) * MINUTE_MS - now).div_euclid(1000).max(1))
+        (window, ((window + 1) * MINUTE_MS - now + SECOND_MS - 1).div_euclid(SECOND_MS))
     }
+}
+
+/// The quota of a bucket that counts an address; nothing for one that counts a caller or a tenant.
+fn address_quota(table: &RateTable, name: &str) -> Option<u64> {
+    let policy = Policy::parse(name.split(':').next()?)?;
+    policy.is_by_address().then(|| table.per_minute(policy))
 }
 
 fn turned(shard: &Mutex<Shard>, window: i64) -> MutexGuard<'_, Shard> {
@@ -262,6 +281,8 @@ fn turned(shard: &Mutex<Shard>, window: i64) -> MutexGuard<'_, Shard> {
 const REPORT_ROWS: usize = 200;
 /// Other nodes' rows read at most in one round.
 const OTHERS_MAX: i64 = 100_000;
+/// An address that has used less than this part of its quota is not reported: a flood of addresses writes no row each.
+const REPORTED_PART: u64 = 4;
 
 /// Counting across nodes: once a second each node writes what it has used and reads what the others have.
 impl Limiter {
@@ -290,11 +311,13 @@ impl Limiter {
 
     fn unreported(&self, window: i64) -> Vec<(String, u64)> {
         let mut news = Vec::new();
-        for shard in &self.shards {
+        for shard in self.callers.iter().chain(&self.addresses) {
             let shard = turned(shard, window);
             // What is shared stands for different callers on every node.
-            let unreported =
-                shard.buckets.iter().filter(|(name, bucket)| bucket.used != bucket.reported && *name != OVERFLOW);
+            let unreported = shard.buckets.iter().filter(|(name, bucket)| {
+                let much = address_quota(&self.table, name).is_none_or(|quota| bucket.used * REPORTED_PART >= quota);
+                bucket.used != bucket.reported && much && *name != OVERFLOW
+            });
             news.extend(unreported.map(|(name, bucket)| (name.clone(), bucket.used)));
         }
         // The same order on every node, so that two nodes never wait for each other's rows.
@@ -328,8 +351,10 @@ const REPORT: &str = "INSERT INTO rate_usage (window_start, bucket, node, used) 
     ON CONFLICT (window_start, bucket, node) DO UPDATE SET used = excluded.used";
 
 crate::statements! {
+    /// Callers first: where the limit cuts, it cuts addresses.
     OTHERS = "SELECT bucket, CAST(SUM(used) AS BIGINT) FROM rate_usage
-        WHERE window_start = $1 AND node <> $2 GROUP BY bucket ORDER BY bucket LIMIT $3";
+        WHERE window_start = $1 AND node <> $2 GROUP BY bucket
+        ORDER BY CASE WHEN bucket LIKE 'public:%' OR bucket LIKE 'auth:%' THEN 1 ELSE 0 END, bucket LIMIT $3";
 }
 
 #[cfg(test)]
@@ -378,7 +403,13 @@ mod tests {
             let address = ClientAddress(std::net::Ipv4Addr::from_bits(u32::try_from(n).unwrap()).into());
             let _ = limiter.charge_address(Policy::Public, address);
         }
-        let buckets: usize = limiter.shards.iter().map(|shard| shard.lock().unwrap().buckets.len()).sum();
+        let buckets: usize = limiter.addresses.iter().map(|shard| shard.lock().unwrap().buckets.len()).sum();
         assert!(buckets <= SHARDS * (BUCKETS_PER_SHARD_MAX + 1));
+        // Callers are not among them, each with a budget of its own.
+        for key in 0..100 {
+            let tenant = TenantId::new(&World::default());
+            assert_eq!(limiter.charge_caller(Policy::Read, &format!("key{key}"), tenant).0.remaining, 1);
+        }
+        assert_eq!(limiter.unreported(0).len(), 200, "and of the addresses, which asked once each, no row is written");
     }
 }

@@ -16,6 +16,7 @@ mod idempotency;
 mod limiter;
 mod page;
 mod params;
+mod places;
 mod precondition;
 mod problem;
 mod reply;
@@ -36,7 +37,7 @@ pub use params::{FromParams, Params, Query};
 pub use precondition::IfMatch;
 pub use problem::Problem;
 pub use reply::{Created, Documented, NoContent, Ok200, Record, Reply, Versioned, documented};
-pub use server::{Listener, Server, TlsFiles};
+pub use server::{ConnectionLimits, Listener, Server, TlsFiles};
 pub use trace::TraceParent;
 
 pub(crate) use idempotency::STATEMENTS as IDEMPOTENCY_STATEMENTS;

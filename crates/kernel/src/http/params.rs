@@ -1,5 +1,6 @@
 //! The query string, strictly: unknown, repeated or bad parameters are refused, never ignored.
 
+use std::collections::HashSet;
 use std::convert::Infallible;
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
@@ -35,13 +36,14 @@ impl FromParams for () {
 
 impl<T: FromParams> Query<T> {
     pub fn parse(&self) -> Result<T> {
-        let mut params = Params::parse(&self.raw)?;
         // A misspelt name explains a missing one, so it is reported first.
-        params.refuse_all_but(T::NAMES)?;
+        let mut params = Params::parse(&self.raw, T::NAMES)?;
         let value = T::from_params(&mut params)?;
         // What was not taken would be ignored.
-        params.refuse_all_but(&[])?;
-        Ok(value)
+        match params.pairs.first() {
+            None => Ok(value),
+            Some((name, _)) => Err(unknown(name)),
+        }
     }
 }
 
@@ -59,18 +61,27 @@ pub struct Params {
 }
 
 impl Params {
-    fn parse(raw: &str) -> Result<Self> {
+    /// Keeps known names only, and takes time in proportion to the query, whatever it is made of.
+    fn parse(raw: &str, known: &[&str]) -> Result<Self> {
         let mut pairs: Vec<(String, String)> = Vec::new();
+        let (mut given, mut first_unknown) = (HashSet::new(), None);
         for pair in raw.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let name = decode(name).ok_or_else(|| invalid(name, "the name is not percent-encoded UTF-8"))?;
             let value = decode(value).ok_or_else(|| invalid(&name, "the value is not percent-encoded UTF-8"))?;
-            if pairs.iter().any(|(known, _)| *known == name) {
+            if !given.insert(name.clone()) {
                 return Err(invalid(&name, "is given more than once"));
             }
-            pairs.push((name, value));
+            if known.contains(&name.as_str()) {
+                pairs.push((name, value));
+            } else {
+                first_unknown.get_or_insert(name);
+            }
         }
-        Ok(Params { pairs })
+        match first_unknown {
+            None => Ok(Params { pairs }),
+            Some(name) => Err(unknown(&name)),
+        }
     }
 
     pub fn take(&mut self, name: &str) -> Option<String> {
@@ -125,22 +136,24 @@ impl Params {
         let values: Option<Vec<V>> = parts.into_iter().map(parse).collect();
         values.map(Some).ok_or_else(|| invalid(name, &format!("must be {expected}, or a comma list of them")))
     }
-
-    fn refuse_all_but(&self, known: &[&str]) -> Result<()> {
-        match self.pairs.iter().find(|(name, _)| !known.contains(&name.as_str())) {
-            None => Ok(()),
-            Some((name, _)) => {
-                let name: String = name.chars().filter(|c| !c.is_control()).take(100).collect();
-                Err(Error::new(Code::UnknownParameter, format!("The query parameter {name:?} is not known here.")))
-            }
-        }
-    }
 }
 
 /// More values than this in one filter is a mistake, and each is a bound argument.
 const LIST_MAX: usize = 100;
 
+/// As much of a client's own text as an answer repeats.
+const NAME_CHARS_MAX: usize = 100;
+
+fn shown(name: &str) -> String {
+    name.chars().filter(|c| !c.is_control()).take(NAME_CHARS_MAX).collect()
+}
+
+fn unknown(name: &str) -> Error {
+    Error::new(Code::UnknownParameter, format!("The query parameter {:?} is not known here.", shown(name)))
+}
+
 fn invalid(name: &str, detail: &str) -> Error {
+    let name = shown(name);
     Error::new(Code::InvalidParameter, format!("The query parameter {name} {detail}."))
 }
 

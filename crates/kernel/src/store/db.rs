@@ -86,7 +86,9 @@ impl Db {
             Backend::Sqlite(lite) => {
                 lite.readers.lend().await?.read(|reader| sqlite::find(reader, self.context.bound(), sql, args))
             }
-            Backend::Postgres(postgres) => Session::for_reading(&postgres.pool).await?.find(&self.context, sql, args).await,
+            Backend::Postgres(postgres) => {
+                Session::for_reading(&postgres.pool).await?.find(&self.context, sql, args).await
+            }
         }
     }
 
@@ -96,7 +98,9 @@ impl Db {
             Backend::Sqlite(lite) => {
                 lite.readers.lend().await?.read(|reader| sqlite::list(reader, self.context.bound(), sql, args))
             }
-            Backend::Postgres(postgres) => Session::for_reading(&postgres.pool).await?.list(&self.context, sql, args).await,
+            Backend::Postgres(postgres) => {
+                Session::for_reading(&postgres.pool).await?.list(&self.context, sql, args).await
+            }
         }
     }
 

@@ -187,9 +187,10 @@ impl Store {
     pub async fn close(&self) {
         match self.backend() {
             Backend::Sqlite(sqlite) => {
-                sqlite.writer.close().await;
+                // The readers first: one that is open keeps the writer's last checkpoint waiting.
                 sqlite.readers.close();
                 sqlite.scanners.close();
+                sqlite.writer.close().await;
             }
             Backend::Postgres(postgres) => postgres.pool.close(),
         }

@@ -7,7 +7,7 @@ use axum::Router;
 use axum::http::{StatusCode, Uri, header};
 use axum::response::IntoResponse;
 use kernel::base::{Error, Result};
-use kernel::http::{Listener, Server};
+use kernel::http::{ConnectionLimits, Listener, Server};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
 /// From a cached read to a request that is about to be given up.
@@ -30,7 +30,7 @@ pub async fn start(address: SocketAddr) -> Result<SocketAddr> {
         }
     });
     let router = Router::new().fallback(async move |uri: Uri| render(&handle, &uri));
-    tokio::spawn(Server::run(listener, router, std::future::pending()));
+    tokio::spawn(Server::run(listener, router, ConnectionLimits::default(), std::future::pending()));
     Ok(bound)
 }
 

@@ -41,7 +41,7 @@ pub async fn run(args: ServeArgs) -> Result<()> {
         base_url.as_str()
     ));
     welcome(&store, &base_url).await?;
-    Server::run(listener, router, stop).await;
+    Server::run(listener, router, app.settings.connection_limits(), stop).await;
 
     jobs.abort();
     finish(&app).await;

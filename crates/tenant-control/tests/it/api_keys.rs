@@ -6,6 +6,7 @@ mod makers;
 mod revocation;
 mod rights;
 mod rotation;
+mod standing;
 mod uses;
 
 use serde_json::{Value, json};
@@ -290,6 +291,15 @@ over_http! {
         }
         server.get(SESSION).header("authorization", &key.plain).await.problem("unauthenticated");
         server.get(SESSION).header("authorization", format!("Basic {}", key.plain)).await.problem("unauthenticated");
+    }
+
+    async fn a_mistyped_key_is_refused_without_asking_the_database(server: Server) {
+        let acme = server.tenant("acme").await;
+        let key = server.key(&acme, &["*"]).await;
+        server.app.store.close().await;
+        let body = format!("{}x", &key.plain[..key.plain.len() - 7]);
+        server.get(SESSION).key(&format!("{body}000000")).await.problem("unauthenticated");
+        server.get(SESSION).key(&format!("{body}{}", checksum(&body))).await.problem("unavailable");
     }
 
     async fn a_key_of_one_tenant_is_nothing_to_another(server: Server) {

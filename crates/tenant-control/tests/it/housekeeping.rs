@@ -80,7 +80,7 @@ over_http! {
         let other = server.user(&acme.tenant, Role::Viewer).await;
         clean(&server).await;
         assert_eq!(count(&server, SESSIONS).await, 1, "only the one that ended");
-        server.app.credentials.forget();
+        server.app.credentials.forget(acme.tenant.id);
         server.get(SESSION).cookie(&acme.admin).await.problem("unauthenticated");
         server.get(SESSION).cookie(&other).await.is(200);
     }
@@ -100,7 +100,7 @@ over_http! {
         clean(&server).await;
         assert_eq!(count(&server, SESSIONS).await, 1);
         server.get(SESSION).cookie(&acme.admin).await.is(200);
-        server.app.credentials.forget();
+        server.app.credentials.forget(acme.tenant.id);
         server.get(SESSION).cookie(&idle).await.problem("unauthenticated");
     }
 

@@ -1,6 +1,7 @@
 //! The integration tests: one binary, over HTTP as a client would, every test with its own database, on both engines.
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod abuse;
 mod access;
 mod api_keys;
 mod audit;

@@ -23,7 +23,7 @@ async fn change(server: &Server, tenancy: &Tenancy, email: &str, change: UserCha
     let user = find_user(&server.app.store, &tenancy.tenant, email).await.unwrap().expect("the user");
     update_user(&server.app.store, &tenancy.tenant, user, change).await.unwrap();
     // The command line is another process: on PostgreSQL this one may remember for half a second.
-    server.app.credentials.forget();
+    server.app.credentials.forget(tenancy.tenant.id);
 }
 
 over_http! {

@@ -7,7 +7,9 @@ pub mod store;
 
 use ipnet::IpNet;
 use kernel::auth::{Rights, Scope, Scopes, Standing};
-use kernel::base::{ActorRef, ApiKeyId, Code, DAY_MS, Error, FieldError, Label, MINUTE_MS, Result, Timestamp, parse_network};
+use kernel::base::{
+    ActorRef, ApiKeyId, Code, DAY_MS, Error, FieldError, Label, MINUTE_MS, Result, Timestamp, parse_network,
+};
 use kernel::http::{Field, Fields, FromBody, Record};
 use serde::Serialize;
 use utoipa::ToSchema;

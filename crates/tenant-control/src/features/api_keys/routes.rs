@@ -182,7 +182,9 @@ pub async fn replace(caller: Caller, if_match: IfMatch, query: Query<OneQuery>, 
         .write(async move |tx| {
             let rights = standing.confirm(tx, Scope::ApiKeysWrite).await?;
             match change {
-                Change::Replace(input) => store::replace(tx, &rights, id, &if_match, input).await.map(Changed::Replaced),
+                Change::Replace(input) => {
+                    store::replace(tx, &rights, id, &if_match, input).await.map(Changed::Replaced)
+                }
                 Change::Rotate { overlap_hours } => {
                     store::rotate(tx, &rights, id, &if_match, overlap_hours, &secrets).await.map(Changed::Rotated)
                 }

@@ -150,7 +150,7 @@ over_http! {
             .await
             .unwrap();
         kernel::auth::delete_user(&server.app.store, &acme.tenant, &user.unwrap()).await.unwrap();
-        server.app.credentials.forget();
+        server.app.credentials.forget(acme.tenant.id);
         server.get(SESSION).cookie(&admin.admin).await.problem("unauthenticated");
         server.get(SESSION).key(&key.plain).await.is(200);
         assert_eq!(read(&server, &acme, &key).await["created_by"]["name"], me["actor"]["name"]);

@@ -179,7 +179,7 @@ over_http! {
             let change = UserChange { role: None, platform_operator: Some(platform_operator) };
             kernel::auth::update_user(&server.app.store, &acme.tenant, user, change).await.unwrap();
             // The command line is another process: on PostgreSQL this one may remember for half a second.
-            server.app.credentials.forget();
+            server.app.credentials.forget(acme.tenant.id);
         };
         change(false).await;
         assert_eq!(held().await, json!(["*"]), "no longer an operator");

@@ -50,6 +50,24 @@ async fn a_second_node_shares_the_database_and_the_secrets() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn of_nodes_that_start_at_once_one_prints_the_link() {
+    let database = fresh_database().await;
+    let secrets = kernel::base::Secrets::generate(&kernel::base::Chance::System).unwrap();
+    let nodes = (0..3).map(|_| {
+        let mut desk = desk_on(&database);
+        desk.set("TENANT_CONTROL_SECRETS", &secrets);
+        tokio::task::spawn_blocking(move || desk.serve(&[]).stop())
+    });
+    let mut links = 0;
+    for node in nodes.collect::<Vec<_>>() {
+        let ended = node.await.unwrap();
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        links += ended.stdout.matches("/signin?token=").count();
+    }
+    assert_eq!(links, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn backup_and_restore_name_the_tools_and_exit_2() {
     let mut desk = Desk::new();
     desk.set("TENANT_CONTROL_DATABASE_URL", "postgres://tc:hunter2@db.test/tc");

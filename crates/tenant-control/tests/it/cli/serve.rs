@@ -101,3 +101,13 @@ fn migrate_is_done_once() {
     let shown = desk.run(&["migrate"]).shown(&desk);
     assert!(shown.starts_with("exit 0\nstdout:\n") && shown.contains(" applied: 0001_ground"), "{shown}");
 }
+
+#[test]
+fn the_first_migration_waits_for_nobody() {
+    let desk = Desk::new();
+    let started = std::time::Instant::now();
+    assert_eq!(desk.run(&["migrate"]).code, 0);
+    // A tenth of a second on an idle machine. A lock that is waited for in vain takes five seconds.
+    assert!(started.elapsed() < std::time::Duration::from_secs(4), "{:?}", started.elapsed());
+    assert_eq!(desk.data_files(), ["tenant-control.db"], "and everything is in the file itself");
+}

@@ -6,14 +6,14 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 /// Longer than any command takes, so that one that hangs fails instead of blocking the others.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A folder of its own, in which the binary runs.
 pub struct Desk {
@@ -168,11 +168,6 @@ impl Process {
             .unwrap_or_else(|| panic!("{text:?} is not in {}", self.stdout.text()))
     }
 
-    /// All that it has printed on stdout so far.
-    pub fn stdout_text(&self) -> String {
-        self.stdout.text()
-    }
-
     /// All that it has logged so far.
     pub fn log_text(&self) -> String {
         self.stderr.text()
@@ -215,7 +210,13 @@ fn ended(child: &mut Child, streams: [&Lines; 2]) -> Option<i32> {
 
 /// What a process has printed so far, read by a thread of its own.
 #[derive(Clone)]
-struct Lines(Arc<(Mutex<(Vec<String>, bool)>, Condvar)>);
+struct Lines(Arc<(Mutex<Printed>, Condvar)>);
+
+#[derive(Default)]
+struct Printed {
+    lines: Vec<String>,
+    is_closed: bool,
+}
 
 impl Lines {
     fn of(stream: Option<impl Read + Send + 'static>) -> Lines {
@@ -225,39 +226,37 @@ impl Lines {
             let mut reader = BufReader::new(stream);
             let mut bytes = Vec::new();
             while reader.read_until(b'\n', &mut bytes).is_ok_and(|len| len > 0) {
-                filled.push(Some(String::from_utf8_lossy(&bytes).into_owned()));
+                let line = String::from_utf8_lossy(&bytes).into_owned();
+                filled.change(|printed| printed.lines.push(line));
                 bytes.clear();
             }
-            filled.push(None);
+            filled.change(|printed| printed.is_closed = true);
         });
         lines
     }
 
-    fn push(&self, line: Option<String>) {
-        let mut state = self.0.0.lock().unwrap();
-        match line {
-            Some(line) => state.0.push(line),
-            None => state.1 = true,
-        }
+    fn change(&self, change: impl FnOnce(&mut Printed)) {
+        change(&mut self.0.0.lock().unwrap());
         self.0.1.notify_all();
     }
 
+    fn wait_while(&self, waits: impl Fn(&Printed) -> bool) -> MutexGuard<'_, Printed> {
+        let printed = self.0.0.lock().unwrap();
+        self.0.1.wait_timeout_while(printed, PATIENCE, |printed| waits(printed)).unwrap().0
+    }
+
     fn wait_for(&self, wanted: impl Fn(&str) -> bool) -> Option<String> {
-        let find = |state: &(Vec<String>, bool)| state.0.iter().find(|line| wanted(line)).cloned();
-        let state = self.0.0.lock().unwrap();
-        let (state, _) =
-            self.0.1.wait_timeout_while(state, PATIENCE, |state| find(state).is_none() && !state.1).unwrap();
-        find(&state).map(|line| line.trim_end().to_owned())
+        let find = |printed: &Printed| printed.lines.iter().find(|line| wanted(line)).cloned();
+        let printed = self.wait_while(|printed| find(printed).is_none() && !printed.is_closed);
+        find(&printed).map(|line| line.trim_end().to_owned())
     }
 
     fn wait_for_end(&self) -> bool {
-        let state = self.0.0.lock().unwrap();
-        let (state, _) = self.0.1.wait_timeout_while(state, PATIENCE, |state| !state.1).unwrap();
-        state.1
+        self.wait_while(|printed| !printed.is_closed).is_closed
     }
 
     fn text(&self) -> String {
-        self.0.0.lock().unwrap().0.concat()
+        self.0.0.lock().unwrap().lines.concat()
     }
 }
 

@@ -79,7 +79,8 @@ impl Server {
         let (router, document) = router::build(&app).expect("the router is built");
         let (stop, stopped) = oneshot::channel();
         let until = async move { drop(stopped.await) };
-        let running = tokio::spawn(kernel::http::Server::run(listener, router, until));
+        let limits = app.settings.connection_limits();
+        let running = tokio::spawn(kernel::http::Server::run(listener, router, limits, until));
         let client = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()

@@ -1,0 +1,44 @@
+//! Places by name: how many things of one client, tenant or address may go on at once.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Counts what is going on by name. A name of which nothing goes on takes no memory.
+pub(super) struct Places<K>(Arc<Mutex<HashMap<K, usize>>>);
+
+impl<K> Default for Places<K> {
+    fn default() -> Self {
+        Places(Arc::default())
+    }
+}
+
+impl<K: Clone + Eq + Hash> Places<K> {
+    /// A place of this name, unless `max` are taken. It is free again when the value is dropped.
+    pub(super) fn take(&self, name: K, max: usize) -> Option<Place<K>> {
+        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = taken.get(&name).copied().unwrap_or(0);
+        if count >= max {
+            return None;
+        }
+        taken.insert(name.clone(), count + 1);
+        Some(Place { places: Places(self.0.clone()), name })
+    }
+}
+
+pub(super) struct Place<K: Eq + Hash> {
+    places: Places<K>,
+    name: K,
+}
+
+impl<K: Eq + Hash> Drop for Place<K> {
+    fn drop(&mut self) {
+        let mut taken = self.places.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = taken.get_mut(&self.name) {
+            *count -= 1;
+            if *count == 0 {
+                taken.remove(&self.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Rights that change while a request is under way, and tenants that have made very many keys.
+
+use kernel::auth::{Role, delete_user, find_user};
+use kernel::base::Actor;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::one;
+use crate::support::people::{KEYS, SESSION};
+use crate::support::raw::{RawAnswer, read_raw};
+use crate::support::{Server, over_http};
+
+/// A request that has been let in and whose body is still to come.
+struct Stalled {
+    stream: TcpStream,
+    body: String,
+}
+
+/// Sends the head and waits until the server asks for the body, which it does when the caller has been let in.
+async fn stall(server: &Server, method: &str, path: &str, credential: &str, body: &Value) -> Stalled {
+    let body = body.to_string();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: x\r\n{credential}\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\nConnection: close\r\nExpect: 100-continue\r\n\r\n",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut asked = [0; 25];
+    stream.read_exact(&mut asked).await.unwrap();
+    assert_eq!(&asked, b"HTTP/1.1 100 Continue\r\n\r\n");
+    Stalled { stream, body }
+}
+
+impl Stalled {
+    async fn go_on(mut self) -> RawAnswer {
+        self.stream.write_all(self.body.as_bytes()).await.unwrap();
+        read_raw(&mut self.stream).await
+    }
+}
+
+fn bearer(plain: &str) -> String {
+    format!("Authorization: Bearer {plain}")
+}
+
+over_http! {
+    async fn a_key_revoked_while_its_request_is_under_way_takes_nothing_over(server: Server) {
+        let acme = server.tenant("acme").await;
+        let (caller, victim) = (server.key(&acme, &["*"]).await, server.key(&acme, &["*"]).await);
+        let rotate = stall(&server, "PUT", &one(&victim), &bearer(&caller.plain), &json!({"rotate": {}})).await;
+        let all = json!({"name": "All", "scopes": ["*"], "expires_days": 300});
+        let replace = stall(&server, "PUT", &one(&victim), &bearer(&caller.plain), &all).await;
+        let create = stall(&server, "POST", KEYS, &bearer(&caller.plain), &all).await;
+        server.delete(one(&caller)).cookie(&acme.admin).await.is(204);
+        for stalled in [rotate, replace, create] {
+            let answer = stalled.go_on().await;
+            assert_eq!(answer.status, 401, "{}", answer.body);
+        }
+        server.get(SESSION).key(&victim.plain).await.is(200);
+    }
+
+    async fn a_key_cut_while_its_request_is_under_way_grants_only_what_it_still_holds(server: Server) {
+        let acme = server.tenant("acme").await;
+        let caller = server.key(&acme, &["*"]).await;
+        let all = json!({"name": "All", "scopes": ["*"]});
+        let networks = json!({"name": "Wide", "scopes": ["tickets:read"], "allowed_cidrs": ["198.51.100.0/24"]});
+        let create = stall(&server, "POST", KEYS, &bearer(&caller.plain), &all).await;
+        let widen = stall(&server, "POST", KEYS, &bearer(&caller.plain), &networks).await;
+        let less =
+            json!({"name": "Less", "scopes": ["api_keys:write", "tickets:read"], "allowed_cidrs": ["10.0.0.0/8"]});
+        server.put(one(&caller)).cookie(&acme.admin).json(&less).await.is(200);
+        let answer = create.go_on().await;
+        assert_eq!(answer.status, 403, "{}", answer.body);
+        let answer = widen.go_on().await;
+        assert_eq!(answer.status, 422, "{}", answer.body);
+    }
+
+    async fn a_user_removed_while_their_request_is_under_way_makes_nothing(server: Server) {
+        let acme = server.tenant("acme").await;
+        let cookie = server.user(&acme.tenant, Role::Admin).await;
+        let email = server.get(SESSION).cookie(&cookie).await.ok(200)["actor"]["email"].as_str().unwrap().to_owned();
+        let body = json!({"name": "Late", "scopes": ["*"]});
+        let create = stall(&server, "POST", KEYS, &format!("Cookie: {cookie}"), &body).await;
+        let user = find_user(&server.app.store, &acme.tenant, &email).await.unwrap().unwrap();
+        delete_user(&server.app.store, &acme.tenant, &user).await.unwrap();
+        let answer = create.go_on().await;
+        assert_eq!(answer.status, 401, "{}", answer.body);
+    }
+
+    async fn very_many_revoked_keys_do_not_hold_up_the_others(server: Server) {
+        let acme = server.tenant("acme").await;
+        let maker = server.key(&acme, &["*"]).await;
+        let made = server.post(KEYS).key(&maker.plain).json(&json!({"name": "Live", "scopes": ["*"]})).await.ok(201);
+        let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::system());
+        let id = maker.id.clone();
+        db.write(async move |tx| {
+            tx.exec(
+                "INSERT INTO api_keys (tenant_id, id, name, scopes, allowed_cidrs, prefix, last_four, expires_at, revoked_at,
+                    maker_key_id, created_by_type, created_by_name, version, created_at, updated_at)
+                 WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000)
+                 SELECT $1, $2 || CAST(i AS TEXT), 'x', '[]', '[]', 'x', 'x', 9999999999999, 1, $2, 'system', 'x', 1, 1, 1 FROM n",
+                kernel::args![id],
+            )
+            .await
+        })
+        .await
+        .unwrap();
+        let shorter = json!({"name": "Maker", "scopes": ["*"], "expires_days": 1});
+        server.put(one(&maker)).cookie(&acme.admin).json(&shorter).await.is(200);
+        assert_eq!(server.get(KEYS).cookie(&acme.admin).await.ok(200)["data"].as_array().unwrap().len(), 2);
+        server.delete(one(&maker)).cookie(&acme.admin).await.is(204);
+        server.get(SESSION).key(made["key"].as_str().unwrap()).await.problem("unauthenticated");
+    }
+}
