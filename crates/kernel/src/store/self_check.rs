@@ -29,7 +29,7 @@ impl Store {
     /// Reads and writes, the pages of the file or the walls between tenants, and the time.
     pub async fn self_check(&self) -> Result<Vec<Check>> {
         self.ping().await?;
-        let mut checks = vec![Check::fine("database", format!("{:?} reads and writes", self.engine()))];
+        let mut checks = vec![Check::fine("database", "reads and writes")];
         match self.engine() {
             Engine::Sqlite => checks.push(self.check_pages().await?),
             Engine::Postgres => checks.extend([self.check_walls().await?, self.check_clock().await?]),

@@ -41,7 +41,7 @@ fn beside_a_running_server_all_is_well() {
     let wanted = "exit 0\nstdout:\n\
         ok    data directory: ./data\n\
         ok    secrets file: ./data/secrets.json\n\
-        ok    database: Sqlite reads and writes\n\
+        ok    database: reads and writes\n\
         ok    integrity: every page of the file is sound\n\
         ok    schema: up to date\n\
         ok    secrets: those of the database\n";
