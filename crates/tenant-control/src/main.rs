@@ -2,6 +2,10 @@
 
 use std::process::ExitCode;
 
+/// A request makes some dozens of small allocations; the system's allocator took a seventh of its time.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     tenant_control::cli::run(std::env::args_os())
 }

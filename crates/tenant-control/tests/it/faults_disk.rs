@@ -111,7 +111,7 @@ async fn refuses_writes_and_serves_reads(api: &Api, name: &str) {
     let refused = api.create_key(name).await.unwrap();
     assert_eq!((refused.status, refused.code()), (503, "unavailable"), "{}", refused.body);
     assert!(refused.header("retry-after").is_some());
-    assert_eq!(api.status("/readyz").await, Some(503));
+    until("the probe tells it", WAIT_MAX, async || (api.status("/readyz").await == Some(503)).then_some(())).await;
     assert_eq!(api.status("/healthz").await, Some(200));
     let read = api.get("/api/admin/api-keys").await.unwrap();
     assert_eq!(read.status, 200, "{}", read.body);
