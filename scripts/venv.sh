@@ -7,7 +7,7 @@ venv_install() {
   local venv=$1 requirements=$2
   cmp -s "$requirements" "$venv/installed.txt" && return
   rm -rf "$venv"
-  python3 -m venv "$venv" || { echo "Python 3 with venv is needed (Debian: python3-venv)" >&2; return 1; }
+  venv_make "$venv" || { echo "Python 3 with venv is needed (Debian: python3-venv)" >&2; return 1; }
   if "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$requirements"; then
     cp "$requirements" "$venv/installed.txt"
     return
@@ -18,4 +18,12 @@ venv_install() {
   fi
   echo "$requirements could not be installed, although the package index answers" >&2
   return 1
+}
+
+# Debian keeps venv in a package of its own.
+venv_make() {
+  python3 -m venv "$1" >/dev/null 2>&1 && return
+  [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null || return
+  echo "Python's venv is missing: installing Debian's package"
+  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-venv >/dev/null && python3 -m venv "$1"
 }
