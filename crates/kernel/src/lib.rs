@@ -1,13 +1,15 @@
 //! What every feature of Tenant Control stands on.
 //!
 //! The kernel knows no feature: it offers the store, HTTP with every rule that holds for all routes, the caller and
-//! the audit trail. Arrows inside point down only: `startup jobs → auth http → audit → store → base`.
+//! the audit trail. Arrows inside point down only: `startup jobs → auth http outbound → events audit → store → base`.
 
 pub mod audit;
 pub mod auth;
 pub mod base;
+pub mod events;
 pub mod http;
 pub mod jobs;
+pub mod outbound;
 pub mod startup;
 pub mod store;
 
@@ -19,9 +21,11 @@ pub fn statements() -> Vec<(&'static str, &'static str)> {
         auth::PEOPLE_STATEMENTS,
         auth::SESSION_STATEMENTS,
         auth::STANDING_STATEMENTS,
+        events::STATEMENTS,
         http::IDEMPOTENCY_STATEMENTS,
         http::LIMITER_STATEMENTS,
         jobs::STATEMENTS,
+        jobs::lanes::STATEMENTS,
         startup::STATEMENTS,
         store::STATEMENTS,
     ]

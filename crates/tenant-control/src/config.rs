@@ -4,14 +4,17 @@
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::builder::Command;
 use clap::parser::ValueSource;
 use clap::{Args, ValueEnum};
 use ipnet::IpNet;
-use kernel::base::{DAY_MS, Error, HOUR_MS, MINUTE_MS, Result, SecretsSource, parse_network};
+use kernel::base::{DAY_MS, Error, HOUR_MS, MINUTE_MS, Result, SECOND_MS, SecretsSource, parse_network};
 use kernel::http::{BaseUrl, Policy, Settings, TlsFiles};
 use kernel::store::{Options, PostgresOptions, Synchronous};
+
+use crate::features::webhooks::sender;
 
 /// The text of a secrets file, for installations that keep it elsewhere.
 const SECRETS_VARIABLE: &str = "TENANT_CONTROL_SECRETS";
@@ -164,6 +167,32 @@ pub struct ServeArgs {
     #[arg(long, value_name = "DAYS", env = "TENANT_CONTROL_AUDIT_DAYS", default_value_t = 400,
           value_parser = clap::value_parser!(i64).range(1..=36500))]
     pub audit_days: i64,
+    /// Network that webhooks may reach although it is private; for every tenant; repeatable
+    #[arg(long, value_name = "CIDR", env = "TENANT_CONTROL_WEBHOOK_ALLOW_CIDR", value_delimiter = ',', value_parser = parse_cidr)]
+    pub webhook_allow_cidr: Vec<IpNet>,
+    /// Certificates to trust beside the system's when connecting to others, as PEM
+    #[arg(long, value_name = "FILE", env = "TENANT_CONTROL_OUTBOUND_CA")]
+    pub outbound_ca: Option<PathBuf>,
+    /// Waits between attempts of a delivery, such as 5s,5m,2h; after the last it is given up
+    #[arg(long, value_name = "WAITS", env = "TENANT_CONTROL_WEBHOOK_SCHEDULE", value_parser = parse_schedule,
+          default_value = "5s,5m,30m,2h,5h,10h,14h,20h,24h")]
+    pub webhook_schedule: Schedule,
+    /// For one attempt of a delivery, the answer included
+    #[arg(long, value_name = "SECONDS", env = "TENANT_CONTROL_WEBHOOK_TIMEOUT", default_value_t = 15,
+          value_parser = clap::value_parser!(u64).range(1..=120))]
+    pub webhook_timeout: u64,
+    /// An endpoint that only fails for this long is switched off
+    #[arg(long, value_name = "HOURS", env = "TENANT_CONTROL_WEBHOOK_DISABLE_AFTER", default_value_t = 120,
+          value_parser = clap::value_parser!(i64).range(1..=8760))]
+    pub webhook_disable_after: i64,
+    /// How long events, and so the payloads of deliveries, are kept
+    #[arg(long, value_name = "DAYS", env = "TENANT_CONTROL_EVENT_DAYS", default_value_t = 30,
+          value_parser = clap::value_parser!(i64).range(1..=3650))]
+    pub event_days: i64,
+    /// How long deliveries and their attempts are kept
+    #[arg(long, value_name = "DAYS", env = "TENANT_CONTROL_DELIVERY_DAYS", default_value_t = 90,
+          value_parser = clap::value_parser!(i64).range(1..=3650))]
+    pub delivery_days: i64,
     /// Address for Prometheus to read /metrics from; off when not given
     #[arg(long, value_name = "ADDRESS", env = "TENANT_CONTROL_METRICS_LISTEN")]
     pub metrics_listen: Option<SocketAddr>,
@@ -193,7 +222,20 @@ impl ServeArgs {
         settings.session_idle_ms = self.session.idle_ms();
         settings.session_absolute_ms = self.session.max_ms();
         settings.audit_retention_ms = self.audit_days * DAY_MS;
+        settings.event_retention_ms = self.event_days * DAY_MS;
+        settings.delivery_retention_ms = self.delivery_days * DAY_MS;
+        settings.outbound.allow.clone_from(&self.webhook_allow_cidr);
+        settings.outbound.extra_roots.clone_from(&self.outbound_ca);
         Ok(settings)
+    }
+
+    /// What the operator decides about sending webhooks.
+    pub fn sending(&self) -> sender::Settings {
+        sender::Settings {
+            schedule_ms: self.webhook_schedule.0.clone(),
+            timeout: Duration::from_secs(self.webhook_timeout),
+            auto_disable_ms: self.webhook_disable_after * HOUR_MS,
+        }
     }
 }
 
@@ -203,6 +245,36 @@ fn parse_base_url(text: &str) -> Result<BaseUrl, String> {
 
 fn parse_cidr(text: &str) -> Result<IpNet, String> {
     parse_network(text).ok_or_else(|| "must be a network such as 10.0.0.0/8".to_owned())
+}
+
+/// The waits between attempts, in milliseconds.
+#[derive(Clone, Debug)]
+pub struct Schedule(pub Vec<i64>);
+
+/// More attempts than this help no receiver.
+const ATTEMPTS_MAX: usize = 50;
+/// A wait longer than this outlives the payload.
+const WAIT_MAX_MS: i64 = 7 * DAY_MS;
+
+fn parse_schedule(text: &str) -> Result<Schedule, String> {
+    let wait = |word: &str| {
+        let split = word.find(|c: char| !c.is_ascii_digit()).unwrap_or(word.len());
+        let (number, unit) = word.split_at(split);
+        let unit_ms = match unit {
+            "ms" => 1,
+            "s" => SECOND_MS,
+            "m" => MINUTE_MS,
+            "h" => HOUR_MS,
+            _ => return None,
+        };
+        let ms = number.parse::<i64>().ok()?.checked_mul(unit_ms)?;
+        (1..=WAIT_MAX_MS).contains(&ms).then_some(ms)
+    };
+    let waits: Option<Vec<i64>> = text.split(',').map(|word| wait(word.trim())).collect();
+    let waits = waits.filter(|waits| waits.len() <= ATTEMPTS_MAX);
+    waits
+        .map(Schedule)
+        .ok_or_else(|| "write waits such as 5s,5m,2h: at most 50, each of ms, s, m or h and up to 168h".to_owned())
 }
 
 fn parse_rate(text: &str) -> Result<(Policy, u64), String> {

@@ -1,5 +1,6 @@
 //! Tenant Control: one binary that serves the API, and the command line around it.
 
+pub mod catalogue;
 pub mod cli;
 pub mod config;
 pub mod cookie;
@@ -8,5 +9,13 @@ pub mod router;
 
 /// Every statement of the product and its kernel, so that a test can prepare each on both engines.
 pub fn statements() -> Vec<(&'static str, &'static str)> {
-    [kernel::statements().as_slice(), features::api_keys::store::STATEMENTS].concat()
+    [
+        kernel::statements().as_slice(),
+        features::api_keys::store::STATEMENTS,
+        features::webhooks::store::STATEMENTS,
+        features::webhooks::deliveries::store::STATEMENTS,
+        features::webhooks::events::store::STATEMENTS,
+        features::webhooks::sender::store::STATEMENTS,
+    ]
+    .concat()
 }

@@ -7,7 +7,8 @@ use kernel::base::Result;
 use kernel::http::{Api, Document, DocumentInfo, Page, Policy, Shared};
 use utoipa_axum::routes;
 
-use crate::features::{api_keys, audit, openapi, pages, probes, session};
+use crate::catalogue;
+use crate::features::{api_keys, audit, openapi, pages, probes, session, tickets, webhooks};
 
 /// The service and the document that describes it.
 pub fn build(app: &Shared) -> Result<(Router, Arc<Document>)> {
@@ -19,11 +20,26 @@ pub fn build(app: &Shared) -> Result<(Router, Arc<Document>)> {
             api_keys::routes::replace,
             api_keys::routes::revoke
         ))
+        .tenant(routes!(
+            webhooks::routes::list,
+            webhooks::routes::create,
+            webhooks::routes::replace,
+            webhooks::routes::delete
+        ))
         // Own extras of the contract.
+        .tenant(routes!(webhooks::deliveries::routes::list, webhooks::deliveries::routes::act))
+        .tenant(routes!(webhooks::events::routes::list))
         .tenant(routes!(session::routes::get, session::routes::delete))
         .tenant(routes!(audit::routes::list))
         .schema::<Page<api_keys::ApiKey>>()
         .schema::<api_keys::NewKey>()
+        .schema::<Page<webhooks::Webhook>>()
+        .schema::<webhooks::NewWebhook>()
+        .schema::<Page<webhooks::deliveries::Delivery>>()
+        .schema::<Page<webhooks::events::EventType>>()
+        .schema::<Page<webhooks::events::Event>>()
+        .schema::<tickets::Ticket>()
+        .schema::<tickets::UpdatedTicket>()
         .schema::<session::Session>()
         .schema::<Page<audit::AuditEntry>>()
         // Pages for people.
@@ -39,21 +55,21 @@ pub fn build(app: &Shared) -> Result<(Router, Arc<Document>)> {
         // For operators.
         .free("/healthz", probes::healthz)
         .free("/readyz", probes::readyz)
-        .finish(&document_info())
+        .finish(&document_info()?)
 }
 
-fn document_info() -> DocumentInfo {
-    DocumentInfo {
+fn document_info() -> Result<DocumentInfo> {
+    Ok(DocumentInfo {
         title: "Tenant Control API",
         version: env!("CARGO_PKG_VERSION"),
         description: DESCRIPTION,
         tags: vec![
-            ("Control plane", "API keys and the audit trail of a tenant."),
+            ("Control plane", "API keys, webhook endpoints and the audit trail of a tenant."),
             ("Session", "Who is calling, and signing out."),
             ("Schema", "This document."),
         ],
-        webhooks: Vec::new(),
-    }
+        webhooks: catalogue::kinds()?.to_vec(),
+    })
 }
 
 const DESCRIPTION: &str = "\

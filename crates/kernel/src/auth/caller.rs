@@ -94,6 +94,12 @@ impl Caller {
         }
     }
 
+    /// Waits for something to happen without a place among the requests under way. Each tenant may have so many such
+    /// waits; one more is 503.
+    pub async fn wait<T>(&self, wait: impl Future<Output = T>) -> Result<T> {
+        self.context.wait_for_client(&self.app, wait).await
+    }
+
     fn credential(&self) -> Credential {
         match &self.identity {
             Identity::User(user) => Credential { kind: CredentialKind::Session, id: user.session.to_string() },

@@ -78,6 +78,8 @@ codes! {
         "Send Content-Type: application/json, without a Content-Encoding."
     InvalidFields 422 "invalid_fields" "Some fields are not valid"
         "errors names every bad field at once, with a JSON pointer, a code and what would be right. Nothing was changed."
+    TargetNotAllowed 422 "target_not_allowed" "The target is inside a network that is not allowed"
+        "Private, loopback, link-local, metadata and other reserved addresses are refused, and names that resolve to them. The operator can allow networks."
     IdempotencyKeyReused 422 "idempotency_key_reused" "The Idempotency-Key was used with another body"
         "Use a new key for a new request; a key is kept for 24 hours."
     RateLimited 429 "rate_limited" "Too many requests"

@@ -53,8 +53,10 @@ impl Error {
     pub fn invalid_fields(fields: Vec<FieldError>) -> Self {
         let names: Vec<&str> =
             fields.iter().map(|f| if f.pointer.is_empty() { "the body" } else { &f.pointer }).collect();
-        let mut error =
-            Error::new(Code::InvalidFields, format!("Not valid: {}. See errors for each.", names.join(", ")));
+        // A target that must not be reached has a code of its own, where it is the only fault.
+        let target = Code::TargetNotAllowed;
+        let code = if fields.iter().all(|field| field.code == target.name()) { target } else { Code::InvalidFields };
+        let mut error = Error::new(code, format!("Not valid: {}. See errors for each.", names.join(", ")));
         error.0.fields = fields;
         error
     }
@@ -62,6 +64,11 @@ impl Error {
     /// One bad field, found after the body was parsed.
     pub fn invalid(pointer: impl Into<String>, code: &'static str, detail: impl Into<String>) -> Self {
         Error::invalid_fields(vec![FieldError { pointer: pointer.into(), code, detail: detail.into() }])
+    }
+
+    /// A target that the service must not be made to connect to.
+    pub fn target_not_allowed(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
+        Error::invalid(pointer, Code::TargetNotAllowed.name(), detail)
     }
 
     pub fn insufficient_scope(scope: impl Into<String>, detail: impl Into<String>) -> Self {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Serialize, Serializer};
 use uuid::Uuid;
 
-use super::World;
+use super::{Timestamp, World};
 
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 /// 26 characters of 5 bits hold 130 bits; the first may only use the 128 that a UUID has.
@@ -23,9 +23,17 @@ macro_rules! ids {
 
             /// A new id, ordered by the time it is made.
             pub fn new(world: &World) -> Self {
-                let bytes = world.chance.bytes::<10>();
-                let at = u64::try_from(world.now().as_millis()).unwrap_or(0);
-                $name(uuid::Builder::from_unix_timestamp_millis(at, &bytes).into_uuid())
+                Self::new_at(world, world.now())
+            }
+
+            /// A new id that is ordered as if made at this moment.
+            pub fn new_at(world: &World, at: Timestamp) -> Self {
+                $name(uuid_at(at, &world.chance.bytes()))
+            }
+
+            /// No id of this moment or later comes before this one.
+            pub fn first_at(at: Timestamp) -> Self {
+                $name(uuid_at(at, &[0; 10]))
             }
         }
 
@@ -67,6 +75,9 @@ ids! {
     UserId "usr"
     ApiKeyId "key"
     AuditId "aud"
+    WebhookId "wh"
+    EventId "evt"
+    DeliveryId "dlv"
     /// Sessions are never named in an answer but in the audit trail.
     SessionId "ses"
 }
@@ -97,6 +108,11 @@ pub fn is_record_id(text: &str) -> bool {
             && prefix.bytes().all(|byte| byte.is_ascii_lowercase())
             && decode(prefix, text).is_some()
     })
+}
+
+fn uuid_at(at: Timestamp, random: &[u8; 10]) -> Uuid {
+    let at = u64::try_from(at.as_millis()).unwrap_or(0);
+    uuid::Builder::from_unix_timestamp_millis(at, random).into_uuid()
 }
 
 /// The longest prefix, as [`is_record_id`] knows it.

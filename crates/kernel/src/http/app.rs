@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use axum::http::{HeaderValue, Uri};
 use ipnet::IpNet;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 
 use super::idempotency::RunningKeys;
 use super::limiter::{Limiter, RateTable};
@@ -14,9 +14,13 @@ use super::places::Places;
 use super::server::ConnectionLimits;
 use crate::auth::Credentials;
 use crate::base::{DAY_MS, Error, HOUR_MS, MINUTE_MS, Result, Secrets, World};
+use crate::outbound::{self, Outbound};
 use crate::store::Store;
 
 pub type Shared = Arc<App>;
+
+/// Long enough that no two nodes ever have the same name.
+const NODE_NAME_LEN: usize = 16;
 
 /// The running service.
 pub struct App {
@@ -26,6 +30,12 @@ pub struct App {
     pub settings: Settings,
     pub limiter: Limiter,
     pub credentials: Credentials,
+    /// A name for this process among the nodes, new at every start.
+    pub node: String,
+    /// Whether the process is about to end: what waits for news gives up then.
+    pub stopping: watch::Sender<bool>,
+    /// The one HTTP client.
+    pub outbound: Outbound,
     pub(super) running_keys: RunningKeys,
     /// What the last readiness probe found, and when: a flood of probes costs one question to the database a second.
     pub last_probe: Mutex<Option<(Instant, bool)>>,
@@ -35,22 +45,27 @@ pub struct App {
 }
 
 impl App {
-    pub fn new(store: Store, secrets: Secrets, settings: Settings) -> Shared {
+    pub fn new(store: Store, secrets: Secrets, settings: Settings) -> Result<Shared> {
         let world = store.world().clone();
         let limiter = Limiter::new(settings.rate_table.clone(), world.clone());
         let credentials = Credentials::new(store.engine());
-        Arc::new(App {
+        let node = world.chance.base62(NODE_NAME_LEN);
+        let outbound = Outbound::new(settings.outbound.clone())?;
+        Ok(Arc::new(App {
             store,
             world,
             secrets,
             settings,
             limiter,
             credentials,
+            node,
+            outbound,
+            stopping: watch::Sender::new(false),
             running_keys: RunningKeys::default(),
             last_probe: Mutex::default(),
             in_flight: AtomicUsize::new(0),
             bodies: Places::default(),
-        })
+        }))
     }
 }
 
@@ -66,6 +81,12 @@ pub struct Settings {
     pub session_idle_ms: i64,
     pub session_absolute_ms: i64,
     pub audit_retention_ms: i64,
+    /// How long events, which are what is delivered, are kept.
+    pub event_retention_ms: i64,
+    /// How long the log of deliveries and their attempts is kept.
+    pub delivery_retention_ms: i64,
+    /// What the service may connect to by itself.
+    pub outbound: outbound::Settings,
     /// Requests under way at once; one more is answered 503 at once instead of waiting with all the others.
     pub in_flight_max: usize,
     /// Longer than any honest request takes, shorter than clients and proxies give up.
@@ -90,6 +111,9 @@ impl Settings {
             session_idle_ms: 90 * MINUTE_MS,
             session_absolute_ms: 12 * HOUR_MS,
             audit_retention_ms: 400 * DAY_MS,
+            event_retention_ms: 30 * DAY_MS,
+            delivery_retention_ms: 90 * DAY_MS,
+            outbound: outbound::Settings::default(),
             in_flight_max: 1024,
             request_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(20),

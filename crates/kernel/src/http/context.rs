@@ -63,7 +63,7 @@ impl Context {
 
     /// Waits for what the client has yet to send, without a place among the requests under way: otherwise the slow
     /// bodies of one tenant would shed everybody. Each tenant has a bounded number of such waits instead.
-    pub(super) async fn wait_for_client<T>(&self, app: &Shared, wait: impl Future<Output = T>) -> Result<T> {
+    pub(crate) async fn wait_for_client<T>(&self, app: &Shared, wait: impl Future<Output = T>) -> Result<T> {
         let place = app.bodies.take(self.payer(), app.settings.bodies_per_tenant_max);
         let place: Place<String> =
             place.ok_or_else(|| Error::unavailable("too many bodies of one tenant are awaited"))?;

@@ -4,18 +4,22 @@ use std::collections::BTreeMap;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
-use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::path::{
+    HttpMethod, Operation, OperationBuilder, Parameter, ParameterBuilder, ParameterIn, PathItem, Paths, PathsBuilder,
+};
+use utoipa::openapi::request_body::RequestBodyBuilder;
 use utoipa::openapi::schema::{Components, ObjectBuilder, Type};
 use utoipa::openapi::security::{
     ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
 };
 use utoipa::openapi::{
-    ContentBuilder, Info, License, OpenApi, Ref, RefOr, Required, Response, ResponseBuilder, Server, Tag,
+    ContentBuilder, Info, License, OpenApi, Ref, RefOr, Required, Response, ResponseBuilder, Schema, Server, Tag,
 };
 use utoipa::{PartialSchema, ToSchema};
 
 use super::problem::{Problem, ProblemField};
 use crate::base::{Code, Error, Result, sha256};
+use crate::events::Described;
 
 /// The finished document, as it is served.
 pub struct Document {
@@ -30,13 +34,8 @@ pub struct DocumentInfo {
     pub version: &'static str,
     pub description: &'static str,
     pub tags: Vec<(&'static str, &'static str)>,
-    pub webhooks: Vec<Webhook>,
-}
-
-/// One event kind of the document's `webhooks` section.
-pub struct Webhook {
-    pub name: &'static str,
-    pub operation: Operation,
+    /// The kinds of events, for the `webhooks` section.
+    pub webhooks: Vec<Described>,
 }
 
 /// The parameter that names one record.
@@ -69,10 +68,40 @@ pub fn finish_document(mut openapi: OpenApi, info: &DocumentInfo) -> Result<Docu
             }
         }
     }
+    openapi.webhooks = Some(webhooks(&info.webhooks)?);
     let mut json = openapi.to_pretty_json().map_err(Error::internal)?;
     json.push('\n');
     let etag = format!("\"{}\"", BASE64.encode(&sha256(json.as_bytes())[..16]));
     Ok(Document { json, etag })
+}
+
+/// What the service sends to endpoints, by kind of event.
+fn webhooks(kinds: &[Described]) -> Result<Paths> {
+    let mut paths = PathsBuilder::new();
+    for kind in kinds {
+        let schema: Schema = serde_json::from_value(kind.body_schema()).map_err(Error::internal)?;
+        let content = ContentBuilder::new().schema(Some(schema)).example(Some(kind.example.clone())).build();
+        let header = |name: &str, text: &str| header_parameter(name, text, text_schema());
+        let answer = ResponseBuilder::new()
+            .description("Any 2xx within 15 seconds counts as delivered; anything else is tried again, 410 ends it.")
+            .build();
+        let operation = OperationBuilder::new()
+            .operation_id(Some(format!("on_{}", kind.name.replace('.', "_"))))
+            .summary(Some(kind.description))
+            .parameter(header("webhook-id", "The event's id: the same in every retry and resend."))
+            .parameter(header("webhook-timestamp", "When this attempt was made, in seconds since 1970."))
+            .parameter(header(
+                "webhook-signature",
+                "`v1,` and a signature as Standard Webhooks says; one for each secret.",
+            ))
+            .request_body(Some(
+                RequestBodyBuilder::new().content("application/json", content).required(Some(Required::True)).build(),
+            ))
+            .response("2XX", answer)
+            .security(SecurityRequirement::default());
+        paths = paths.path(kind.name, PathItem::new(HttpMethod::Post, operation));
+    }
+    Ok(paths.build())
 }
 
 fn add_components(components: &mut Components) {
@@ -146,16 +175,13 @@ fn complete(method: &str, operation: &mut Operation, guarded: bool) {
     let has_body = operation.request_body.is_some();
     if method == "post" {
         let text = "Makes a retry safe: the same key and body replay the first answer for 24 hours.";
-        parameters.push(header_parameter(
-            "Idempotency-Key",
-            text,
-            text_schema().min_length(Some(1)).max_length(Some(255)),
-        ));
+        let schema = text_schema().min_length(Some(1)).max_length(Some(255));
+        parameters.push(RefOr::T(header_parameter("Idempotency-Key", text, schema)));
     }
     if is_change {
         // Without bounds: what is not the version's ETag, whatever its length, is refused as such.
         let text = "The ETag of the version to change; another version is refused with 412.";
-        parameters.push(header_parameter("If-Match", text, text_schema()));
+        parameters.push(RefOr::T(header_parameter("If-Match", text, text_schema())));
     }
     let mut statuses = vec![400, 429, 500, 503];
     if guarded {
@@ -183,13 +209,12 @@ fn text_schema() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String)
 }
 
-fn header_parameter(name: &str, description: &str, schema: ObjectBuilder) -> RefOr<Parameter> {
-    let parameter = ParameterBuilder::new()
+fn header_parameter(name: &str, description: &str, schema: ObjectBuilder) -> Parameter {
+    ParameterBuilder::new()
         .name(name)
         .parameter_in(ParameterIn::Header)
         .required(Required::False)
         .description(Some(description))
         .schema(Some(schema))
-        .build();
-    RefOr::T(parameter)
+        .build()
 }

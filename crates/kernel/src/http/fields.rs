@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::base::{Error, FieldError, Result};
+use crate::base::{Error, FieldError, RecordId, Result, Timestamp};
 
 /// The fields of an object that have not been taken yet, and what was wrong with those that have.
 pub struct Fields {
@@ -109,6 +109,54 @@ impl Field<'_> {
             None if fractional => self.wrong("wrong_type", "must be an integer"),
             _ => self.wrong("out_of_range", format!("must be between {} and {}", range.start(), range.end())),
         }
+    }
+
+    pub fn boolean(&mut self) -> Option<bool> {
+        match self.value {
+            Value::Bool(value) => Some(value),
+            _ => self.wrong("wrong_type", "must be true or false"),
+        }
+    }
+
+    /// A moment, as RFC 3339.
+    pub fn time(&mut self) -> Option<Timestamp> {
+        self.parsed("invalid_time", |text| {
+            Timestamp::parse(text).ok_or_else(|| "must be an RFC 3339 time such as 2026-01-31T08:00:00Z".to_owned())
+        })
+    }
+
+    /// The id of a record; a malformed one becomes an id that no record has.
+    pub fn id<I: RecordId>(&mut self) -> Option<I> {
+        self.string().map(|text| text.parse().unwrap_or(I::NONE))
+    }
+
+    /// `null`, or what the parser makes of the value.
+    pub fn or_null<T>(&mut self, parse: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
+        if self.value.is_null() { Some(None) } else { parse(self).map(Some) }
+    }
+
+    /// An object whose names are the client's own, at most `max` of them; every bad one is reported.
+    pub fn map<T>(
+        &mut self,
+        max: usize,
+        mut parse: impl FnMut(&str, &mut Field<'_>) -> Option<T>,
+    ) -> Option<Vec<(String, T)>> {
+        let Value::Object(object) = self.value.take() else {
+            return self.wrong("wrong_type", "must be an object");
+        };
+        if object.len() > max {
+            return self.wrong("too_many", format!("must have at most {max} fields"));
+        }
+        let mut values = Vec::with_capacity(object.len());
+        let mut complete = true;
+        for (name, value) in object {
+            let pointer = format!("{}/{}", self.pointer, escape(&name));
+            match parse(&name, &mut Field { pointer, value, errors: self.errors }) {
+                Some(value) => values.push((name, value)),
+                None => complete = false,
+            }
+        }
+        complete.then_some(values)
     }
 
     /// A list of at most `max` elements; every bad element is reported.

@@ -28,7 +28,7 @@ pub use api::Api;
 pub use app::{App, BaseUrl, Settings, Shared};
 pub use body::{BODY_BYTES_MAX, FromBody, Json, Received};
 pub use context::{Context, serve_context};
-pub use document::{Document, DocumentInfo, Webhook, finish_document};
+pub use document::{Document, DocumentInfo, finish_document};
 pub use fields::{Field, Fields};
 pub use idempotency::{Idempotency, Once};
 pub use limiter::{Limiter, Policy, PolicyLimit, RateTable, WINDOW_SECONDS};
@@ -36,7 +36,7 @@ pub use page::{LIMIT_DEFAULT, LIMIT_MAX, List, OneOrPage, Page, PageRequest};
 pub use params::{FromParams, Params, Query};
 pub use precondition::IfMatch;
 pub use problem::Problem;
-pub use reply::{Created, Documented, NoContent, Ok200, Record, Reply, Versioned, documented};
+pub use reply::{Accepted, Created, Documented, NoContent, Ok200, Record, Rendered, Reply, Versioned, documented};
 pub use server::{ConnectionLimits, Listener, Server, TlsFiles};
 pub use trace::TraceParent;
 

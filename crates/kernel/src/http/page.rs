@@ -68,10 +68,7 @@ impl PageRequest {
         rows.truncate(self.limit);
         let mut next_cursor = None;
         if let Some(last) = rows.last().filter(|_| has_more) {
-            let position = serde_json::to_vec(&position(last)).map_err(Error::internal)?;
-            let mut bytes = list.mac(caller, &position);
-            bytes.extend_from_slice(&position);
-            next_cursor = Some(BASE64.encode(bytes));
+            next_cursor = Some(list.cursor(caller, &position(last))?);
         }
         let next_link = next_cursor.as_ref().map(|cursor| list.link(caller, self.limit, cursor));
         Ok(Page { data: rows, has_more, next_cursor, next_link })
@@ -109,6 +106,14 @@ pub struct List<'a> {
 }
 
 impl List<'_> {
+    /// A cursor behind this position, good for this list, these filters and this tenant alone.
+    pub fn cursor(&self, caller: &Caller, position: &[Value]) -> Result<String> {
+        let position = serde_json::to_vec(position).map_err(Error::internal)?;
+        let mut bytes = self.mac(caller, &position);
+        bytes.extend_from_slice(&position);
+        Ok(BASE64.encode(bytes))
+    }
+
     fn mac(&self, caller: &Caller, position: &[u8]) -> Vec<u8> {
         let mut text = Vec::new();
         let tenant = caller.tenant_id().to_string();

@@ -73,6 +73,9 @@ pub struct Created<T> {
     pub location: String,
 }
 
+/// 202 with what has been taken on; it goes on after the answer.
+pub struct Accepted<T>(pub T);
+
 /// 204.
 pub struct NoContent;
 
@@ -92,6 +95,18 @@ impl<T: Record> Reply for Created<T> {
     fn render(&self) -> Result<Rendered> {
         let rendered = Rendered::new(StatusCode::CREATED, &self.record)?;
         Ok(Rendered { etag: Some(etag(&self.record)), location: Some(self.location.clone()), ..rendered })
+    }
+}
+
+impl<T: Serialize> Reply for Accepted<T> {
+    fn render(&self) -> Result<Rendered> {
+        Rendered::new(StatusCode::ACCEPTED, &self.0)
+    }
+}
+
+impl<T: Serialize> IntoResponse for Accepted<T> {
+    fn into_response(self) -> Response {
+        into_response(&self)
     }
 }
 
@@ -153,6 +168,12 @@ impl<T: ToSchema> IntoResponses for Versioned<T> {
 impl<T: ToSchema> IntoResponses for Created<T> {
     fn responses() -> Documented {
         documented::<Named<T>>("201", "Created.")
+    }
+}
+
+impl<T: ToSchema> IntoResponses for Accepted<T> {
+    fn responses() -> Documented {
+        documented::<Named<T>>("202", "Taken on; it goes on after the answer.")
     }
 }
 

@@ -1,4 +1,7 @@
-//! What the service does on its own: notes of last use, the exchange of rate counts, and cleaning in small steps.
+//! What the service does on its own: notes of last use, the exchange of rate counts, cleaning in small steps; and the
+//! lanes on which nodes share what must be done by one of them.
+
+pub mod lanes;
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -46,7 +49,8 @@ pub async fn run(app: Shared) {
     );
 }
 
-async fn every<F: Future<Output = Result<()>>>(period: Duration, what: &str, task: impl Fn() -> F) {
+/// Does a task again and again, until it is dropped. A round that fails is logged and does not end the others.
+pub async fn every<F: Future<Output = Result<()>>>(period: Duration, what: &str, task: impl Fn() -> F) {
     let mut ticks = tokio::time::interval(period);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {

@@ -67,9 +67,10 @@ impl Db {
                 };
                 let tx = Tx::postgres(Session::for_writing(&postgres.pool).await?, self.context.clone());
                 // Spawned, so that a caller who goes away cannot stop it between BEGIN and COMMIT.
+                let news = self.store.news_of_writes().clone();
                 let write = async move {
                     let _turn = turn;
-                    tx.run_to_commit(job).await
+                    tx.run_to_commit(job, &news).await
                 };
                 tokio::spawn(write).await.map_err(Error::unavailable)?
             }

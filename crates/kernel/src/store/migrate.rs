@@ -40,6 +40,7 @@ macro_rules! migrations {
 /// In the order in which they are applied. A test compares this list with the folders.
 const MIGRATIONS: &[Migration] = migrations! {
     "0001_ground"
+    "0002_events"
 };
 
 const NOTE: &str = "INSERT INTO schema_migrations (name, checksum, applied_at) VALUES ($1, $2, $3)";

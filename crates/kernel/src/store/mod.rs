@@ -12,6 +12,7 @@ mod context;
 mod db;
 mod dialect;
 mod migrate;
+mod news;
 mod options;
 mod params;
 mod postgres;
@@ -33,12 +34,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::Pool;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, broadcast};
 
 use crate::args;
 use crate::base::{Actor, Error, Result, TenantId, World};
 
 use context::{Context, Scope};
+use news::News;
 use options::Target;
 use postgres::Session;
 use sqlite_readers::Readers;
@@ -73,6 +75,7 @@ pub struct Store(Arc<Inner>);
 struct Inner {
     backend: Backend,
     world: World,
+    news: News,
 }
 
 enum Backend {
@@ -98,18 +101,19 @@ struct Postgres {
 impl Store {
     /// Connects. It does not migrate.
     pub async fn open(options: Options, world: World) -> Result<Store> {
+        let news = News::default();
         let backend = match &options.target {
             Target::Postgres(postgres) => {
                 let pool = postgres::open(postgres, &options).await?;
                 Backend::Postgres(Postgres { pool, turns: Turns::default(), wait_max: options.wait_max })
             }
             Target::Sqlite(path) => {
-                let (path, world) = (path.clone(), world.clone());
-                let open = tokio::task::spawn_blocking(move || open_sqlite(path, &options, world));
+                let (path, world, news) = (path.clone(), world.clone(), news.clone());
+                let open = tokio::task::spawn_blocking(move || open_sqlite(path, &options, world, news));
                 Backend::Sqlite(Box::new(open.await.map_err(Error::internal)??))
             }
         };
-        Ok(Store(Arc::new(Inner { backend, world })))
+        Ok(Store(Arc::new(Inner { backend, world, news })))
     }
 
     /// Applies the migrations that the database lacks, under a lock, and names them.
@@ -137,6 +141,12 @@ impl Store {
 
     pub fn world(&self) -> &World {
         &self.0.world
+    }
+
+    /// The tenants whose events come onto the disk through this process, as they do. A hint: other nodes' are not
+    /// among them, and who falls behind misses some.
+    pub fn news(&self) -> broadcast::Receiver<TenantId> {
+        self.0.news.listen()
     }
 
     /// A handle across all tenants, for the service's own work.
@@ -218,17 +228,21 @@ impl Store {
         }
     }
 
+    fn news_of_writes(&self) -> &News {
+        &self.0.news
+    }
+
     fn backend(&self) -> &Backend {
         &self.0.backend
     }
 }
 
-fn open_sqlite(path: PathBuf, options: &Options, world: World) -> Result<Sqlite> {
+fn open_sqlite(path: PathBuf, options: &Options, world: World, news: News) -> Result<Sqlite> {
     let connection = sqlite::open_writer(&path, options)?;
     let readers = Readers::open(&path, options.readers, options.wait_max)?;
     let scanners = Readers::open(&path, SCANNERS, options.wait_max)?;
     let idle = Context { scope: Scope::System(Purpose::Startup), actor: Actor::system(), world };
-    let writer = Writer::start(Tx::sqlite(connection, Arc::new(idle)), options.queue_max)?;
+    let writer = Writer::start(Tx::sqlite(connection, Arc::new(idle)), options.queue_max, news)?;
     let scan_turns = Arc::new(Semaphore::new(SCANNERS));
     Ok(Sqlite { path, writer, readers, scanners, scan_turns, wait_max: options.wait_max })
 }

@@ -1,6 +1,8 @@
 //! One row of an answer, read the same way from both engines.
 
-use crate::base::{ApiKeyId, AuditId, Error, Result, SessionId, TenantId, Timestamp, UserId};
+use crate::base::{
+    ApiKeyId, AuditId, DeliveryId, Error, EventId, Result, SessionId, TenantId, Timestamp, UserId, WebhookId,
+};
 
 /// One row of an answer.
 pub struct Row<'a>(Inner<'a>);
@@ -54,7 +56,7 @@ macro_rules! single_columns {
     )*};
 }
 
-single_columns! { i64 f64 bool String Vec<u8> Timestamp TenantId UserId ApiKeyId AuditId SessionId }
+single_columns! { i64 f64 bool String Vec<u8> Timestamp TenantId UserId ApiKeyId AuditId SessionId WebhookId EventId DeliveryId }
 
 impl<T> FromRow for Option<T>
 where

@@ -13,10 +13,11 @@ use std::time::Instant;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::base::{Error, Result};
+use crate::base::{Error, Result, TenantId};
 
 use super::context::Context;
 use super::dialect;
+use super::news::News;
 use super::tx::{Job, Tx};
 
 /// Jobs under one commit. More would make the first wait for long without making the disk's share smaller.
@@ -34,10 +35,10 @@ enum Message {
 }
 
 impl Writer {
-    pub fn start(tx: Tx, queue_max: usize) -> Result<Self> {
+    pub fn start(tx: Tx, queue_max: usize, news: News) -> Result<Self> {
         let (sender, receiver) = mpsc::channel(queue_max);
         let failing = Arc::new(AtomicBool::new(false));
-        let thread = Thread { tx, failing: failing.clone() };
+        let thread = Thread { tx, failing: failing.clone(), news };
         let handle = std::thread::Builder::new()
             .name("store-writer".to_owned())
             .spawn(move || thread.run(receiver))
@@ -51,7 +52,7 @@ impl Writer {
         job: impl for<'t> Job<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
     ) -> Result<R> {
         let (reply, answer) = oneshot::channel();
-        let pending = Pending { job: Some(job), context: Some(context), outcome: None, reply };
+        let pending = Pending { job: Some(job), context: Some(context), outcome: None, news: None, reply };
         self.queue.try_send(Message::Job(Box::new(pending))).map_err(|error| match error {
             TrySendError::Full(_) => Error::unavailable("the queue of the writer is full"),
             TrySendError::Closed(_) => Error::unavailable("the writer has stopped"),
@@ -85,14 +86,15 @@ trait Queued: Send {
     /// Runs the job in its savepoint. An error means that the group's transaction is lost.
     fn run(&mut self, tx: &mut Tx) -> Result<(), String>;
 
-    /// Tells the caller, now that the fate of the group is known.
-    fn answer(self: Box<Self>, group: &Result<(), String>);
+    /// Tells the caller and whoever waits for news, now that the fate of the group is known.
+    fn answer(self: Box<Self>, group: &Result<(), String>, news: &News);
 }
 
 struct Pending<J, R> {
     job: Option<J>,
     context: Option<Arc<Context>>,
     outcome: Option<Result<R>>,
+    news: Option<TenantId>,
     reply: oneshot::Sender<Result<R>>,
 }
 
@@ -103,12 +105,17 @@ where
 {
     fn run(&mut self, tx: &mut Tx) -> Result<(), String> {
         if let (Some(job), Some(context)) = (self.job.take(), self.context.take()) {
-            self.outcome = Some(tx.run_in_savepoint(context, job)?);
+            let outcome = tx.run_in_savepoint(context, job)?;
+            self.news = tx.news().filter(|_| outcome.is_ok());
+            self.outcome = Some(outcome);
         }
         Ok(())
     }
 
-    fn answer(self: Box<Self>, group: &Result<(), String>) {
+    fn answer(self: Box<Self>, group: &Result<(), String>, news: &News) {
+        if group.is_ok() {
+            news.tell(self.news);
+        }
         let answer = match (group, self.outcome) {
             (Ok(()), Some(outcome)) => outcome,
             (Ok(()), None) => Err(Error::internal("the write was not run")),
@@ -127,6 +134,7 @@ fn small(count: usize) -> f64 {
 struct Thread {
     tx: Tx,
     failing: Arc<AtomicBool>,
+    news: News,
 }
 
 impl Thread {
@@ -164,7 +172,7 @@ impl Thread {
             }
         }
         for job in group.drain(..) {
-            job.answer(&fate);
+            job.answer(&fate, &self.news);
         }
     }
 

@@ -13,6 +13,7 @@ use crate::args;
 use crate::base::{Actor, Error, Result, TenantId, Timestamp, World, sha256};
 
 use super::context::Context;
+use super::news::News;
 use super::postgres::Session;
 use super::{Args, Engine, FromRow, Select, dialect, sqlite};
 
@@ -43,8 +44,11 @@ const FIRST_TICK: &str = "INSERT INTO tenant_clocks (tenant_id, last_at, sequenc
      last_at = CASE WHEN tenant_clocks.last_at > $2 THEN tenant_clocks.last_at ELSE $2 END, \
      sequence = tenant_clocks.sequence + 1 RETURNING last_at, sequence";
 
+/// One more number of a write that tells of several things.
+const NEXT_SEQUENCE: &str = "UPDATE tenant_clocks SET sequence = sequence + 1 WHERE tenant_id = $1 RETURNING sequence";
+
 /// The statements of this module, for the test that prepares every statement.
-pub const STATEMENTS: &[(&str, &str)] = &[("TICK", TICK), ("FIRST_TICK", FIRST_TICK)];
+pub const STATEMENTS: &[(&str, &str)] = &[("TICK", TICK), ("FIRST_TICK", FIRST_TICK), ("NEXT_SEQUENCE", NEXT_SEQUENCE)];
 
 /// The moment and the number of a tenant's write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,6 +66,9 @@ pub struct Tx {
     context: Arc<Context>,
     doomed: bool,
     tick: Option<Tick>,
+    sequence_used: bool,
+    /// Whether others shall be told of this write when it is on disk.
+    announced: bool,
 }
 
 enum Conn {
@@ -153,6 +160,26 @@ impl Tx {
         Ok(tick)
     }
 
+    /// A number of its own for each event of this write: rising in the order of commits, because the tenant's clock
+    /// stays locked to the end.
+    pub async fn next_sequence(&mut self) -> Result<i64> {
+        let tick = self.tick().await?;
+        if replace(&mut self.sequence_used, true) {
+            return self.one(NEXT_SEQUENCE, args![]).await;
+        }
+        Ok(tick.sequence)
+    }
+
+    /// Tells whoever waits for news of this tenant, once this write is on disk; see [`super::Store::news`].
+    pub fn announce(&mut self) {
+        self.announced = true;
+    }
+
+    /// Whose news this write has made, for when it is on disk.
+    pub(super) fn news(&self) -> Option<TenantId> {
+        self.tenant_id().filter(|_| self.announced)
+    }
+
     /// Tries to be the only transaction that holds `name`, until the end of this one.
     ///
     /// On SQLite that is always so, because there is one writer. On PostgreSQL it is asked without waiting.
@@ -174,11 +201,25 @@ impl Tx {
 /// What the engines do around a job.
 impl Tx {
     pub(super) fn sqlite(connection: Connection, context: Arc<Context>) -> Self {
-        Tx { connection: Conn::Sqlite(connection), context, doomed: false, tick: None }
+        Tx {
+            connection: Conn::Sqlite(connection),
+            context,
+            doomed: false,
+            tick: None,
+            sequence_used: false,
+            announced: false,
+        }
     }
 
     pub(super) fn postgres(session: Session, context: Arc<Context>) -> Self {
-        Tx { connection: Conn::Postgres(session), context, doomed: false, tick: None }
+        Tx {
+            connection: Conn::Postgres(session),
+            context,
+            doomed: false,
+            tick: None,
+            sequence_used: false,
+            announced: false,
+        }
     }
 
     /// Runs a job on SQLite's writer thread. The outer error means that the whole transaction is lost.
@@ -190,6 +231,8 @@ impl Tx {
         self.context = context;
         self.doomed = false;
         self.tick = None;
+        self.sequence_used = false;
+        self.announced = false;
         self.control(dialect::SQLITE_JOB_OPEN).map_err(|error| format!("the savepoint failed: {error}"))?;
         // The future is dropped inside, whatever becomes of it, so that nothing of the job is left when its
         // savepoint ends.
@@ -215,6 +258,7 @@ impl Tx {
     pub(super) async fn run_to_commit<R>(
         mut self,
         job: impl for<'t> Job<&'t mut Tx, Result<R>, Fut: Send>,
+        news: &News,
     ) -> Result<R> {
         let ran = AssertUnwindSafe(tokio::time::timeout(JOB_MAX, async { job(&mut self).await })).catch_unwind().await;
         let outcome = self.judge(match ran {
@@ -222,11 +266,16 @@ impl Tx {
             Ok(Err(_)) => Err(Error::unavailable("the write took too long")),
             Err(panic) => Err(panicked(panic.as_ref())),
         });
+        let made = self.news();
         let Conn::Postgres(session) = &mut self.connection else {
             return outcome;
         };
         match outcome {
-            Ok(value) => session.commit().await.map(|()| value),
+            Ok(value) => {
+                session.commit().await?;
+                news.tell(made);
+                Ok(value)
+            }
             Err(error) => {
                 session.rollback().await;
                 Err(error)

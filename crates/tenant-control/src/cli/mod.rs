@@ -3,6 +3,7 @@
 mod admin;
 mod backup;
 mod doctor;
+mod jobs;
 mod log;
 mod metrics;
 mod output;

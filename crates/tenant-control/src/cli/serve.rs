@@ -7,10 +7,12 @@ use kernel::auth::{SIGNIN_LINK_MS, create_first_admin, create_signin_link};
 use kernel::base::{Error, MINUTE_MS, Result};
 use kernel::http::{App, BaseUrl, Listener, Server, Shared};
 use kernel::store::Store;
+use tokio::sync::watch;
 
 use super::output::say;
-use super::{log, metrics, store};
+use super::{jobs, log, metrics, store};
 use crate::config::ServeArgs;
+use crate::features::webhooks::sender::Sender;
 use crate::router;
 
 pub async fn run(args: ServeArgs) -> Result<()> {
@@ -31,9 +33,14 @@ pub async fn run(args: ServeArgs) -> Result<()> {
     let listener = Listener::bind(args.url.listen, tls.as_ref()).await?;
     let bound = listener.address().map_err(Error::internal)?;
     let base_url = args.url.base_url(bound, tls.is_some())?;
-    let app = App::new(store.clone(), secrets, args.settings(base_url.clone())?);
+    let app = App::new(store.clone(), secrets, args.settings(base_url.clone())?)?;
     let (router, _) = router::build(&app)?;
     let jobs = tokio::spawn(kernel::jobs::run(app.clone()));
+    let announcing = tokio::spawn(jobs::run(app.clone()));
+    let sender = Sender::new(app.clone(), args.sending());
+    let (told_stop, stopped) = (app.clone(), app.stopping.subscribe());
+    let sending = tokio::spawn(sender.run(async move { drop(until_stopping(stopped).await) }));
+    warn_of_allowed(&app);
 
     say(&format!(
         "Tenant Control {} listens on {bound} and is reached at {}",
@@ -41,9 +48,16 @@ pub async fn run(args: ServeArgs) -> Result<()> {
         base_url.as_str()
     ));
     welcome(&store, &base_url).await?;
+    let stop = async move {
+        stop.await;
+        told_stop.stopping.send_replace(true);
+    };
     Server::run(listener, router, app.settings.connection_limits(), stop).await;
 
     jobs.abort();
+    announcing.abort();
+    // Attempts under way have had as long as requests had; what is not noted by now is sent again by whoever comes next.
+    let _ = tokio::time::timeout(SENDING_MAX, sending).await;
     finish(&app).await;
     Ok(())
 }
@@ -65,6 +79,20 @@ async fn welcome(store: &Store, base_url: &BaseUrl) -> Result<()> {
     ));
     Ok(())
 }
+
+async fn until_stopping(mut stopping: watch::Receiver<bool>) -> Result<(), watch::error::RecvError> {
+    stopping.wait_for(|stopping| *stopping).await.map(drop)
+}
+
+/// An allowed network is open to the endpoints of every tenant, which an operator should not find out by accident.
+fn warn_of_allowed(app: &Shared) {
+    for network in app.outbound.allowed() {
+        tracing::warn!(%network, "webhooks of every tenant may reach this network (webhook-allow-cidr)");
+    }
+}
+
+/// For attempts that are still under way when all requests are answered.
+const SENDING_MAX: Duration = Duration::from_secs(1);
 
 /// What the 25 s for the whole end leave after the 20 s in which requests are finished.
 const FINISH_MAX: Duration = Duration::from_secs(3);

@@ -6,3 +6,5 @@ pub mod openapi;
 pub mod pages;
 pub mod probes;
 pub mod session;
+pub mod tickets;
+pub mod webhooks;

@@ -10,31 +10,63 @@ use serde_json::{Value, json};
 
 use crate::support::call::Call;
 use crate::support::people::KEYS;
-use crate::support::{Answer, Key, Server, Setup, Tenancy, over_http};
+use crate::support::{Answer, Server, Setup, Tenancy, over_http};
+use crate::webhooks::{DELIVERIES, WEBHOOKS, endpoint};
 
 /// How to call an operation with success.
 struct Row {
     operation: &'static str,
-    /// Whether it is about one record, named by `?id=`: an API key made for the call.
-    on_record: bool,
+    /// What it is about: a record made for the call.
+    target: Target,
+    /// In which `$id` stands for that record.
     body: Option<Value>,
     status: u16,
+    /// Scopes it needs beside its own.
+    more: &'static [&'static str],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Target {
+    Nothing,
+    Key,
+    Webhook,
+    Delivery,
 }
 
 fn table() -> Vec<Row> {
-    let row = |operation, on_record, body, status| Row { operation, on_record, body, status };
+    use Target::{Delivery, Key, Nothing, Webhook};
+    let row = |operation, target, body, status| Row { operation, target, body, status, more: &[] };
+    let hook = json!({"name": "Made", "url": "https://hooks.example.com/in", "events": ["webhook.auto_disabled"]});
+    let reading = |row: Row| Row { more: &["webhooks:read"], ..row };
     let key = json!({"name": "Made", "scopes": ["api_keys:write"]});
     vec![
-        row("get_openapi_document", false, None, 200),
-        row("list_api_keys", false, None, 200),
-        row("list_api_keys", true, None, 200),
-        row("create_api_key", false, Some(key.clone()), 201),
-        row("replace_api_key", true, Some(key), 200),
-        row("replace_api_key", true, Some(json!({"rotate": {}})), 200),
-        row("revoke_api_key", true, None, 204),
-        row("get_session", false, None, 200),
-        row("delete_session", false, None, 204),
-        row("list_audit_entries", false, None, 200),
+        row("get_openapi_document", Nothing, None, 200),
+        row("list_api_keys", Nothing, None, 200),
+        row("list_api_keys", Key, None, 200),
+        row("create_api_key", Nothing, Some(key.clone()), 201),
+        row("replace_api_key", Key, Some(key), 200),
+        row("replace_api_key", Key, Some(json!({"rotate": {}})), 200),
+        row("revoke_api_key", Key, None, 204),
+        row("list_webhooks", Nothing, None, 200),
+        row("list_webhooks", Webhook, None, 200),
+        reading(row("create_webhook", Nothing, Some(hook.clone()), 201)),
+        reading(row("replace_webhook", Webhook, Some(hook), 200)),
+        reading(row("replace_webhook", Webhook, Some(json!({"rotate_secret": {}})), 200)),
+        row("delete_webhook", Webhook, None, 204),
+        row("list_deliveries", Nothing, None, 200),
+        row("list_deliveries", Delivery, None, 200),
+        row("send_deliveries", Webhook, Some(json!({"action": "test", "webhook_id": "$id"})), 202),
+        row("send_deliveries", Delivery, Some(json!({"action": "resend", "delivery_id": "$id"})), 202),
+        row(
+            "send_deliveries",
+            Webhook,
+            Some(json!({"action": "recover", "webhook_id": "$id", "since": "2026-01-01T00:00:00Z"})),
+            202,
+        ),
+        row("list_events", Nothing, None, 200),
+        row("get_session", Nothing, None, 200),
+        row("delete_session", Nothing, None, 204),
+        row("list_audit_entries", Nothing, None, 200),
     ]
 }
 
@@ -114,16 +146,50 @@ fn operations(server: &Server) -> Vec<Operation> {
 
 impl Operation {
     fn call<'a>(&self, server: &'a Server, id: &str) -> Call<'a> {
-        let query = if self.row.on_record { format!("?id={id}") } else { String::new() };
+        let named_in_query = self.row.target != Target::Nothing && self.method != "POST";
+        let query = if named_in_query { format!("?id={id}") } else { String::new() };
         let call = server.call(self.method.parse().unwrap(), format!("{}{query}", self.path));
         match &self.row.body {
-            Some(body) => call.json(body),
+            Some(body) => call.json(&serde_json::from_str(&body.to_string().replace("$id", id)).unwrap()),
             None => call,
         }
     }
 
+    /// A record for the operation to work on, which the right caller's own scope covers.
+    async fn record(&self, server: &Server, tenancy: &Tenancy) -> Record {
+        match self.row.target {
+            Target::Nothing | Target::Key => {
+                let key = server.key(tenancy, &["api_keys:write"]).await;
+                let secrets = vec![key.id.clone(), key.record["prefix"].as_str().unwrap().to_owned()];
+                Record { id: key.id, secrets }
+            }
+            Target::Webhook | Target::Delivery => {
+                let url = "https://hooks.example.com/of-another";
+                let hook = endpoint(server, tenancy, url, &["webhook.auto_disabled"]).await;
+                let id = hook["id"].as_str().unwrap().to_owned();
+                let secrets = vec![id.clone(), url.to_owned()];
+                if self.row.target == Target::Webhook {
+                    return Record { id, secrets };
+                }
+                let test = json!({"action": "test", "webhook_id": id});
+                let delivery = server.post(DELIVERIES).cookie(&tenancy.admin).json(&test).await.ok(202);
+                Record { id: delivery["id"].as_str().unwrap().to_owned(), secrets }
+            }
+        }
+    }
+
+    /// What the record is now, but for what is counted.
+    async fn look(&self, server: &Server, tenancy: &Tenancy, id: &str) -> Value {
+        let path = match self.row.target {
+            Target::Nothing | Target::Key => KEYS,
+            Target::Webhook => WEBHOOKS,
+            Target::Delivery => DELIVERIES,
+        };
+        server.get(format!("{path}?id={id}")).cookie(&tenancy.admin).await.ok(200)
+    }
+
     fn name(&self) -> String {
-        format!("{} ({} {}, on a record: {})", self.row.operation, self.method, self.path, self.row.on_record)
+        format!("{} ({} {}, on a {:?})", self.row.operation, self.method, self.path, self.row.target)
     }
 }
 
@@ -135,9 +201,10 @@ async fn generous(mut setup: Setup) -> Server {
     setup.start().await
 }
 
-/// A record for the operation to work on, which the right caller's own scope covers.
-async fn record(server: &Server, tenancy: &Tenancy) -> Key {
-    server.key(tenancy, &["api_keys:write"]).await
+struct Record {
+    id: String,
+    /// What nobody else may see.
+    secrets: Vec<String>,
 }
 
 #[track_caller]
@@ -179,8 +246,9 @@ over_http! {
             ("an expired session", "session_expired", ("cookie", early.admin.clone())),
             ("the secure cookie on plain http", "unauthenticated", ("cookie", format!("__Host-{}", acme.admin))),
         ];
-        let target = record(&server, &acme).await;
         for operation in operations(&server) {
+            let target = operation.record(&server, &acme).await;
+            let before = operation.look(&server, &acme, &target.id).await;
             let answer = operation.call(&server, &target.id).await;
             if operation.public {
                 answer.is(operation.row.status);
@@ -195,10 +263,9 @@ over_http! {
                     refused(&answer, code, &operation, who);
                 }
             }
+            // Nothing of all this had an effect.
+            assert_eq!(operation.look(&server, &acme, &target.id).await, before, "{}", operation.name());
         }
-        // Nothing of all this had an effect.
-        let now = server.get(format!("{KEYS}?id={}", target.id)).cookie(&acme.admin).await.ok(200);
-        assert_eq!((&now["version"], &now["last_used_at"]), (&json!(1), &json!(null)));
     }
 
     async fn a_key_needs_the_one_scope_and_no_other(setup: Setup) {
@@ -209,21 +276,21 @@ over_http! {
             let others: Vec<&str> = SCOPES.iter().copied().filter(|other| *other != scope).collect();
             assert_eq!(others.len() + 1, SCOPES.len(), "{scope} is not a scope of the contract");
             let wrong = server.key(&acme, &others).await;
-            let target = record(&server, &acme).await;
+            let target = operation.record(&server, &acme).await;
             let answer = operation.call(&server, &target.id).key(&wrong.plain).await;
             refused(&answer, "insufficient_scope", &operation, "a key with all other scopes");
             assert_eq!(answer.json()["required_scope"], scope);
             let family = format!("{}:*", scope.split(':').next().unwrap());
             for right in [scope, &family, "*"] {
-                let key = server.key(&acme, &[right]).await;
-                let target = record(&server, &acme).await;
+                let scopes: Vec<&str> = [right].into_iter().chain(operation.row.more.iter().copied()).collect();
+                let key = server.key(&acme, &scopes).await;
+                let target = operation.record(&server, &acme).await;
                 let answer = operation.call(&server, &target.id).key(&key.plain).await;
                 assert_eq!(answer.status, operation.row.status, "{} with {right}: {:?}", operation.name(), answer.body);
-                let target = record(&server, &acme).await;
+                let target = operation.record(&server, &acme).await;
                 operation.call(&server, &target.id).header("x-api-key", &key.plain).await.is(operation.row.status);
             }
-            // There is room for a hundred active keys.
-            revoke_all(&server, &acme).await;
+            make_room(&server, &acme).await;
         }
     }
 
@@ -246,29 +313,31 @@ over_http! {
         let acme = server.tenant("acme").await;
         let globex = server.tenant("globex").await;
         let stranger = server.key(&globex, &["*"]).await;
-        let nowhere = "key_01jd8z6v2mfkpb7h3q9xw5t4ra";
         for operation in operations(&server).into_iter().filter(|operation| !operation.public && operation.by_key) {
-            let target = record(&server, &acme).await;
+            let target = operation.record(&server, &acme).await;
+            let before = operation.look(&server, &acme, &target.id).await;
             for version in [None, Some("\"1\""), Some("\"9\""), Some("*")] {
                 let ask = |id: &str| {
                     let call = operation.call(&server, id).key(&stranger.plain);
                     version.into_iter().fold(call, |call, tag| call.header("if-match", tag))
                 };
                 let foreign = ask(&target.id).await;
-                if operation.row.on_record {
-                    refused(&foreign, "not_found", &operation, "another tenant");
-                    let unknown = ask(nowhere).await;
-                    assert_eq!(foreign.body_but_request_id(), unknown.body_but_request_id(), "{}", operation.name());
-                    assert_eq!(head(&foreign), head(&unknown), "{}", operation.name());
-                } else {
+                if operation.row.target == Target::Nothing {
                     let body = String::from_utf8_lossy(&foreign.is(operation.row.status).body).into_owned();
-                    for secret in [&target.id, &acme.tenant.id.to_string(), target.record["prefix"].as_str().unwrap()] {
+                    for secret in target.secrets.iter().chain([&acme.tenant.id.to_string()]) {
                         assert!(!body.contains(secret), "{} shows another tenant's {secret}", operation.name());
                     }
+                } else {
+                    refused(&foreign, "not_found", &operation, "another tenant");
+                    let (prefix, _) = target.id.split_once('_').unwrap();
+                    let unknown = ask(&format!("{prefix}_01jd8z6v2mfkpb7h3q9xw5t4ra")).await;
+                    assert_eq!(foreign.body_but_request_id(), unknown.body_but_request_id(), "{}", operation.name());
+                    assert_eq!(head(&foreign), head(&unknown), "{}", operation.name());
                 }
             }
-            let now = server.get(format!("{KEYS}?id={}", target.id)).cookie(&acme.admin).await.ok(200);
-            assert_eq!((&now["version"], &now["status"]), (&json!(1), &json!("active")), "{}", operation.name());
+            let now = operation.look(&server, &acme, &target.id).await;
+            assert_eq!(now, before, "{}", operation.name());
+            make_room(&server, &acme).await;
         }
     }
 
@@ -278,7 +347,7 @@ over_http! {
         for operation in operations(&server) {
             for role in Role::ALL {
                 let cookie = server.user(&acme.tenant, role).await;
-                let target = record(&server, &acme).await;
+                let target = operation.record(&server, &acme).await;
                 let answer = operation.call(&server, &target.id).cookie(&cookie).await;
                 match &operation.scope {
                     Some(scope) if !holds(role, scope) => {
@@ -289,7 +358,7 @@ over_http! {
                         answer.is(operation.row.status);
                     }
                 }
-                revoke_all(&server, &acme).await;
+                make_room(&server, &acme).await;
             }
         }
     }
@@ -298,7 +367,7 @@ over_http! {
         let server = generous(setup).await;
         let acme = server.tenant("acme").await;
         for operation in operations(&server).into_iter().filter(|operation| !operation.public) {
-            let target = record(&server, &acme).await;
+            let target = operation.record(&server, &acme).await;
             let answer = operation.call(&server, &target.id).cookie(&acme.admin).header("sec-fetch-site", "cross-site").await;
             match operation.method.as_str() {
                 "GET" => {
@@ -317,10 +386,16 @@ fn head(answer: &Answer) -> Vec<(String, String)> {
     headers.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned())).collect()
 }
 
-async fn revoke_all(server: &Server, tenancy: &Tenancy) {
+/// There is room for a hundred active keys and fifty endpoints.
+async fn make_room(server: &Server, tenancy: &Tenancy) {
     let page = server.get(format!("{KEYS}?limit=200&status=active")).cookie(&tenancy.admin).await.ok(200);
     for key in page["data"].as_array().unwrap() {
         let target = format!("{KEYS}?id={}", key["id"].as_str().unwrap());
+        server.delete(target).cookie(&tenancy.admin).await;
+    }
+    let page = server.get(format!("{WEBHOOKS}?limit=200")).cookie(&tenancy.admin).await.ok(200);
+    for hook in page["data"].as_array().unwrap() {
+        let target = format!("{WEBHOOKS}?id={}", hook["id"].as_str().unwrap());
         server.delete(target).cookie(&tenancy.admin).await;
     }
 }

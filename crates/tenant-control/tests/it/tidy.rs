@@ -161,12 +161,16 @@ const SYSTEM_DOORS: &[(&str, &str, usize, &str)] = &[
     ("crates/kernel/src/auth/credentials.rs", "Credentials", 2, "whose a key or cookie is, is what the read finds out"),
     ("crates/kernel/src/auth/people.rs", "Startup", 1, "whether there is any tenant yet"),
     ("crates/kernel/src/auth/sessions.rs", "SignIn", 1, "whose a sign-in link is, is what the read finds out"),
+    ("crates/kernel/src/jobs/lanes.rs", "Jobs", 2, "which lanes are due, of whichever tenant"),
     ("crates/kernel/src/jobs/mod.rs", "Housekeeping", 2, "last use is noted and old rows are removed for all tenants"),
     ("crates/kernel/src/jobs/mod.rs", "RateLimits", 1, "the counters of all callers are exchanged in one batch"),
     ("crates/kernel/src/startup.rs", "Startup", 2, "the check values of the secrets belong to no tenant"),
     ("crates/kernel/src/store/mod.rs", "Health", 2, "a probe reads and writes nothing of anybody"),
     ("crates/kernel/src/store/self_check.rs", "Health", 3, "doctor looks at the database as a whole"),
     ("crates/tenant-control/src/cli/admin.rs", "Cli", 2, "the operator names tenants and lists them"),
+    ("crates/tenant-control/src/features/api_keys/jobs.rs", "Jobs", 1, "which keys expire soon, of whichever tenant"),
+    ("crates/tenant-control/src/features/webhooks/jobs.rs", "Housekeeping", 1, "which tenants have a log to clean"),
+    ("crates/tenant-control/src/features/webhooks/jobs.rs", "Jobs", 1, "how much waits in all"),
     ("crates/tenant-control/src/cli/backup.rs", "Cli", 1, "whether a file is a database of ours before it is restored"),
 ];
 

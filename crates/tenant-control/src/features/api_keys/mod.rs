@@ -2,6 +2,7 @@
 //!
 //! Verifying a presented key is not here but in `kernel::auth`, which every request passes through.
 
+pub mod jobs;
 pub mod routes;
 pub mod store;
 
@@ -10,10 +11,19 @@ use kernel::auth::{Rights, Scope, Scopes, Standing};
 use kernel::base::{
     ActorRef, ApiKeyId, Code, DAY_MS, Error, FieldError, Label, MINUTE_MS, Result, Timestamp, parse_network,
 };
+use kernel::events::EventKind;
 use kernel::http::{Field, Fields, FromBody, Record};
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, Type};
+
+pub const API_KEY_CREATED: EventKind<ApiKey> = EventKind::new("api_key.created", "An API key was created.");
+pub const API_KEY_ROTATED: EventKind<ApiKey> =
+    EventKind::new("api_key.rotated", "An API key got a new secret; the old one works for the overlap.");
+pub const API_KEY_REVOKED: EventKind<ApiKey> =
+    EventKind::new("api_key.revoked", "An API key was revoked, by itself or with the key that made it.");
+pub const API_KEY_EXPIRING: EventKind<ApiKey> =
+    EventKind::new("api_key.expiring", "An API key expires within seven days. Told once for each date of expiry.");
 
 pub const EXPIRES_DAYS_MAX: i64 = 365;
 pub const EXPIRES_DAYS_DEFAULT: i64 = 90;

@@ -4,12 +4,14 @@ use ipnet::IpNet;
 use kernel::args;
 use kernel::audit::{self, Changes, Entry};
 use kernel::auth::{PlainKey, Rights, Scopes, Standing};
-use kernel::base::{ActorKind, ActorRef, ApiKeyId, Code, Error, HOUR_MS, Result, Secrets, Timestamp};
+use kernel::base::{ActorKind, ActorRef, ApiKeyId, Code, Error, HOUR_MS, Result, Secrets, TenantId, Timestamp};
+use kernel::events;
 use kernel::http::IfMatch;
 use kernel::store::{Db, Direction, FromRow, Row, Select, Tx, Value};
 
 use super::{
-    ACTIVE_KEYS_MAX, ApiKey, Input, NewKey, Status, allowed_cidrs, check_grant, check_takeover, expiry, within_maker,
+    ACTIVE_KEYS_MAX, API_KEY_CREATED, API_KEY_EXPIRING, API_KEY_REVOKED, API_KEY_ROTATED, ApiKey, Input, NewKey,
+    Status, allowed_cidrs, check_grant, check_takeover, expiry, within_maker,
 };
 
 /// The list and the one record read the same columns, by their place.
@@ -36,8 +38,9 @@ kernel::statements! {
     /// A new secret; its public id must be new in the whole installation.
     INSERT_SECRET = "INSERT INTO api_key_secrets (tenant_id, public_id, key_id, secret_hash) VALUES ($1, $2, $3, $4)
         ON CONFLICT (public_id) DO NOTHING";
-    UPDATE = "UPDATE api_keys SET name = $3, scopes = $4, allowed_cidrs = $5, expires_at = $6, version = version + 1,
-        updated_at = $7 WHERE tenant_id = $1 AND id = $2";
+    UPDATE = "UPDATE api_keys SET name = $3, scopes = $4, allowed_cidrs = $5,
+            expiry_announced = expiry_announced AND expires_at = $6, expires_at = $6, version = version + 1, updated_at = $7
+        WHERE tenant_id = $1 AND id = $2";
     UPDATE_SECRET = "UPDATE api_keys SET prefix = $3, last_four = $4, version = version + 1, updated_at = $5
         WHERE tenant_id = $1 AND id = $2";
     /// The overlap of an earlier rotation ends with the next one.
@@ -63,6 +66,10 @@ kernel::statements! {
         WHERE tenant_id = $1 AND id = $2";
     REVOKE = "UPDATE api_keys SET revoked_at = $3, version = version + 1, updated_at = $3
         WHERE tenant_id = $1 AND id = $2 AND revoked_at IS NULL";
+    TO_ANNOUNCE = "SELECT tenant_id, id FROM api_keys
+        WHERE revoked_at IS NULL AND NOT expiry_announced AND expires_at <= $1 ORDER BY expires_at LIMIT $2";
+    ANNOUNCED = "UPDATE api_keys SET expiry_announced = TRUE
+        WHERE tenant_id = $1 AND id = $2 AND revoked_at IS NULL AND NOT expiry_announced AND expires_at <= $3";
     DELETE_SECRETS = "DELETE FROM api_key_secrets WHERE tenant_id = $1 AND key_id = $2";
 }
 
@@ -178,6 +185,7 @@ pub async fn create(tx: &mut Tx, rights: &Rights, input: Input, secrets: &Secret
     let plain = insert_secret(tx, id, plain, secrets).await?;
     audit::record(tx, Entry::new("api_key.create", "api_key", id)).await?;
     let record = read(tx, id).await?.at(now);
+    events::publish(tx, &API_KEY_CREATED, id, &record).await?;
     Ok(NewKey { record, key: plain.reveal() })
 }
 
@@ -290,7 +298,9 @@ pub async fn rotate(
     let plain = insert_secret(tx, id, PlainKey::generate(&tx.world().chance), secrets).await?;
     tx.exec(UPDATE_SECRET, args![id, plain.prefix(), plain.last_four(), now]).await?;
     audit::record(tx, Entry::new("api_key.rotate", "api_key", id)).await?;
-    Ok(NewKey { record: read(tx, id).await?.at(now), key: plain.reveal() })
+    let record = read(tx, id).await?.at(now);
+    events::publish(tx, &API_KEY_ROTATED, id, &record).await?;
+    Ok(NewKey { record, key: plain.reveal() })
 }
 
 /// Revokes a key and all that it made.
@@ -302,6 +312,25 @@ pub async fn revoke(tx: &mut Tx, id: ApiKeyId, if_match: &IfMatch) -> Result<()>
         tx.exec(REVOKE, args![id, now]).await?;
         tx.exec(DELETE_SECRETS, args![id]).await?;
         audit::record(tx, Entry::new("api_key.revoke", "api_key", id)).await?;
+        let record = read(tx, id).await?.at(now);
+        events::publish(tx, &API_KEY_REVOKED, id, &record).await?;
+    }
+    Ok(())
+}
+
+/// Keys of any tenant whose end is near and has not been told, the nearest first.
+pub async fn to_announce(db: &Db, before: Timestamp, limit: usize) -> Result<Vec<(TenantId, ApiKeyId)>> {
+    db.list(TO_ANNOUNCE, args![before, limit as i64]).await
+}
+
+/// Tells that a key expires soon, unless that has been told or is no longer so.
+pub async fn announce(tx: &mut Tx, id: ApiKeyId, before: Timestamp) -> Result<()> {
+    let now = tx.tick().await?.at;
+    if tx.exec(ANNOUNCED, args![id, before]).await? == 1 {
+        let record = read(tx, id).await?.at(now);
+        if record.status == Status::Active {
+            events::publish(tx, &API_KEY_EXPIRING, id, &record).await?;
+        }
     }
     Ok(())
 }

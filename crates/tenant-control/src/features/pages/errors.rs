@@ -125,6 +125,7 @@ fn example_detail(code: Code) -> &'static str {
         Code::PayloadTooLarge => "A body is at most 1048576 bytes.",
         Code::UnsupportedMediaType => "Send Content-Type: application/json.",
         Code::InvalidFields => "Not valid: /expires_days. See errors for each.",
+        Code::TargetNotAllowed => "Not valid: /url. See errors for each.",
         Code::IdempotencyKeyReused => "This Idempotency-Key was used with another body.",
         Code::RateLimited => "The budget of 1200 read requests a minute is used up.",
         Code::Internal => "The fault is on our side and has been logged under the request id.",

@@ -10,6 +10,7 @@ pub mod people;
 pub mod postgres;
 pub mod process;
 pub mod raw;
+pub mod receiver;
 pub mod server;
 pub mod stores;
 

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use kernel::base::{Clock, Secrets, Timestamp, World};
 use kernel::http::{App, BaseUrl, Listener, Settings, Shared};
+use kernel::outbound::Names;
 use kernel::store::Store;
+use tenant_control::features::webhooks::sender::{self, Sender};
 use tenant_control::router;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -22,6 +24,7 @@ pub struct Setup {
     world: World,
     listener: Listener,
     pub settings: Settings,
+    pub sending: sender::Settings,
 }
 
 impl Setup {
@@ -36,15 +39,19 @@ impl Setup {
     async fn at(place: Place) -> Setup {
         let world = World { clock: Clock::manual(START), ..World::default() };
         let (listener, base_url) = listen().await;
-        Setup { place: Arc::new(place), world, listener, settings: Settings::new(base_url) }
+        let mut settings = Settings::new(base_url);
+        // No test asks a name server: a name means nothing until the test says what.
+        settings.outbound.names = Names::Table(Arc::new(|_| Vec::new()));
+        Setup { place: Arc::new(place), world, listener, settings, sending: sender::Settings::default() }
     }
 
     pub async fn start(self) -> Server {
-        let Setup { place, world, listener, settings } = self;
+        let Setup { place, world, listener, settings, sending } = self;
         let store = Store::open(place.options(), world.clone()).await.expect("the store opens");
         store.migrate().await.expect("the store migrates");
         let secrets = Secrets::parse(&Secrets::generate(&world.chance).unwrap()).unwrap();
-        Server::serve(place, listener, App::new(store, secrets, settings))
+        let app = App::new(store, secrets, settings).expect("the service");
+        Server::serve(place, listener, app, sending)
     }
 }
 
@@ -62,6 +69,9 @@ pub struct Server {
     pub(super) client: reqwest::Client,
     stop: Mutex<Option<oneshot::Sender<()>>>,
     running: JoinHandle<()>,
+    /// Sends webhooks, when a test tells it to.
+    pub sender: Sender,
+    sending: sender::Settings,
     place: Arc<Place>,
 }
 
@@ -74,7 +84,7 @@ impl Server {
         Setup::postgres().await.start().await
     }
 
-    fn serve(place: Arc<Place>, listener: Listener, app: Shared) -> Server {
+    fn serve(place: Arc<Place>, listener: Listener, app: Shared, sending: sender::Settings) -> Server {
         let address = listener.address().unwrap();
         let (router, document) = router::build(&app).expect("the router is built");
         let (stop, stopped) = oneshot::channel();
@@ -88,15 +98,16 @@ impl Server {
             .build()
             .unwrap();
         let contract = Arc::new(Contract::new(&document.json));
-        Server { app, address, contract, client, stop: Mutex::new(Some(stop)), running, place }
+        let sender = Sender::new(app.clone(), sending.clone());
+        Server { app, address, contract, client, stop: Mutex::new(Some(stop)), running, sender, sending, place }
     }
 
     /// Another node on the same database, with the same secrets, settings and clock.
     pub async fn second_node(&self) -> Server {
         let store = Store::open(self.place.options(), self.app.world.clone()).await.expect("the store opens again");
         let (listener, _) = listen().await;
-        let app = App::new(store, self.app.secrets.clone(), self.app.settings.clone());
-        Server::serve(self.place.clone(), listener, app)
+        let app = App::new(store, self.app.secrets.clone(), self.app.settings.clone()).expect("the service");
+        Server::serve(self.place.clone(), listener, app, self.sending.clone())
     }
 
     pub fn base_url(&self) -> &str {

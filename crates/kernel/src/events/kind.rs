@@ -1,0 +1,128 @@
+//! Kinds of events, each with the type of what it tells of.
+
+use std::borrow::Cow;
+use std::marker::PhantomData;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+use utoipa::openapi::{RefOr, Schema};
+
+use crate::base::{Error, Result};
+
+/// Sent on request to one endpoint; not part of "everything".
+pub(super) const TEST: &str = "webhook.test";
+
+/// A kind of event whose `data` is a `T`.
+pub struct EventKind<T> {
+    name: &'static str,
+    description: &'static str,
+    data: PhantomData<fn(&T)>,
+}
+
+impl<T> EventKind<T> {
+    pub const fn new(name: &'static str, description: &'static str) -> Self {
+        EventKind { name, description, data: PhantomData }
+    }
+
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+/// The first word of a kind: what `<family>.*` subscribes to.
+pub fn family(name: &str) -> &str {
+    name.split('.').next().unwrap_or(name)
+}
+
+/// A kind without its type: what the catalogue shows.
+#[derive(Clone, Debug)]
+pub struct Described {
+    pub name: &'static str,
+    pub description: &'static str,
+    /// The component of the document that describes `data`.
+    pub data: Cow<'static, str>,
+    /// What the delivery's body is, complete in itself.
+    pub schema: Value,
+    pub example: Value,
+}
+
+impl Described {
+    /// What the delivery's body is, referring to a component of the document.
+    pub fn body_schema(&self) -> Value {
+        body_schema(self.name, &self.data)
+    }
+
+    pub fn family(&self) -> &'static str {
+        family(self.name)
+    }
+}
+
+impl<T: Serialize + ToSchema> EventKind<T> {
+    /// The kind for the catalogue. The example is that of the data's schema.
+    pub fn describe(&self) -> Result<Described> {
+        let mut schemas: Vec<(String, RefOr<Schema>)> = vec![(T::name().into_owned(), T::schema())];
+        T::schemas(&mut schemas);
+        let mut definitions = serde_json::Map::new();
+        for (name, schema) in schemas {
+            definitions.insert(name, serde_json::to_value(schema).map_err(Error::internal)?);
+        }
+        let example = definitions.get(T::name().as_ref()).and_then(|schema| schema.get("example")).cloned();
+        let data = example.ok_or_else(|| Error::internal(format!("{} has no example", self.name)))?;
+        let mut schema = body_schema(self.name, &T::name());
+        schema["$defs"] = Value::Object(definitions);
+        retarget(&mut schema);
+        Ok(Described {
+            name: self.name,
+            description: self.description,
+            data: T::name(),
+            schema,
+            example: example_body(self.name, &data),
+        })
+    }
+}
+
+/// The body of a delivery of this kind; `data` refers to a component of the document.
+fn body_schema(name: &str, data: &str) -> Value {
+    json!({
+        "type": "object",
+        "required": ["id", "type", "timestamp", "tenant_id", "sequence", "data"],
+        "properties": {
+            "id": {"type": "string", "description": "The same in every retry, resend and endpoint; also the header webhook-id."},
+            "type": {"type": "string", "const": name},
+            "timestamp": {"type": "string", "format": "date-time", "description": "When it happened."},
+            "tenant_id": {"type": "string"},
+            "sequence": {"type": "integer", "format": "int64", "description": "Rises strictly in the order of commits of the tenant; gaps are normal."},
+            "data": {"$ref": format!("{COMPONENTS}{data}")},
+        },
+    })
+}
+
+fn example_body(name: &str, data: &Value) -> Value {
+    json!({
+        "id": "evt_01jd8z6v2mfkpb7h3q9xw5t4rc",
+        "type": name,
+        "timestamp": "2026-11-15T08:00:00.000Z",
+        "tenant_id": "ten_01jd8z6v2mfkpb7h3q9xw5t4rd",
+        "sequence": 42,
+        "data": data,
+    })
+}
+
+const COMPONENTS: &str = "#/components/schemas/";
+
+/// Makes references into the document lead to the schema's own definitions.
+fn retarget(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                match field {
+                    Value::String(target) if name == "$ref" => *target = target.replace(COMPONENTS, "#/$defs/"),
+                    field => retarget(field),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(retarget),
+        _ => {}
+    }
+}

@@ -1,0 +1,132 @@
+//! Events: what happened to a tenant's records, written in the transaction that made it happen.
+//!
+//! [`publish`] writes the event and, by one `INSERT … SELECT` over the subscriptions, one delivery for every endpoint
+//! that wants it. So there is no outbox with a cursor that could skip: an event that is committed has its deliveries.
+//! Sending them is the product's work; see its webhooks.
+
+mod kind;
+
+use std::fmt::Display;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::base::{Error, EventId, Result, TenantId, Timestamp, WebhookId};
+use crate::store::Tx;
+
+pub use kind::{Described, EventKind, family};
+
+/// The kind of the lanes on which webhooks are sent.
+pub const WEBHOOK_LANE: &str = "webhook";
+
+/// A delivery is at most this large. A larger record is told of by its id alone; its reader fetches it.
+pub const BODY_BYTES_MAX: usize = 256 << 10;
+
+crate::statements! {
+    INSERT = "INSERT INTO events (tenant_id, sequence, id, type, family, record_id, at, body)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+    /// Before the deliveries, and whether or not the lane is due already: the lane's row stays locked until the commit,
+    /// so whoever settles the lane at the same time sees either none of this or all of it.
+    WAKE = "UPDATE lanes SET due_at = CASE WHEN due_at IS NULL OR due_at > $2 THEN $2 ELSE due_at END
+        WHERE kind = 'webhook' AND tenant_id = $1 AND key IN
+            (SELECT w.id FROM webhooks w WHERE w.tenant_id = $1 AND w.status = 'enabled' AND w.deleted_at IS NULL AND
+                (w.id = $6 OR w.id IN (SELECT s.webhook_id FROM webhook_subscriptions s
+                    WHERE s.tenant_id = $1 AND s.pattern IN ($3, $4, $5))))";
+    /// The id of a delivery is that of its event with the endpoint's own four digits at the end.
+    DELIVER = "INSERT INTO deliveries (tenant_id, id, webhook_id, event_sequence, event_id, event_type, record_id, status,
+            skipped_reason, generation, next_attempt_at, tries, attempts, created_at)
+        SELECT w.tenant_id, 'dlv_' || substr($2, 5, 22) || w.code, w.id, $3, $2, $4,
+            CASE WHEN w.ordered THEN CAST($5 AS TEXT) END,
+            CASE WHEN w.status = 'enabled' THEN 'pending' ELSE 'skipped' END,
+            CASE WHEN w.status <> 'enabled' THEN w.status END,
+            w.generation,
+            CASE WHEN w.status <> 'enabled' THEN NULL
+                WHEN w.ordered AND EXISTS (SELECT 1 FROM deliveries e WHERE e.tenant_id = $1 AND e.webhook_id = w.id
+                    AND e.record_id = $5 AND e.event_sequence < $3 AND e.status IN ('pending', 'delivering')) THEN NULL
+                ELSE CAST($6 AS BIGINT) END,
+            0, 0, $6
+        FROM webhooks w WHERE w.tenant_id = $1 AND w.deleted_at IS NULL AND
+            (w.id = $10 OR w.id IN (SELECT s.webhook_id FROM webhook_subscriptions s
+                WHERE s.tenant_id = $1 AND s.pattern IN ($7, $8, $9)))";
+}
+
+/// An event as it is written down.
+#[derive(Clone, Copy, Debug)]
+pub struct Published {
+    pub id: EventId,
+    pub sequence: i64,
+    pub at: Timestamp,
+}
+
+/// What is delivered.
+#[derive(Serialize)]
+struct Body<'a> {
+    id: EventId,
+    r#type: &'a str,
+    timestamp: Timestamp,
+    tenant_id: TenantId,
+    sequence: i64,
+    data: &'a RawValue,
+}
+
+/// What is told of a record that is too large to be told of whole.
+#[derive(Serialize)]
+struct Truncated<'a> {
+    id: &'a str,
+    truncated: bool,
+}
+
+/// Tells every endpoint that wants to know. `record` is whose order counts: the record in `data`.
+pub async fn publish<T: Serialize>(
+    tx: &mut Tx,
+    kind: &EventKind<T>,
+    record: impl Display,
+    data: &T,
+) -> Result<Published> {
+    write(tx, kind.name(), &record.to_string(), raw(data)?, None).await
+}
+
+/// Like [`publish`], and tells this endpoint whatever it has subscribed to.
+pub async fn publish_to<T: Serialize>(
+    tx: &mut Tx,
+    kind: &EventKind<T>,
+    record: impl Display,
+    data: &T,
+    webhook: WebhookId,
+) -> Result<Published> {
+    write(tx, kind.name(), &record.to_string(), raw(data)?, Some(webhook)).await
+}
+
+fn raw<T: Serialize>(data: &T) -> Result<Box<RawValue>> {
+    serde_json::value::to_raw_value(data).map_err(Error::internal)
+}
+
+/// Which subscriptions an event matches: its kind, its family, and everything but tests.
+pub fn patterns(name: &str) -> [String; 3] {
+    let everything = if name == kind::TEST { name } else { "*" };
+    [name.to_owned(), format!("{}.*", family(name)), everything.to_owned()]
+}
+
+async fn write(tx: &mut Tx, name: &str, record: &str, data: Box<RawValue>, to: Option<WebhookId>) -> Result<Published> {
+    let at = tx.tick().await?.at;
+    let sequence = tx.next_sequence().await?;
+    let tenant_id = tx.tenant_id().ok_or_else(|| Error::internal("an event belongs to a tenant"))?;
+    let id = EventId::new_at(tx.world(), at);
+    let render = |data: &RawValue| {
+        let body = Body { id, r#type: name, timestamp: at, tenant_id, sequence, data };
+        serde_json::to_string(&body).map_err(Error::internal)
+    };
+    let mut body = render(&data)?;
+    if body.len() > BODY_BYTES_MAX {
+        tracing::warn!(event = %id, bytes = body.len(), "an event is too large and is told of by its record's id alone");
+        body = render(&raw(&Truncated { id: record, truncated: true })?)?;
+    }
+    tx.exec(INSERT, crate::args![sequence, id, name, family(name), record, at, body]).await?;
+    let [exact, all_of_family, everything] = patterns(name);
+    let to = to.map(|webhook| webhook.to_string()).unwrap_or_default();
+    tx.exec(WAKE, crate::args![at, exact, all_of_family, everything, to]).await?;
+    let args = crate::args![id, sequence, name, record, at, exact, all_of_family, everything, to];
+    tx.exec(DELIVER, args).await?;
+    tx.announce();
+    Ok(Published { id, sequence, at })
+}

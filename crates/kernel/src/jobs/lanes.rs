@@ -1,0 +1,123 @@
+//! Lanes: what is leased to one node at a time.
+//!
+//! A lane is everything that must be done by one node, in one order, with one memory: an endpoint's deliveries, a
+//! tenant's workflows. It is due from a moment on, and a node that leases it works on it until nothing is due or its
+//! lease is lost. Every lease raises the lane's token; what a node writes for a lane it writes in a transaction that
+//! [`Lane::hold`]s it, which fails for an old token. So the token, not the clock, is the safety: a node that slept
+//! through its lease can send a request twice, but cannot overwrite what its successor has noted.
+
+use futures_util::future::join_all;
+
+use crate::base::{Actor, Result, SECOND_MS, TenantId, Timestamp};
+use crate::http::App;
+use crate::store::{Db, Purpose, Store, Tx};
+
+crate::statements! {
+    MAKE = "INSERT INTO lanes (kind, tenant_id, key, token) VALUES ($2, $1, $3, 0)";
+    REMOVE = "DELETE FROM lanes WHERE kind = $2 AND tenant_id = $1 AND key = $3 AND token = $4";
+    WAKE = "UPDATE lanes SET due_at = CASE WHEN due_at IS NULL OR due_at > $4 THEN $4 ELSE due_at END
+        WHERE kind = $2 AND tenant_id = $1 AND key = $3";
+    /// The oldest first, so that every lane gets its turn. Those that another node works on are passed over.
+    FIND_DUE = "SELECT tenant_id, key FROM lanes
+        WHERE kind = $1 AND due_at <= $2 AND (leased_until IS NULL OR leased_until <= $2) ORDER BY due_at, tenant_id, key LIMIT $3";
+    /// Of two nodes that try at once the second finds it leased and changes nothing.
+    LEASE = "UPDATE lanes SET token = token + 1, node = $4, leased_until = $5
+        WHERE kind = $1 AND tenant_id = $2 AND key = $3 AND due_at <= $6 AND (leased_until IS NULL OR leased_until <= $6)
+        RETURNING token";
+    HOLD = "UPDATE lanes SET leased_until = $5 WHERE kind = $2 AND tenant_id = $1 AND key = $3 AND token = $4";
+    RELEASE = "UPDATE lanes SET leased_until = NULL, node = NULL, due_at = $5
+        WHERE kind = $2 AND tenant_id = $1 AND key = $3 AND token = $4";
+    NEXT_DUE = "SELECT MIN(due_at) FROM lanes WHERE kind = $1";
+}
+
+/// How long a lease lasts without a sign of life.
+pub const LEASE_MS: i64 = 20 * SECOND_MS;
+/// How often a node that works on a lane shows that it lives.
+pub const HEARTBEAT_MS: i64 = 5 * SECOND_MS;
+/// How long a lane is looked for by nodes that were not told of it.
+pub const POLL_MS: i64 = 500;
+
+/// A lane that this node has leased.
+#[derive(Clone)]
+pub struct Lane {
+    pub tenant_id: TenantId,
+    pub key: String,
+    kind: &'static str,
+    token: i64,
+    db: Db,
+}
+
+/// A new lane, with nothing due.
+pub async fn make(tx: &mut Tx, kind: &'static str, key: &str) -> Result<()> {
+    tx.exec(MAKE, crate::args![kind, key]).await.map(drop)
+}
+
+/// Makes a lane due, at `at` or earlier.
+pub async fn wake(tx: &mut Tx, kind: &'static str, key: &str, at: Timestamp) -> Result<()> {
+    tx.announce();
+    tx.exec(WAKE, crate::args![kind, key, at]).await.map(drop)
+}
+
+/// Leases up to `max` lanes that are due.
+pub async fn lease_due(app: &App, kind: &'static str, max: usize) -> Result<Vec<Lane>> {
+    let now = app.world.now();
+    let db = app.store.system(Purpose::Jobs);
+    let due: Vec<(TenantId, String)> = db.list(FIND_DUE, crate::args![kind, now, max as i64]).await?;
+    // At once: a lane whose row is locked by a write of its tenant keeps only itself waiting.
+    let leases = due.into_iter().map(|(tenant_id, key)| lease(app, &db, kind, tenant_id, key, now));
+    let mut leased = Vec::new();
+    for lease in join_all(leases).await {
+        match lease {
+            Ok(lane) => leased.extend(lane),
+            Err(error) => tracing::warn!(%error, "a lane was not leased; it will be tried again"),
+        }
+    }
+    Ok(leased)
+}
+
+async fn lease(
+    app: &App,
+    db: &Db,
+    kind: &'static str,
+    tenant_id: TenantId,
+    key: String,
+    now: Timestamp,
+) -> Result<Option<Lane>> {
+    let (node, until, lane) = (app.node.clone(), now.plus(LEASE_MS), key.clone());
+    let token: Option<i64> =
+        db.write(async move |tx| tx.find(LEASE, crate::args![kind, tenant_id, lane, node, until, now]).await).await?;
+    Ok(token.map(|token| Lane { tenant_id, key, kind, token, db: tenant_db(&app.store, tenant_id) }))
+}
+
+/// When the next lane of a kind is due, or was.
+pub async fn next_due(store: &Store, kind: &'static str) -> Result<Option<Timestamp>> {
+    store.system(Purpose::Jobs).one(NEXT_DUE, crate::args![kind]).await
+}
+
+/// A tenant's records, for what the service does by itself.
+pub fn tenant_db(store: &Store, tenant: TenantId) -> Db {
+    store.tenant(tenant, Actor::system())
+}
+
+impl Lane {
+    /// The tenant's records.
+    pub fn db(&self) -> &Db {
+        &self.db
+    }
+
+    /// Locks the lane for this transaction and shows that the node lives; false when another node has it by now.
+    pub async fn hold(&self, tx: &mut Tx) -> Result<bool> {
+        let until = tx.world().now().plus(LEASE_MS);
+        Ok(tx.exec(HOLD, crate::args![self.kind, self.key, self.token, until]).await? == 1)
+    }
+
+    /// Gives the lane back, due again at `due_at` or when something wakes it.
+    pub async fn release(&self, tx: &mut Tx, due_at: Option<Timestamp>) -> Result<bool> {
+        Ok(tx.exec(RELEASE, crate::args![self.kind, self.key, self.token, due_at]).await? == 1)
+    }
+
+    /// Ends the lane for good.
+    pub async fn remove(&self, tx: &mut Tx) -> Result<()> {
+        tx.exec(REMOVE, crate::args![self.kind, self.key, self.token]).await.map(drop)
+    }
+}

@@ -1,0 +1,190 @@
+//! Sends one request over a connection of the connector and reads as much of the answer as was asked for.
+
+use std::error::Error as StdError;
+use std::io;
+use std::time::Duration;
+
+use axum::http::header::{
+    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+use axum::http::{Extensions, HeaderValue, Request as HttpRequest, Version};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::{CaptureConnection, capture_connection};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::time::{Instant, timeout_at};
+
+use super::connector::{Connector, Fault};
+use super::exchange::{Failure, FailureKind, Request, Response, Timings};
+use super::wire::{Line, Notes, TRIP, Trip};
+
+/// How long a connection waits for its next request, and how many wait for one host. Enough for a run of requests to
+/// the same place; a place that is called now and then is connected to anew.
+const IDLE_MAX: Duration = Duration::from_mins(1);
+const IDLE_PER_HOST_MAX: usize = 2;
+/// Of the head of an answer, and of what is read ahead of its body.
+const BUFFER_BYTES_MAX: usize = 64 * 1024;
+/// No exchange is worth waiting longer for; it also keeps the sum with the current time within its type.
+const TIMEOUT_MAX: Duration = Duration::from_hours(1);
+
+/// Headers that frame a message or belong to one connection. They follow from the target and the body; a second opinion
+/// on them in one request is how requests are smuggled.
+const OURS: [HeaderName; 9] = [
+    CONNECTION,
+    CONTENT_LENGTH,
+    EXPECT,
+    HOST,
+    HeaderName::from_static("keep-alive"),
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+pub(super) struct Client(legacy::Client<Connector, Full<Bytes>>);
+
+impl Client {
+    pub fn new(connector: Connector) -> Self {
+        let mut builder = legacy::Client::builder(TokioExecutor::new());
+        builder.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE_MAX).pool_max_idle_per_host(IDLE_PER_HOST_MAX);
+        builder.http1_max_buf_size(BUFFER_BYTES_MAX);
+        Client(builder.build(connector))
+    }
+
+    pub async fn send(&self, request: Request) -> Result<Response, Failure> {
+        let (timeout, body_max) = (request.timeout.min(TIMEOUT_MAX), request.body_max);
+        let mut outgoing = outgoing(request);
+        let mut attempt = Attempt::start(timeout, capture_connection(&mut outgoing));
+        let deadline = attempt.trip.deadline;
+        let answering = TRIP.scope(attempt.trip.clone(), self.0.request(outgoing));
+        let answer = match timeout_at(deadline, answering).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => return Err(attempt.failed(fault(&error))),
+            Err(_) => return Err(attempt.late()),
+        };
+        attempt.first_byte = Some(attempt.start.elapsed());
+        let (head, body) = answer.into_parts();
+        let status = head.status.as_u16();
+        attempt.status = Some(status);
+        if let Err(fault) = attempt.read(body, body_max).await {
+            return Err(attempt.failed(fault));
+        }
+        let Some(address) = attempt.line().map(|line| line.address) else {
+            return Err(attempt.failed(Fault::new(FailureKind::Broken, "it is not known who answered")));
+        };
+        let timings = attempt.timings();
+        Ok(Response { status, headers: head.headers, body: attempt.body, address, timings })
+    }
+}
+
+fn outgoing(request: Request) -> HttpRequest<Full<Bytes>> {
+    let Request { method, target, mut headers, body, .. } = request;
+    for name in OURS {
+        headers.remove(name);
+    }
+    // A method that expects a body says that there is none; some servers wait for it otherwise.
+    if !body.is_empty() || !method.is_safe() {
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+    }
+    let mut outgoing = HttpRequest::new(Full::new(body));
+    *outgoing.method_mut() = method;
+    *outgoing.uri_mut() = target.uri().clone();
+    *outgoing.headers_mut() = headers;
+    *outgoing.version_mut() = Version::HTTP_11;
+    outgoing
+}
+
+/// One request under way and what has come of it.
+struct Attempt {
+    start: Instant,
+    timeout: Duration,
+    trip: Trip,
+    captured: CaptureConnection,
+    first_byte: Option<Duration>,
+    status: Option<u16>,
+    body: Vec<u8>,
+}
+
+impl Attempt {
+    fn start(timeout: Duration, captured: CaptureConnection) -> Self {
+        let start = Instant::now();
+        let trip = Trip::new(start + timeout);
+        Attempt { start, timeout, trip, captured, first_byte: None, status: None, body: Vec::new() }
+    }
+
+    /// Stops at the limit. What is left goes with the connection: it is not known how much that is.
+    async fn read(&mut self, mut body: Incoming, body_max: usize) -> Result<(), Fault> {
+        while self.body.len() < body_max {
+            match timeout_at(self.trip.deadline, body.frame()).await {
+                Ok(Some(Ok(frame))) => {
+                    let data = frame.into_data().unwrap_or_default();
+                    self.body.extend(data.iter().take(body_max - self.body.len()));
+                }
+                Ok(Some(Err(error))) => return Err(fault(&error)),
+                Ok(None) => break,
+                Err(_) => return Err(self.too_late()),
+            }
+        }
+        Ok(())
+    }
+
+    fn too_late(&self) -> Fault {
+        let what = if self.status.is_some() { "the answer did not end" } else { "there was no answer" };
+        Fault::new(FailureKind::Timeout, format!("{what} within {} ms", self.timeout.as_millis()))
+    }
+
+    fn late(self) -> Failure {
+        let fault = self.too_late();
+        self.failed(fault)
+    }
+
+    fn failed(self, fault: Fault) -> Failure {
+        let address = self.line().map(|line| line.address).or(self.trip.notes().address);
+        let (Fault { kind, detail }, timings) = (fault, self.timings());
+        Failure { kind, detail, address, status: self.status, body: self.body, timings }
+    }
+
+    /// The connection that the request went over, once it had one.
+    fn line(&self) -> Option<Line> {
+        let mut extras = Extensions::new();
+        self.captured.connection_metadata().as_ref()?.get_extras(&mut extras);
+        extras.remove()
+    }
+
+    fn timings(&self) -> Timings {
+        // What the connector noted is about a connection of this request's own, and of no use if it took another.
+        let reused = self.line().is_some_and(|line| !line.is_of(&self.trip));
+        let notes = if reused { Notes::default() } else { *self.trip.notes() };
+        Timings {
+            resolve_ms: notes.resolved.map(milliseconds),
+            connect_ms: notes.connected.map(milliseconds),
+            tls_ms: notes.encrypted.map(milliseconds),
+            first_byte_ms: self.first_byte.map(milliseconds),
+            total_ms: milliseconds(self.start.elapsed()),
+        }
+    }
+}
+
+fn milliseconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// The connector's own reason if it was the connector; else the connection broke while it was used.
+fn fault(error: &(dyn StdError + 'static)) -> Fault {
+    let chain: Vec<&(dyn StdError + 'static)> = std::iter::successors(Some(error), |error| (*error).source()).collect();
+    if let Some(fault) = chain.iter().find_map(|error| error.downcast_ref::<Fault>()) {
+        return fault.clone();
+    }
+    // With TLS 1.3 a server may refuse us only after the handshake, for example for want of a certificate of ours.
+    let kind = if chain.iter().any(|error| is_tls(*error)) { FailureKind::Tls } else { FailureKind::Broken };
+    // The client's own wrapping says only that there was an error.
+    let said = chain.iter().filter(|error| !error.is::<legacy::Error>()).map(ToString::to_string);
+    Fault::new(kind, said.collect::<Vec<_>>().join(": "))
+}
+
+fn is_tls(error: &(dyn StdError + 'static)) -> bool {
+    let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    matches!(inner, Some(inner) if inner.is::<rustls::Error>())
+}

@@ -1,0 +1,151 @@
+//! The way out: every connection of the service is made here, to an address that the guard has seen.
+//!
+//! A name is asked for once. All its addresses are checked, and one of exactly these is connected to, so that there is
+//! no second answer that could differ from the checked one.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::http::Uri;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout, timeout_at};
+use tower::Service;
+
+use super::exchange::FailureKind;
+use super::guard::Guard;
+use super::names::Resolver;
+use super::target::{BadTarget, Host};
+use super::tls::Tls;
+use super::wire::{Line, Stream, TRIP, Trip, Wire};
+
+/// How many addresses of one name are tried: enough to get past one that is down, too few to be made to knock on many.
+const ADDRESSES_MAX: u32 = 4;
+/// The least that an address gets, however many there are.
+const CONNECT_MIN: Duration = Duration::from_secs(1);
+/// For a connection that no request waits for any more; none is made without a request.
+const STRAY_MAX: Duration = Duration::from_secs(10);
+
+/// Makes connections for the client of hyper.
+#[derive(Clone)]
+pub(super) struct Connector(Arc<Inner>);
+
+struct Inner {
+    guard: Guard,
+    resolver: Resolver,
+    tls: Tls,
+}
+
+/// Why there is no connection.
+#[derive(Clone, Debug)]
+pub(super) struct Fault {
+    pub kind: FailureKind,
+    pub detail: String,
+}
+
+impl Fault {
+    pub fn new(kind: FailureKind, detail: impl Into<String>) -> Self {
+        Fault { kind, detail: detail.into() }
+    }
+
+    fn too_late() -> Self {
+        Fault::new(FailureKind::Timeout, "there was no connection in time")
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.detail)
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl Connector {
+    pub fn new(guard: Guard, resolver: Resolver, tls: Tls) -> Self {
+        Connector(Arc::new(Inner { guard, resolver, tls }))
+    }
+
+    pub fn guard(&self) -> &Guard {
+        &self.0.guard
+    }
+
+    pub fn resolver(&self) -> &Resolver {
+        &self.0.resolver
+    }
+
+    async fn connect(self, uri: Uri, trip: Trip) -> Result<TokioIo<Wire>, Fault> {
+        let https = uri.scheme_str() == Some("https");
+        let port = uri.port_u16().unwrap_or(if https { 443 } else { 80 });
+        let host = Host::parse(uri.host().unwrap_or_default()).map_err(|bad| match bad {
+            BadTarget::NotAllowed(refused) => Fault::new(FailureKind::NotAllowed, refused.detail),
+            BadTarget::NotAUrl(detail) => Fault::new(FailureKind::NotAllowed, detail),
+        })?;
+        let addresses = self.resolve(&host, &trip).await?;
+        let (stream, address) = connect_to_one(&addresses, port, &trip).await?;
+        let stream = if https { self.encrypt(&host, stream, &trip).await? } else { Stream::Plain(stream) };
+        Ok(TokioIo::new(Wire { stream, line: Line::new(address, trip) }))
+    }
+
+    async fn resolve(&self, host: &Host, trip: &Trip) -> Result<Vec<IpAddr>, Fault> {
+        let start = Instant::now();
+        let addresses = self.0.resolver.resolve(host).await.map_err(|error| Fault::new(FailureKind::Name, error))?;
+        trip.notes().resolved = Some(start.elapsed());
+        self.0.guard.check_all(&addresses).map_err(|refused| Fault::new(FailureKind::NotAllowed, refused.detail))?;
+        Ok(addresses)
+    }
+
+    async fn encrypt(&self, host: &Host, stream: TcpStream, trip: &Trip) -> Result<Stream, Fault> {
+        let start = Instant::now();
+        let encrypted = self.0.tls.connect(host, stream).await;
+        let encrypted = encrypted.map_err(|error| Fault::new(FailureKind::Tls, error))?;
+        trip.notes().encrypted = Some(start.elapsed());
+        Ok(Stream::Encrypted(Box::new(encrypted)))
+    }
+}
+
+/// Tries the addresses one after the other, each for its share of the time that is left.
+async fn connect_to_one(addresses: &[IpAddr], port: u16, trip: &Trip) -> Result<(TcpStream, SocketAddr), Fault> {
+    let start = Instant::now();
+    let count = u32::try_from(addresses.len()).unwrap_or(u32::MAX).min(ADDRESSES_MAX);
+    let mut fault = Fault::too_late();
+    for (tried, address) in (0..count).zip(addresses) {
+        // IPv4 that is written as IPv6 is called as what it is.
+        let address = SocketAddr::new(address.to_canonical(), port);
+        trip.notes().address = Some(address);
+        let share = trip.deadline.saturating_duration_since(Instant::now()) / (count - tried);
+        fault = match timeout(share.max(CONNECT_MIN), TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => {
+                trip.notes().connected = Some(start.elapsed());
+                // Requests are written whole; waiting to fill a packet would only delay them.
+                let _ = stream.set_nodelay(true);
+                return Ok((stream, address));
+            }
+            Ok(Err(error)) => Fault::new(FailureKind::Connect, format!("{address}: {error}")),
+            Err(_) => Fault::too_late(),
+        };
+    }
+    Err(fault)
+}
+
+impl Service<Uri> for Connector {
+    type Response = TokioIo<Wire>;
+    type Error = Fault;
+    type Future = Pin<Box<dyn Future<Output = Result<TokioIo<Wire>, Fault>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// Called within the trip's own task. The future may outlive the trip, when another connection becomes free first
+    /// and the client finishes this one for the next request; so it takes the deadline along.
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let trip = TRIP.try_with(Clone::clone).unwrap_or_else(|_| Trip::new(Instant::now() + STRAY_MAX));
+        let connecting = timeout_at(trip.deadline, self.clone().connect(uri, trip));
+        Box::pin(async move { connecting.await.unwrap_or_else(|_| Err(Fault::too_late())) })
+    }
+}

@@ -1,0 +1,260 @@
+//! Which addresses the service may call: those of the public Internet, and what the operator has allowed.
+//!
+//! An address is judged in its canonical form, so that IPv4 is not smuggled in as IPv6. A network's own NAT64 prefix
+//! (RFC 6052) looks like any public address and cannot be known here; the firewall of such a network has to know it.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
+/// Why a target may not be called. Says no more than the address and the range it is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotAllowed {
+    pub detail: String,
+}
+
+impl fmt::Display for NotAllowed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.detail)
+    }
+}
+
+impl std::error::Error for NotAllowed {}
+
+/// A range of addresses that are not somebody's server on the public Internet.
+#[derive(Debug)]
+pub(super) struct Range {
+    network: IpNet,
+    name: &'static str,
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.name, self.network)
+    }
+}
+
+/// Judges addresses. Without exceptions of the operator it refuses everything that is not public.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Guard {
+    allow: Vec<IpNet>,
+}
+
+impl Guard {
+    pub fn new(allow: Vec<IpNet>) -> Self {
+        Guard { allow }
+    }
+
+    pub fn allowed(&self) -> &[IpNet] {
+        &self.allow
+    }
+
+    /// The range that forbids this address, if one does.
+    pub fn refused(&self, address: IpAddr) -> Option<&'static Range> {
+        let address = canonical(address);
+        if self.allow.iter().any(|network| network.contains(&address)) {
+            return None;
+        }
+        REFUSED.iter().find(|range| range.network.contains(&address))
+    }
+
+    pub fn check(&self, address: IpAddr) -> Result<(), NotAllowed> {
+        match self.refused(address) {
+            Some(range) => Err(NotAllowed { detail: format!("{address} is inside {range}") }),
+            None => Ok(()),
+        }
+    }
+
+    /// One bad address condemns all: a name that points inside and outside is not a mistake to be worked around, and
+    /// picking the good one would leave the choice to whoever answers for the name.
+    pub fn check_all(&self, addresses: &[IpAddr]) -> Result<(), NotAllowed> {
+        addresses.iter().try_for_each(|address| self.check(*address))
+    }
+}
+
+/// The address that is meant: IPv4 that is written as IPv6, or that a NAT64 translates to, is IPv4.
+pub(super) fn canonical(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V6(v6) if NAT64.contains(&v6) => {
+            let [.., a, b, c, d] = v6.octets();
+            IpAddr::V4(Ipv4Addr::new(a, b, c, d))
+        }
+        other => other.to_canonical(),
+    }
+}
+
+/// The well-known prefix of NAT64 (RFC 6052). The local one, 64:ff9b:1::/48, stays refused with all that is not public.
+const NAT64: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
+
+/// The special-purpose registries of IANA for IPv4 and IPv6, and what a cloud has put elsewhere. Of IPv6 only
+/// 2000::/3 is given out for the public Internet: the last three are all the rest. A range inside another comes first,
+/// so that the reason is the nearest one.
+static REFUSED: &[Range] = &[
+    v4([0, 0, 0, 0], 8, "the network of this host"),
+    v4([10, 0, 0, 0], 8, "a private network"),
+    v4([100, 64, 0, 0], 10, "a provider's shared network"),
+    v4([127, 0, 0, 0], 8, "this host"),
+    v4([169, 254, 0, 0], 16, "the local link, where clouds keep their metadata"),
+    v4([172, 16, 0, 0], 12, "a private network"),
+    v4([192, 0, 0, 0], 24, "addresses of protocols"),
+    v4([192, 0, 2, 0], 24, "addresses for documentation"),
+    v4([192, 31, 196, 0], 24, "addresses of AS112"),
+    v4([192, 52, 193, 0], 24, "addresses of AMT"),
+    v4([192, 88, 99, 0], 24, "addresses of 6to4 relays"),
+    v4([192, 168, 0, 0], 16, "a private network"),
+    v4([192, 175, 48, 0], 24, "addresses of AS112"),
+    v4([198, 18, 0, 0], 15, "addresses for benchmarks"),
+    v4([198, 51, 100, 0], 24, "addresses for documentation"),
+    v4([203, 0, 113, 0], 24, "addresses for documentation"),
+    v4([224, 0, 0, 0], 4, "multicast addresses"),
+    v4([255, 255, 255, 255], 32, "the broadcast address"),
+    v4([240, 0, 0, 0], 4, "reserved addresses"),
+    v4([168, 63, 129, 16], 32, "the platform service of a cloud"),
+    range_v6(Ipv6Addr::LOCALHOST, 128, "this host"),
+    range_v6(Ipv6Addr::UNSPECIFIED, 128, "this host"),
+    v6([0xfc00, 0], 7, "a private network"),
+    v6([0xfe80, 0], 10, "the local link"),
+    v6([0xff00, 0], 8, "multicast addresses"),
+    v6([0x2001, 0], 32, "addresses of Teredo"),
+    v6([0x2001, 0], 23, "addresses of protocols"),
+    v6([0x2001, 0xdb8], 32, "addresses for documentation"),
+    v6([0x2002, 0], 16, "addresses of 6to4"),
+    v6([0x3fff, 0], 20, "addresses for documentation"),
+    range_v6(Ipv6Addr::new(0x2620, 0x4f, 0x8000, 0, 0, 0, 0, 0), 48, "addresses of AS112"),
+    v6([0, 0], 3, "IPv6 that is not public"),
+    v6([0x4000, 0], 2, "IPv6 that is not public"),
+    v6([0x8000, 0], 1, "IPv6 that is not public"),
+];
+
+const fn v4([a, b, c, d]: [u8; 4], bits: u8, name: &'static str) -> Range {
+    Range { network: IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), bits)), name }
+}
+
+const fn v6([a, b]: [u16; 2], bits: u8, name: &'static str) -> Range {
+    range_v6(Ipv6Addr::new(a, b, 0, 0, 0, 0, 0, 0), bits, name)
+}
+
+const fn range_v6(start: Ipv6Addr, bits: u8, name: &'static str) -> Range {
+    Range { network: IpNet::V6(Ipv6Net::new_assert(start, bits)), name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guard(allow: &[&str]) -> Guard {
+        Guard::new(allow.iter().filter_map(|network| network.parse().ok()).collect())
+    }
+
+    fn refusal(guard: &Guard, address: &str) -> Option<String> {
+        let address = address.parse().ok()?;
+        guard.refused(address).map(ToString::to_string)
+    }
+
+    #[test]
+    fn every_range_is_whole_and_refused_from_end_to_end() {
+        let guard = guard(&[]);
+        for range in REFUSED {
+            assert_eq!(range.network, range.network.trunc(), "{range} has bits beyond its prefix");
+            for address in [range.network.network(), range.network.broadcast()] {
+                assert!(guard.refused(address).is_some(), "{address} of {range}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_neighbours_of_a_range_are_not_refused_with_it() {
+        let guard = guard(&[]);
+        for address in [
+            "1.0.0.0",
+            "9.255.255.255",
+            "11.0.0.0",
+            "100.63.255.255",
+            "100.128.0.0",
+            "126.255.255.255",
+            "128.0.0.0",
+            "169.253.255.255",
+            "169.255.0.0",
+            "172.15.255.255",
+            "172.32.0.0",
+            "191.255.255.255",
+            "192.0.1.0",
+            "192.0.3.0",
+            "192.167.255.255",
+            "192.169.0.0",
+            "198.17.255.255",
+            "198.20.0.0",
+            "198.51.99.255",
+            "198.51.101.0",
+            "203.0.112.255",
+            "203.0.114.0",
+            "223.255.255.255",
+            "168.63.129.15",
+            "168.63.129.17",
+            "2001:200::",
+            "2001:db7:ffff::1",
+            "2001:db9::",
+            "2003::",
+            "2620:4f:7fff::1",
+            "2620:4f:8001::",
+            "3fff:1000::",
+            "3ffe:ffff::1",
+            "2000::",
+            "2606:4700:4700::1111",
+        ] {
+            assert_eq!(refusal(&guard, address), None, "{address}");
+        }
+    }
+
+    #[test]
+    fn the_reason_names_the_nearest_range() {
+        let guard = guard(&[]);
+        for (address, reason) in [
+            ("10.0.0.7", "a private network (10.0.0.0/8)"),
+            ("169.254.169.254", "the local link, where clouds keep their metadata (169.254.0.0/16)"),
+            ("::ffff:10.0.0.7", "a private network (10.0.0.0/8)"),
+            ("64:ff9b::a00:7", "a private network (10.0.0.0/8)"),
+            ("64:ff9b:1::808:808", "IPv6 that is not public (::/3)"),
+            ("::8.8.8.8", "IPv6 that is not public (::/3)"),
+            ("::1", "this host (::1/128)"),
+            ("2001::1", "addresses of Teredo (2001::/32)"),
+            ("2002:808:808::1", "addresses of 6to4 (2002::/16)"),
+            ("4000::1", "IPv6 that is not public (4000::/2)"),
+            ("9000::1", "IPv6 that is not public (8000::/1)"),
+        ] {
+            assert_eq!(refusal(&guard, address).as_deref(), Some(reason), "{address}");
+        }
+        let detail = guard.check(IpAddr::from([10, 0, 0, 7])).map_err(|refused| refused.detail);
+        assert_eq!(detail, Err("10.0.0.7 is inside a private network (10.0.0.0/8)".to_owned()));
+    }
+
+    #[test]
+    fn ipv4_in_ipv6_is_judged_as_ipv4() {
+        let guard = guard(&[]);
+        for public in ["::ffff:8.8.8.8", "::ffff:808:808", "64:ff9b::8.8.8.8", "64:ff9b::808:808"] {
+            assert_eq!(refusal(&guard, public), None, "{public}");
+            assert_eq!(public.parse().map(canonical), Ok(IpAddr::from([8, 8, 8, 8])), "{public}");
+        }
+    }
+
+    #[test]
+    fn what_the_operator_allows_is_allowed_in_every_form_and_nothing_beside_it() {
+        let guard = guard(&["10.1.0.0/16", "fd00:1::/32"]);
+        for allowed in ["10.1.2.3", "::ffff:10.1.2.3", "64:ff9b::10.1.2.3", "fd00:1::7"] {
+            assert_eq!(refusal(&guard, allowed), None, "{allowed}");
+        }
+        for refused in ["10.2.0.1", "::ffff:10.2.0.1", "fd00:2::7", "::10.1.2.3", "2002:a01:203::1"] {
+            assert!(refusal(&guard, refused).is_some(), "{refused}");
+        }
+    }
+
+    #[test]
+    fn one_bad_address_condemns_all() {
+        let (good, bad) = (IpAddr::from([8, 8, 8, 8]), IpAddr::from([192, 168, 0, 1]));
+        let guard = guard(&[]);
+        assert!(guard.check_all(&[good]).is_ok());
+        assert!(guard.check_all(&[good, bad]).is_err());
+        assert!(guard.check_all(&[bad, good]).is_err());
+    }
+}

@@ -1,0 +1,90 @@
+//! The only HTTP client of the service, and with it the one guard against requests into our own network.
+//!
+//! What tenants write decides where the service calls, so every connection goes through one connector that resolves the
+//! host, checks all its addresses, and connects to one of those. HTTP/1.1 over TCP or TLS. Deliberately left out:
+//! redirects (a redirect is an answer), proxies of the environment, cookies, compression and retries.
+
+mod client;
+mod connector;
+mod exchange;
+mod guard;
+mod names;
+mod target;
+mod tls;
+mod wire;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use tokio::time::timeout;
+
+pub use exchange::{Failure, FailureKind, Request, Response, Timings};
+pub use guard::NotAllowed;
+pub use names::{Answers, Names};
+pub use target::{BadTarget, Target};
+
+use crate::base::Result;
+use client::Client;
+use connector::Connector;
+use guard::Guard;
+use names::Resolver;
+use target::Host;
+use tls::Tls;
+
+/// How long a caller who saves a target waits for its name. It need not resolve then; when it is called it must.
+const CHECK_MAX: Duration = Duration::from_secs(2);
+
+/// By default nothing inside is allowed, and the system says which certificates and names are right.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Networks that may be called although they are not public.
+    pub allow: Vec<IpNet>,
+    /// A PEM file of certificate authorities to trust besides the system's.
+    pub extra_roots: Option<PathBuf>,
+    pub names: Names,
+}
+
+/// Calls others. Cheap to clone; clones share their idle connections.
+#[derive(Clone)]
+pub struct Outbound(Arc<Inner>);
+
+struct Inner {
+    connector: Connector,
+    client: Client,
+}
+
+impl Outbound {
+    /// Fails if the file of extra certificates cannot be used. A system without certificates is no reason to fail: only
+    /// calls by https do, and say so.
+    pub fn new(settings: Settings) -> Result<Outbound> {
+        let Settings { allow, extra_roots, names } = settings;
+        let connector = Connector::new(Guard::new(allow), Resolver::new(names), Tls::new(extra_roots.as_deref())?);
+        let client = Client::new(connector.clone());
+        Ok(Outbound(Arc::new(Inner { connector, client })))
+    }
+
+    /// The networks that the operator has allowed.
+    pub fn allowed(&self) -> &[IpNet] {
+        self.0.connector.guard().allowed()
+    }
+
+    /// Whether a target may be saved: not if it is inside, or resolves to there. A name that does not resolve now
+    /// passes, for it may be set up later. What counts is the same check at each connection.
+    pub async fn check(&self, target: &Target) -> Result<(), NotAllowed> {
+        let host = Host::parse(target.host()).map_err(|bad| NotAllowed { detail: bad.to_string() })?;
+        match timeout(CHECK_MAX, self.0.connector.resolver().resolve(&host)).await {
+            Ok(Ok(addresses)) => self.0.connector.guard().check_all(&addresses),
+            Ok(Err(_)) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Sends a request and reads its answer, whatever the status.
+    pub async fn send(&self, request: Request) -> Result<Response, Failure> {
+        self.0.client.send(request).await
+    }
+}
+
+#[cfg(test)]
+mod target_tests;

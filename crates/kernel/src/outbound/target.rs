@@ -1,0 +1,239 @@
+//! Where a request goes: an absolute http or https URL, read once and strictly.
+//!
+//! Nothing is repaired. Two readers of one URL that understand it differently are how a guard is walked around, so what
+//! is not plain is refused: user names, fragments, backslashes, addresses that are not written as addresses are.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use axum::http::Uri;
+
+use super::guard::{Guard, NotAllowed};
+
+/// As long as every server accepts, and more than anyone needs.
+const LENGTH_MAX: usize = 2_048;
+/// Of a name, and of each part of it (RFC 1035).
+const NAME_LENGTH_MAX: usize = 253;
+const LABEL_LENGTH_MAX: usize = 63;
+
+/// A URL that can be called, if the guard allows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    text: String,
+    uri: Uri,
+    host: String,
+    https: bool,
+}
+
+/// Why a text is no target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BadTarget {
+    /// Not a URL we read; says what would be right.
+    NotAUrl(String),
+    /// An address in disguise, and one that nobody may call.
+    NotAllowed(NotAllowed),
+}
+
+impl Target {
+    pub fn parse(text: &str) -> Result<Target, BadTarget> {
+        check_characters(text)?;
+        let (scheme, rest) = text.split_once("://").ok_or_else(not_absolute)?;
+        let https = match scheme {
+            _ if scheme.eq_ignore_ascii_case("https") => true,
+            _ if scheme.eq_ignore_ascii_case("http") => false,
+            _ => return Err(not_absolute()),
+        };
+        let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        if authority.contains('@') {
+            return wrong("Leave out the user name and password before the @; send them in a header.");
+        }
+        let (host, port) = split_port(authority)?;
+        let port = port.map(parse_port).transpose()?;
+        Host::parse(host)?;
+        // Built from the parts that were checked, with the scheme as the client of hyper compares it.
+        let scheme = if https { "https" } else { "http" };
+        let uri: Uri = format!("{scheme}://{authority}{path}").parse().or_else(|_| {
+            wrong("Write every character of the path and query that is not plain with % and two hexadecimal digits.")
+        })?;
+        // The two readers must agree on where it goes; they do, and this keeps it so.
+        if uri.host() != Some(host) || uri.port_u16() != port {
+            return wrong("Write the URL as https://host/path.");
+        }
+        let host = without_brackets(host).to_owned();
+        Ok(Target { text: text.to_owned(), uri, host, https })
+    }
+
+    /// Exactly the text that was given.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    pub fn is_https(&self) -> bool {
+        self.https
+    }
+
+    /// The name or address as it was written, an IPv6 address without its brackets.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    pub(super) fn uri(&self) -> &Uri {
+        &self.uri
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Display for BadTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BadTarget::NotAUrl(detail) => f.write_str(detail),
+            BadTarget::NotAllowed(refused) => refused.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for BadTarget {}
+
+/// Who is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Host {
+    Address(IpAddr),
+    Name(String),
+}
+
+impl Host {
+    /// Reads a host with or without the brackets of IPv6. The connector reads it again with this, so that nothing gets
+    /// to a resolver that has not passed here.
+    pub fn parse(text: &str) -> Result<Host, BadTarget> {
+        if text.contains([':', '[', ']']) {
+            let address: Result<Ipv6Addr, _> = without_brackets(text).parse();
+            let plain = "Write an IPv6 address as [2606:4700::1111], in brackets and without a zone.";
+            return address.map(|address| Host::Address(address.into())).or_else(|_| wrong(plain));
+        }
+        if let Ok(address) = text.parse::<Ipv4Addr>() {
+            return Ok(Host::Address(address.into()));
+        }
+        if ends_in_number(text) {
+            return Err(disguised(text));
+        }
+        check_name(text)?;
+        Ok(Host::Name(text.to_owned()))
+    }
+}
+
+fn wrong<T>(detail: &str) -> Result<T, BadTarget> {
+    Err(BadTarget::NotAUrl(detail.to_owned()))
+}
+
+fn not_absolute() -> BadTarget {
+    BadTarget::NotAUrl("Write an absolute URL that starts with https:// or http://.".to_owned())
+}
+
+fn check_characters(text: &str) -> Result<(), BadTarget> {
+    if text.len() > LENGTH_MAX {
+        return wrong(&format!("A URL has at most {LENGTH_MAX} bytes."));
+    }
+    if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return wrong("Write the URL in ASCII without spaces: names in Punycode, other characters as %XX.");
+    }
+    if text.contains('\\') {
+        return wrong("Write / instead of \\.");
+    }
+    if text.contains('#') {
+        return wrong("Leave out the # and what follows; it is never sent.");
+    }
+    Ok(())
+}
+
+/// Host, still in its brackets if it has some, and the text after the colon.
+fn split_port(authority: &str) -> Result<(&str, Option<&str>), BadTarget> {
+    let end = if authority.starts_with('[') {
+        authority.find(']').map_or(authority.len(), |bracket| bracket + 1)
+    } else {
+        authority.find(':').unwrap_or(authority.len())
+    };
+    let (host, rest) = authority.split_at(end);
+    // An address needs its brackets here; without them the end of it could not be told from a port.
+    match rest.strip_prefix(':') {
+        Some(port) => Ok((host, Some(port))),
+        None if rest.is_empty() => Ok((host, None)),
+        None => wrong("Write the host as a name, as an address, or as an IPv6 address in brackets."),
+    }
+}
+
+fn parse_port(text: &str) -> Result<u16, BadTarget> {
+    let plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
+    match text.parse() {
+        Ok(port) if plain => Ok(port),
+        _ => wrong("Write the port as a number from 1 to 65535, or leave it out with its colon."),
+    }
+}
+
+fn without_brackets(host: &str) -> &str {
+    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+}
+
+fn without_dot(host: &str) -> &str {
+    host.strip_suffix('.').unwrap_or(host)
+}
+
+fn check_name(name: &str) -> Result<(), BadTarget> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    let label = |label: &str| (1..=LABEL_LENGTH_MAX).contains(&label.len()) && label.bytes().all(plain);
+    let name = without_dot(name);
+    if name.len() <= NAME_LENGTH_MAX && name.split('.').all(label) {
+        return Ok(());
+    }
+    wrong("Write the host as a name of letters, digits, - and _, in parts of 1 to 63 between dots.")
+}
+
+/// Whether everyone who reads URLs as browsers do would take this for an IPv4 address ("ends in a number").
+fn ends_in_number(host: &str) -> bool {
+    let last = without_dot(host).rsplit('.').next().unwrap_or_default();
+    let hexadecimal = last.strip_prefix("0x").or_else(|| last.strip_prefix("0X"));
+    match hexadecimal {
+        Some(digits) => digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        None => !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit()),
+    }
+}
+
+/// The refusal of an address that is not written as four decimal numbers. What it means decides only which refusal: the
+/// operator's exceptions do not matter, for even an allowed address has to be written plainly.
+fn disguised(host: &str) -> BadTarget {
+    match parse_number_address(host).map(|address| Guard::default().check(address.into())) {
+        Some(Err(refused)) => BadTarget::NotAllowed(refused),
+        _ => BadTarget::NotAUrl("Write the address as four decimal numbers, such as 192.0.2.1.".to_owned()),
+    }
+}
+
+/// Reads an address as the C library does: one to four numbers in base 8, 10 or 16, of which the last fills what is
+/// left.
+fn parse_number_address(host: &str) -> Option<Ipv4Addr> {
+    let numbers: Vec<u32> = without_dot(host).split('.').map(parse_number).collect::<Option<_>>()?;
+    let (last, first) = numbers.split_last()?;
+    let left_bits = 32_u32.checked_sub(8 * u32::try_from(first.len()).ok()?).filter(|bits| *bits > 0)?;
+    if first.iter().any(|number| *number > 255) || u64::from(*last) >= 1 << left_bits {
+        return None;
+    }
+    let high = first.iter().fold(0_u64, |bits, number| bits << 8 | u64::from(*number)) << left_bits;
+    u32::try_from(high | u64::from(*last)).ok().map(Ipv4Addr::from_bits)
+}
+
+fn parse_number(text: &str) -> Option<u32> {
+    let (digits, base) = match text.as_bytes() {
+        [b'0', b'x' | b'X', ..] => (text.get(2..)?, 16),
+        [b'0', _, ..] => (text.get(1..)?, 8),
+        _ => (text, 10),
+    };
+    // Two characters of a prefix and nothing after them are zero to those who read this at all.
+    match digits {
+        "" if base == 16 => Some(0),
+        _ if digits.starts_with('+') => None,
+        _ => u32::from_str_radix(digits, base).ok(),
+    }
+}

@@ -1,0 +1,82 @@
+//! Every kind of event there is. What can be subscribed to, the catalogue route and the document's `webhooks` section
+//! all come from this list.
+
+use std::sync::OnceLock;
+
+use kernel::auth::{Scope, Scopes};
+use kernel::base::Result;
+use kernel::events::{Described, family};
+
+use crate::features::{api_keys, tickets, webhooks};
+
+/// Subscribes to everything but tests.
+pub const EVERYTHING: &str = "*";
+
+/// The kinds, by family and in the order of the contract.
+pub fn kinds() -> Result<&'static [Described]> {
+    static KINDS: OnceLock<Vec<Described>> = OnceLock::new();
+    if let Some(kinds) = KINDS.get() {
+        return Ok(kinds);
+    }
+    let kinds = vec![
+        tickets::TICKET_CREATED.describe()?,
+        tickets::TICKET_UPDATED.describe()?,
+        api_keys::API_KEY_CREATED.describe()?,
+        api_keys::API_KEY_ROTATED.describe()?,
+        api_keys::API_KEY_REVOKED.describe()?,
+        api_keys::API_KEY_EXPIRING.describe()?,
+        webhooks::WEBHOOK_AUTO_DISABLED.describe()?,
+        webhooks::WEBHOOK_TEST.describe()?,
+    ];
+    Ok(KINDS.get_or_init(|| kinds))
+}
+
+/// Whether an endpoint can subscribe to this: a kind, `<family>.*` of a family that has kinds, or `*`.
+pub fn can_subscribe(pattern: &str) -> Result<bool> {
+    let kinds = kinds()?;
+    Ok(match pattern.strip_suffix(".*") {
+        Some(family) => kinds.iter().any(|kind| kind.family() == family),
+        None => pattern == EVERYTHING || kinds.iter().any(|kind| kind.name == pattern),
+    })
+}
+
+/// Every word that [`can_subscribe`] accepts.
+pub fn vocabulary() -> Result<Vec<String>> {
+    let mut words = vec![EVERYTHING.to_owned()];
+    for kind in kinds()? {
+        let all_of_family = format!("{}.*", kind.family());
+        if !words.contains(&all_of_family) {
+            words.push(all_of_family);
+        }
+        words.push(kind.name.to_owned());
+    }
+    Ok(words)
+}
+
+/// The families of events and the scope that lets one read what they tell of.
+const FAMILIES: &[(&str, Scope)] = &[
+    ("ticket", Scope::TicketsRead),
+    ("workflow", Scope::WorkflowsRead),
+    ("custom", Scope::WorkflowsRead),
+    ("device", Scope::InventoryRead),
+    ("cloud", Scope::CloudRead),
+    ("vm", Scope::CloudRead),
+    ("backup", Scope::BackupRead),
+    ("api_key", Scope::ApiKeysRead),
+    ("webhook", Scope::WebhooksRead),
+];
+
+/// The scopes that subscribing to these patterns takes.
+pub fn scopes_needed<'a>(patterns: impl IntoIterator<Item = &'a str>) -> Result<Scopes> {
+    let mut words = Vec::new();
+    for pattern in patterns {
+        let of_family = |(name, _): &&(&str, Scope)| pattern == EVERYTHING || *name == family(pattern);
+        words.extend(FAMILIES.iter().filter(of_family).map(|(_, scope)| scope.name()));
+    }
+    Scopes::parse(words).map_err(kernel::base::Error::internal)
+}
+
+/// The families whose events a holder of these scopes may read.
+pub fn readable_families(scopes: &Scopes) -> Vec<&'static str> {
+    FAMILIES.iter().filter(|(_, scope)| scopes.holds(*scope)).map(|(name, _)| *name).collect()
+}

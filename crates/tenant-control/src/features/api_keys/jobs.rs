@@ -1,0 +1,23 @@
+//! What is done about keys without being asked: telling that they expire soon.
+
+use kernel::base::{DAY_MS, Result};
+use kernel::http::App;
+use kernel::jobs::lanes::tenant_db;
+use kernel::store::Purpose;
+
+use super::store;
+
+/// How long before its end a key's expiry is told.
+pub const ANNOUNCE_MS: i64 = 7 * DAY_MS;
+/// Keys of one round; what is left waits for the next.
+const ROUND_MAX: usize = 500;
+
+/// Tells of every key that expires soon, once. Nodes may do this at the same time: the write decides who tells.
+pub async fn announce_expiry(app: &App) -> Result<()> {
+    let before = app.world.now().plus(ANNOUNCE_MS);
+    let due = store::to_announce(&app.store.system(Purpose::Jobs), before, ROUND_MAX).await?;
+    for (tenant, id) in due {
+        tenant_db(&app.store, tenant).write(async move |tx| store::announce(tx, id, before).await).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,202 @@
+//! `/api/admin/webhooks/events`
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::response::{IntoResponse, Response};
+use kernel::auth::{Caller, Scope};
+use kernel::base::{Code, Error, Result, TenantId, Timestamp};
+use kernel::events::Described;
+use kernel::http::{FromParams, List, Ok200, Page, PageRequest, Params, Query, documented};
+use kernel::jobs::lanes::POLL_MS;
+use kernel::store::{Db, Value};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Instant;
+use utoipa::openapi::{OneOfBuilder, Ref, RefOr, Schema};
+use utoipa::{IntoParams, IntoResponses, PartialSchema, ToSchema};
+
+use super::{Event, EventType, store};
+use crate::catalogue;
+
+const PATH: &str = "/api/admin/webhooks/events";
+const FEED: &str = "feed";
+
+/// How long a reader of the feed waits when there is nothing new.
+const WAIT_MAX: Duration = Duration::from_secs(25);
+/// Numbers of a tenant's writes looked at in one step: most are not events that the reader may see.
+const WINDOW: i64 = 2_000;
+/// Steps of one request; a reader that is so far behind gets a cursor further on and asks again.
+const STEPS_MAX: usize = 50;
+
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct ListQuery {
+    /// `feed` for the tenant's own events, oldest first; without it, the catalogue.
+    #[param(value_type = Option<String>, pattern = "^feed$")]
+    view: Option<()>,
+    #[param(ignore)]
+    page: PageRequest,
+}
+
+impl FromParams for ListQuery {
+    const NAMES: &'static [&'static str] = &["view", "limit", "cursor"];
+
+    fn from_params(params: &mut Params) -> Result<Self> {
+        let view = params.take("view");
+        if view.as_deref().is_some_and(|view| view != FEED) {
+            return Err(Error::new(Code::InvalidParameter, "The query parameter view must be feed, or left out."));
+        }
+        Ok(ListQuery { view: view.map(drop), page: PageRequest::take(params)? })
+    }
+}
+
+/// A page of the catalogue or of the feed.
+pub enum Listed {
+    Catalogue(Page<EventType>),
+    Feed(Feed),
+}
+
+/// A piece of the feed; `next_cursor` is always there.
+#[derive(Serialize)]
+pub struct Feed {
+    data: Vec<Box<RawValue>>,
+    has_more: bool,
+    next_cursor: String,
+}
+
+impl IntoResponse for Listed {
+    fn into_response(self) -> Response {
+        match self {
+            Listed::Catalogue(page) => page.into_response(),
+            Listed::Feed(feed) => Ok200(feed).into_response(),
+        }
+    }
+}
+
+impl IntoResponses for Listed {
+    fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+        documented::<Self>("200", "The catalogue; with `view=feed`, events, and always a `next_cursor`.")
+    }
+}
+
+impl PartialSchema for Listed {
+    fn schema() -> RefOr<Schema> {
+        let names = [<Page<EventType>>::name(), <Page<Event>>::name()];
+        names.into_iter().fold(OneOfBuilder::new(), |one_of, name| one_of.item(Ref::from_schema_name(name))).into()
+    }
+}
+
+/// Read the catalogue of events, or the events themselves
+///
+/// Without `view`: every kind of event, with the schema and an example of the whole body of a delivery. With
+/// `view=feed`: the tenant's events, oldest first, of the kinds whose family the caller may read. Ask again with
+/// `next_cursor`, which is always set; when there is nothing new, the answer waits up to 25 seconds.
+#[utoipa::path(
+    get, path = PATH, tag = "Control plane", operation_id = "list_events", params(ListQuery, PageRequest),
+    security(("api_key" = ["webhooks:read"]))
+)]
+pub async fn list(caller: Caller, query: Query<ListQuery>) -> Result<Listed> {
+    let db = caller.require(Scope::WebhooksRead)?;
+    let query = query.parse()?;
+    if query.view.is_some() {
+        return feed(&caller, &db, &query.page).await.map(Listed::Feed);
+    }
+    let list = List { path: PATH, filters: Vec::new() };
+    let after = match query.page.position(&caller, &list)?.as_deref() {
+        Some([Value::Text(name)]) => Some(name.clone()),
+        _ => None,
+    };
+    let kinds = catalogue::kinds()?;
+    let start = after.and_then(|name| kinds.iter().position(|kind| kind.name == name)).map_or(0, |at| at + 1);
+    let rows: Vec<EventType> = kinds[start..].iter().take(query.page.fetch()).map(event_type).collect();
+    query.page.page(&caller, &list, rows, |kind| vec![kind.r#type.as_str().into()]).map(Listed::Catalogue)
+}
+
+fn event_type(kind: &Described) -> EventType {
+    EventType {
+        r#type: kind.name.to_owned(),
+        description: kind.description.to_owned(),
+        schema: kind.schema.clone(),
+        example: kind.example.clone(),
+    }
+}
+
+/// Where a reader of the feed is: behind which number, and when it was told so.
+struct Position {
+    sequence: i64,
+    at: Timestamp,
+}
+
+async fn feed(caller: &Caller, db: &Db, page: &PageRequest) -> Result<Feed> {
+    let list = List { path: PATH, filters: vec![("view", FEED.to_owned())] };
+    let mut position = match page.position(caller, &list)?.as_deref() {
+        Some([Value::Int(sequence), Value::Int(at)]) => {
+            Position { sequence: *sequence, at: Timestamp::from_millis(*at) }
+        }
+        _ => Position { sequence: 0, at: caller.app().world.now() },
+    };
+    let kept_since = caller.app().world.now().plus(-caller.app().settings.event_retention_ms);
+    if position.at < kept_since {
+        let detail = "Events after this cursor are no longer kept. Start again without a cursor.";
+        return Err(Error::new(Code::InvalidCursor, detail));
+    }
+    let families = catalogue::readable_families(caller.scopes());
+    let mut until = Instant::now() + WAIT_MAX;
+    // Listening before looking: what is written in between is heard.
+    let mut news = caller.app().store.news();
+    loop {
+        let read_at = caller.app().world.now();
+        let (data, has_more) = read(db, &families, &mut position.sequence, page.limit).await?;
+        if !data.is_empty() || has_more || Instant::now() >= until {
+            let next = [Value::Int(position.sequence), Value::Int(read_at.as_millis())];
+            let next_cursor = list.cursor(caller, &next)?;
+            return Ok(Feed { data, has_more, next_cursor });
+        }
+        let poll = (Instant::now() + Duration::from_millis(POLL_MS.unsigned_abs())).min(until);
+        caller.wait(hear(&mut news, caller.tenant_id(), poll)).await?;
+        if *caller.app().stopping.borrow() {
+            until = Instant::now();
+        }
+    }
+}
+
+/// Waits for news of this tenant, until `poll` at most: another node may have written.
+async fn hear(news: &mut Receiver<TenantId>, tenant: TenantId, poll: Instant) {
+    loop {
+        match tokio::time::timeout_at(poll, news.recv()).await {
+            Ok(Ok(told)) if told != tenant => {}
+            Ok(Err(RecvError::Closed)) => return tokio::time::sleep_until(poll).await,
+            _ => return,
+        }
+    }
+}
+
+/// Goes on from `position` and moves it, as far as a page or a few steps reach.
+async fn read(
+    db: &Db,
+    families: &[&'static str],
+    position: &mut i64,
+    limit: usize,
+) -> Result<(Vec<Box<RawValue>>, bool)> {
+    let head = store::head(db).await?;
+    for _ in 0..STEPS_MAX {
+        if *position >= head {
+            return Ok((Vec::new(), false));
+        }
+        let through = head.min(*position + WINDOW);
+        let mut found = store::window(db, families, *position, through, limit + 1).await?;
+        if found.len() > limit {
+            found.truncate(limit);
+            *position = found.last().map_or(through, |last| last.sequence);
+            return Ok((found.into_iter().map(|told| told.body).collect(), true));
+        }
+        *position = through;
+        if !found.is_empty() {
+            return Ok((found.into_iter().map(|told| told.body).collect(), through < head));
+        }
+    }
+    Ok((Vec::new(), *position < head))
+}

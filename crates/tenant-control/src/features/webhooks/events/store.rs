@@ -1,0 +1,40 @@
+//! SQL of the feed.
+
+use kernel::args;
+use kernel::base::Result;
+use kernel::store::{Db, Direction, FromRow, Row, Select};
+use serde_json::value::RawValue;
+
+kernel::statements! {
+    HEAD = "SELECT sequence FROM tenant_clocks WHERE tenant_id = $1";
+    WINDOW = "SELECT sequence, body FROM events WHERE tenant_id = $1";
+}
+
+/// An event of the feed.
+pub struct Told {
+    pub sequence: i64,
+    pub body: Box<RawValue>,
+}
+
+impl FromRow for Told {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let body = RawValue::from_string(row.get(1)?).map_err(kernel::base::Error::internal)?;
+        Ok(Told { sequence: row.get(0)?, body })
+    }
+}
+
+/// The highest number that the tenant's writes have reached. Everything up to it is committed, because a tenant's
+/// writes come one after the other.
+pub async fn head(db: &Db) -> Result<i64> {
+    Ok(db.find(HEAD, args![]).await?.unwrap_or(0))
+}
+
+/// Events of these families above `after` and up to `through`, in their order.
+pub async fn window(db: &Db, families: &[&'static str], after: i64, through: i64, limit: usize) -> Result<Vec<Told>> {
+    let select = Select::new(WINDOW)
+        .any("family", families.iter().copied())
+        .raw("AND sequence > ? AND sequence <= ?", [after.into(), through.into()])
+        .order(&["sequence"], Direction::Ascending)
+        .limit(limit);
+    db.select(&select).await
+}

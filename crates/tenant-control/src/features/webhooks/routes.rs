@@ -1,0 +1,220 @@
+//! `/api/admin/webhooks`
+
+use std::collections::BTreeMap;
+
+use axum::response::{IntoResponse, Response};
+use kernel::auth::{Caller, Scope};
+use kernel::base::{Error, Result, WebhookId};
+use kernel::http::{
+    Created, FromParams, Idempotency, IfMatch, Json, List, NoContent, Once, OneOrPage, PageRequest, Params, Query,
+    Versioned,
+};
+use kernel::outbound::Target;
+use utoipa::openapi::schema::AnyOfBuilder;
+use utoipa::openapi::{OneOfBuilder, Ref, RefOr, Schema};
+use utoipa::{IntoParams, IntoResponses, PartialSchema, ToSchema};
+
+use super::{Change, Input, NewWebhook, Rotation, Webhook, store};
+
+const PATH: &str = "/api/admin/webhooks";
+
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct ListQuery {
+    /// One endpoint. Cannot be combined with the other parameters.
+    #[param(value_type = Option<String>)]
+    id: Option<WebhookId>,
+    #[param(ignore)]
+    page: PageRequest,
+}
+
+impl FromParams for ListQuery {
+    const NAMES: &'static [&'static str] = &["id", "limit", "cursor"];
+
+    fn from_params(params: &mut Params) -> Result<Self> {
+        Ok(ListQuery { id: params.take_optional_id()?, page: PageRequest::take(params)? })
+    }
+}
+
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct OneQuery {
+    /// The endpoint to act on.
+    #[param(value_type = String)]
+    id: WebhookId,
+}
+
+impl FromParams for OneQuery {
+    const NAMES: &'static [&'static str] = &["id"];
+
+    fn from_params(params: &mut Params) -> Result<Self> {
+        Ok(OneQuery { id: params.take_id()? })
+    }
+}
+
+/// List webhook endpoints, or read one
+///
+/// Newest first. Never shows a secret or the value of a header.
+#[utoipa::path(
+    get, path = PATH, tag = "Control plane", operation_id = "list_webhooks", params(ListQuery, PageRequest),
+    security(("api_key" = ["webhooks:read"]))
+)]
+pub async fn list(caller: Caller, query: Query<ListQuery>) -> Result<OneOrPage<Webhook>> {
+    let db = caller.require(Scope::WebhooksRead)?;
+    let query = query.parse()?;
+    if let Some(id) = query.id {
+        return store::get(&db, id).await.map(OneOrPage::One);
+    }
+    let list = List { path: PATH, filters: Vec::new() };
+    let after = query.page.position(&caller, &list)?;
+    let rows = store::list(&db, after, query.page.fetch()).await?;
+    let position = |webhook: &Webhook| vec![webhook.created_at.into(), webhook.id.into()];
+    query.page.page(&caller, &list, rows, position).map(OneOrPage::Page)
+}
+
+/// Create a webhook endpoint
+///
+/// The answer is the only one that ever shows the `secret`: keep it, and verify every delivery with it as Standard
+/// Webhooks says.
+#[utoipa::path(
+    post, path = PATH, tag = "Control plane", operation_id = "create_webhook", request_body = Input,
+    security(("api_key" = ["webhooks:write"]))
+)]
+pub async fn create(
+    caller: Caller,
+    idempotency: Idempotency,
+    query: Query<()>,
+    body: Json<Input>,
+) -> Result<Once<Created<NewWebhook>>> {
+    let db = caller.require(Scope::WebhooksWrite)?;
+    query.parse()?;
+    let body = body.read().await?;
+    check_target(&caller, &body.value.url).await?;
+    let (standing, secrets, input) = (caller.standing(), caller.app().secrets.clone(), body.value);
+    idempotency
+        .once(&caller, &db, PATH, body.digest, async move |tx| {
+            let rights = standing.confirm(tx, Scope::WebhooksWrite).await?;
+            let made = store::create(tx, &rights, input, &secrets).await?;
+            let location = format!("{PATH}?id={}", made.record.id);
+            Ok(Created { record: made, location })
+        })
+        .await
+}
+
+/// A name that does not resolve yet passes: the check when something is sent decides.
+async fn check_target(caller: &Caller, url: &Target) -> Result<()> {
+    let checked = caller.app().outbound.check(url).await;
+    checked.map_err(|refusal| Error::target_not_allowed("/url", refusal.detail))
+}
+
+/// What PUT answers: the record, and after a rotation also the new secret.
+pub enum Changed {
+    Replaced(Box<Webhook>),
+    Rotated(Box<NewWebhook>),
+}
+
+impl IntoResponse for Changed {
+    fn into_response(self) -> Response {
+        match self {
+            Changed::Replaced(record) => Versioned(*record).into_response(),
+            Changed::Rotated(record) => Versioned(*record).into_response(),
+        }
+    }
+}
+
+impl IntoResponses for Changed {
+    fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+        kernel::http::documented::<Self>(
+            "200",
+            "The endpoint as it is now; after a rotation with the new `secret`, shown this once.",
+        )
+    }
+}
+
+impl PartialSchema for Changed {
+    fn schema() -> RefOr<Schema> {
+        // Not one of: an endpoint with its secret is also an endpoint.
+        let any_of = AnyOfBuilder::new()
+            .item(Ref::from_schema_name(Webhook::name()))
+            .item(Ref::from_schema_name(NewWebhook::name()));
+        any_of.into()
+    }
+}
+
+/// The body of PUT, for the document.
+impl PartialSchema for Change {
+    fn schema() -> RefOr<Schema> {
+        let names = [Input::name(), Rotation::name()];
+        names.into_iter().fold(OneOfBuilder::new(), |one_of, name| one_of.item(Ref::from_schema_name(name))).into()
+    }
+}
+
+impl ToSchema for Change {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "WebhookChange".into()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        for (name, schema) in [
+            (Input::name(), Input::schema()),
+            (Rotation::name(), Rotation::schema()),
+            (Webhook::name(), Webhook::schema()),
+        ] {
+            schemas.push((name.into(), schema));
+        }
+        Rotation::schemas(schemas);
+        Webhook::schemas(schemas);
+    }
+}
+
+/// Replace a webhook endpoint, or rotate its secret
+///
+/// An omitted optional field returns to its default. Enabling sends nothing of what was skipped; a recovery does. With
+/// `rotate_secret` alone, answers with a new `secret`, and both sign during the overlap; a second rotation ends the
+/// first one's overlap.
+#[utoipa::path(
+    put, path = PATH, tag = "Control plane", operation_id = "replace_webhook", params(OneQuery), request_body = Change,
+    security(("api_key" = ["webhooks:write"]))
+)]
+pub async fn replace(caller: Caller, if_match: IfMatch, query: Query<OneQuery>, body: Json<Change>) -> Result<Changed> {
+    let db = caller.require(Scope::WebhooksWrite)?;
+    let id = query.parse()?.id;
+    let change = body.read().await?.value;
+    if let Change::Replace(input) = &change {
+        check_target(&caller, &input.url).await?;
+    }
+    let (standing, secrets) = (caller.standing(), caller.app().secrets.clone());
+    db.write(async move |tx| {
+        let rights = standing.confirm(tx, Scope::WebhooksWrite).await?;
+        match change {
+            Change::Replace(input) => {
+                let changed = store::replace(tx, &rights, id, &if_match, *input, &secrets).await?;
+                Ok(Changed::Replaced(Box::new(changed)))
+            }
+            Change::RotateSecret { overlap_hours } => {
+                let rotated = store::rotate_secret(tx, &rights, id, &if_match, overlap_hours, &secrets).await?;
+                Ok(Changed::Rotated(Box::new(rotated)))
+            }
+        }
+    })
+    .await
+}
+
+/// Delete a webhook endpoint
+///
+/// Nothing more is sent to it. What was waiting stays in the log as skipped.
+#[utoipa::path(
+    delete, path = PATH, tag = "Control plane", operation_id = "delete_webhook", params(OneQuery),
+    security(("api_key" = ["webhooks:write"]))
+)]
+pub async fn delete(caller: Caller, if_match: IfMatch, query: Query<OneQuery>) -> Result<NoContent> {
+    let db = caller.require(Scope::WebhooksWrite)?;
+    let id = query.parse()?.id;
+    let standing = caller.standing();
+    db.write(async move |tx| {
+        standing.confirm(tx, Scope::WebhooksWrite).await?;
+        store::delete(tx, id, &if_match).await
+    })
+    .await?;
+    Ok(NoContent)
+}

@@ -1,0 +1,169 @@
+//! One attempt: what is sent, and what its answer means.
+
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use kernel::base::{Code, Timestamp};
+use kernel::http::App;
+use kernel::outbound::{Failure, Request, Response};
+use kernel::store::Db;
+
+use super::super::deliveries::{Attempt, RESPONSE_BYTES_KEPT, Timings};
+use super::schedule::{next_attempt, retry_after};
+use super::store::{self, Due};
+use super::{Endpoint, Settings, sign};
+
+/// Of an answer, read at most; the rest is dropped.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+const USER_AGENT: &str = concat!("tenant-control/", env!("CARGO_PKG_VERSION"));
+/// The receiver wants no more, for good.
+const GONE: i64 = 410;
+
+/// What became of a delivery by an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Succeeded,
+    Retry(Timestamp),
+    GivenUp,
+    /// There is nothing left to send.
+    Expired,
+}
+
+/// An attempt that has come to its end. Without `attempt` nothing was sent.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    pub due: Due,
+    pub attempt: Option<Attempt>,
+    pub fate: Fate,
+}
+
+impl Outcome {
+    pub fn is_gone(&self) -> bool {
+        self.attempt.as_ref().is_some_and(|attempt| attempt.status_code == Some(GONE))
+    }
+}
+
+/// Sends one delivery once.
+pub async fn send(app: Arc<App>, db: Db, settings: Arc<Settings>, endpoint: Arc<Endpoint>, due: Due) -> Outcome {
+    let at = app.world.now();
+    let body = match store::body(&db, due.event_sequence).await {
+        Ok(Some(body)) => body,
+        Ok(None) => return Outcome { due, attempt: None, fate: Fate::Expired },
+        // The database is away: nothing was sent, and nothing is counted.
+        Err(error) => {
+            tracing::warn!(%error, delivery = %due.id, "a payload could not be read; the delivery waits");
+            let again = at.plus(settings.first_wait_ms());
+            return Outcome { due, attempt: None, fate: Fate::Retry(again) };
+        }
+    };
+    let Some(request) = request(&settings, &endpoint, &due, body, at) else {
+        return Outcome { due, attempt: None, fate: Fate::GivenUp };
+    };
+    let (attempt, asked) = match app.outbound.send(request).await {
+        Ok(response) => read_answer(at, &response),
+        Err(failure) => (read_failure(at, &failure), None),
+    };
+    let fate = if attempt.error.is_none() {
+        Fate::Succeeded
+    } else if attempt.status_code == Some(GONE) {
+        Fate::GivenUp
+    } else {
+        let tries = usize::try_from(due.tries + 1).unwrap_or(usize::MAX);
+        let next = next_attempt(&settings.schedule_ms, tries, app.world.now(), asked, &app.world.chance);
+        next.map_or(Fate::GivenUp, Fate::Retry)
+    };
+    Outcome { due, attempt: Some(attempt), fate }
+}
+
+fn request(settings: &Settings, endpoint: &Endpoint, due: &Due, body: String, at: Timestamp) -> Option<Request> {
+    let mut headers = HeaderMap::with_capacity(endpoint.headers.len() + 5);
+    for (name, value) in &endpoint.headers {
+        headers.insert(HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?);
+    }
+    let (id, timestamp) = (due.event_id.to_string(), at.as_millis() / 1_000);
+    let secrets = endpoint.secrets.iter().filter(|secret| secret.valid_until.is_none_or(|until| until > at));
+    let signature = sign::signature(&id, timestamp, &body, secrets.map(|secret| secret.key.as_slice()));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
+    headers.insert("webhook-id", HeaderValue::try_from(id).ok()?);
+    headers.insert("webhook-timestamp", HeaderValue::from(timestamp));
+    headers.insert("webhook-signature", HeaderValue::try_from(signature).ok()?);
+    Some(Request {
+        method: Method::POST,
+        target: endpoint.target.clone()?,
+        headers,
+        body: body.into(),
+        timeout: settings.timeout,
+        body_max: ANSWER_BYTES_MAX,
+    })
+}
+
+fn read_answer(at: Timestamp, response: &Response) -> (Attempt, Option<Timestamp>) {
+    let error = match response.status {
+        200..=299 => None,
+        300..=399 => Some("redirect: redirects are not followed".to_owned()),
+        status => Some(format!("http_status: answered {status}")),
+    };
+    let asked = response.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+    let asked = asked.and_then(|text| retry_after(text, at));
+    let attempt = Attempt {
+        at,
+        status_code: Some(i64::from(response.status)),
+        error,
+        response_body: Some(kept(&response.body)),
+        address: Some(response.address.to_string()),
+        duration_ms: response.timings.total_ms,
+        timings: timings(&response.timings),
+    };
+    (attempt, asked)
+}
+
+fn read_failure(at: Timestamp, failure: &Failure) -> Attempt {
+    Attempt {
+        at,
+        status_code: failure.status.map(i64::from),
+        error: Some(format!("{}: {}", failure.kind.as_str(), failure.detail)),
+        response_body: failure.status.map(|_| kept(&failure.body)),
+        address: failure.address.map(|address| address.to_string()),
+        duration_ms: failure.timings.total_ms,
+        timings: timings(&failure.timings),
+    }
+}
+
+/// The start of an answer as text that both databases can keep.
+fn kept(body: &[u8]) -> String {
+    let start = &body[..body.len().min(RESPONSE_BYTES_KEPT)];
+    String::from_utf8_lossy(start).replace('\0', "\u{fffd}")
+}
+
+fn timings(timings: &kernel::outbound::Timings) -> Timings {
+    Timings {
+        resolve_ms: timings.resolve_ms,
+        connect_ms: timings.connect_ms,
+        tls_ms: timings.tls_ms,
+        first_byte_ms: timings.first_byte_ms,
+    }
+}
+
+/// What `/metrics` counts an attempt as.
+pub fn outcome_name(outcome: &Outcome) -> &'static str {
+    match (&outcome.attempt, outcome.fate) {
+        (None, _) => "not_sent",
+        (Some(_), Fate::Succeeded) => "succeeded",
+        (Some(attempt), _) => {
+            let error = attempt.error.as_deref().unwrap_or_default();
+            let code = error.split(':').next().unwrap_or_default();
+            let known = [
+                "http_status",
+                "redirect",
+                "name_not_resolved",
+                "connect_failed",
+                "tls_failed",
+                "timeout",
+                "connection_broken",
+            ];
+            let refused = Code::TargetNotAllowed.name();
+            known.into_iter().chain([refused]).find(|known| *known == code).unwrap_or("other")
+        }
+    }
+}

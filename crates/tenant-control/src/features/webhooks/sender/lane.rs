@@ -1,0 +1,410 @@
+//! One endpoint's lane, from its lease to its release.
+
+use std::collections::{HashMap, VecDeque};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use kernel::base::{DeliveryId, Error, Result, Timestamp, WebhookId};
+use kernel::jobs::lanes::{HEARTBEAT_MS, Lane, POLL_MS};
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::Instant;
+
+use super::attempt::{self, Fate, Outcome, outcome_name};
+use super::pace::Pace;
+use super::store::{self, Due, Learnt, Look, Recovered};
+use super::{Endpoint, Sender};
+
+/// Deliveries looked up at once.
+const READY_MAX: usize = 32;
+/// Outcomes that may wait for the write before them; more stop new attempts.
+const UNSETTLED_MAX: usize = 256;
+/// An attempt that takes longer than this is shown as delivering.
+const SHOWN_AFTER: Duration = Duration::from_secs(1);
+
+/// Works on a lane until nothing is due within `linger_ms`, the lease is lost, or the process stops.
+pub async fn run(sender: Sender, lane: Lane, wake: Arc<Notify>, linger_ms: i64, stop: watch::Receiver<bool>) {
+    let Ok(id) = lane.key.parse::<WebhookId>() else {
+        tracing::error!(lane = lane.key, "a lane is not named after an endpoint");
+        return;
+    };
+    let mut run = Run::new(sender, lane, id, linger_ms);
+    if let Err(error) = run.work(&wake, &stop).await {
+        // The lease ends by itself, and then the lane is taken up again.
+        tracing::warn!(%error, webhook = %id, "the work on an endpoint was interrupted; it will be taken up again");
+    }
+}
+
+struct Run {
+    sender: Sender,
+    lane: Lane,
+    id: WebhookId,
+    linger_ms: i64,
+    of_tenant: Arc<Semaphore>,
+    endpoint: Option<Loaded>,
+    ready: VecDeque<Due>,
+    attempts: JoinSet<Outcome>,
+    /// Under way or not yet noted, and since when; whether it is shown as delivering.
+    flying: HashMap<DeliveryId, Flight>,
+    outcomes: Vec<Outcome>,
+    settling: Option<JoinHandle<Result<bool>>>,
+    /// Outcomes in the write under way, which are done with when it ends.
+    in_write: Vec<DeliveryId>,
+    held_at: Instant,
+}
+
+struct Loaded {
+    endpoint: Arc<Endpoint>,
+    pace: Pace,
+}
+
+struct Flight {
+    since: Instant,
+    shown: bool,
+}
+
+/// What to do after a look at everything.
+enum Next {
+    GoOn,
+    Wait(Option<Timestamp>),
+    Leave,
+}
+
+impl Run {
+    fn new(sender: Sender, lane: Lane, id: WebhookId, linger_ms: i64) -> Self {
+        let of_tenant = sender.places.of(lane.tenant_id);
+        Run {
+            sender,
+            lane,
+            id,
+            linger_ms,
+            of_tenant,
+            endpoint: None,
+            ready: VecDeque::new(),
+            attempts: JoinSet::new(),
+            flying: HashMap::new(),
+            outcomes: Vec::new(),
+            settling: None,
+            in_write: Vec::new(),
+            held_at: Instant::now(),
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.sender.app.world.now()
+    }
+
+    async fn work(&mut self, wake: &Notify, stop: &watch::Receiver<bool>) -> Result<()> {
+        if !store::unmark(&self.lane, self.id).await? {
+            return Ok(());
+        }
+        let mut look = true;
+        loop {
+            if look {
+                self.load().await?;
+            }
+            let next = if *stop.borrow() { self.wind_up().await? } else { self.step().await? };
+            let until = match next {
+                Next::Leave => return Ok(()),
+                Next::GoOn => {
+                    look = false;
+                    self.collect();
+                    continue;
+                }
+                Next::Wait(until) => until,
+            };
+            let (now, patience) = (self.now(), Duration::from_millis(POLL_MS.unsigned_abs()));
+            let wait = until.map_or(patience, |until| {
+                Duration::from_millis((until.as_millis() - now.as_millis()).max(1).unsigned_abs()).min(patience)
+            });
+            tokio::select! {
+                Some(ended) = self.attempts.join_next() => {
+                    self.ended(ended);
+                    look = false;
+                }
+                settled = settled(&mut self.settling) => {
+                    if !self.settled(settled)? {
+                        return Ok(());
+                    }
+                    look = false;
+                }
+                () = wake.notified() => look = true,
+                () = tokio::time::sleep(wait) => look = true,
+            }
+            self.collect();
+        }
+    }
+
+    /// Reads the endpoint as it is now.
+    async fn load(&mut self) -> Result<()> {
+        let (secrets, tenant) = (&self.sender.app.secrets, self.lane.tenant_id);
+        let known = self.endpoint.as_ref().map(|loaded| loaded.endpoint.as_ref());
+        let read = match store::endpoint(self.lane.db(), secrets, tenant, self.id, known).await? {
+            Look::Same => return Ok(()),
+            Look::Gone => {
+                self.endpoint = None;
+                return Ok(());
+            }
+            Look::Changed(read) => read,
+        };
+        self.ready.clear();
+        let known = self.endpoint.take().filter(|loaded| loaded.endpoint.version == read.version);
+        let pace = known.map_or_else(|| self.pace(&read), |loaded| loaded.pace);
+        self.endpoint = Some(Loaded { endpoint: Arc::from(read), pace });
+        Ok(())
+    }
+
+    fn pace(&self, endpoint: &Endpoint) -> Pace {
+        let state = &endpoint.state;
+        let probe_wait_ms = self.sender.settings.first_wait_ms();
+        Pace::new(
+            endpoint.rate_limit_per_second,
+            state.consecutive_failures,
+            state.failing_since,
+            state.paused_until,
+            probe_wait_ms,
+            self.now(),
+        )
+    }
+
+    /// Everything that can be done now, without waiting for an answer.
+    async fn step(&mut self) -> Result<Next> {
+        self.settle();
+        if !self.tend().await? {
+            return Ok(Next::Leave);
+        }
+        let Some(endpoint) = self.endpoint.as_ref().map(|loaded| loaded.endpoint.clone()) else {
+            return self.leave_gone().await;
+        };
+        if endpoint.state.drained < endpoint.generation {
+            return self.drain(&endpoint).await;
+        }
+        if endpoint.target.is_none() {
+            return self.leave_off(&endpoint).await;
+        }
+        if !endpoint.ordered && store::unhold(&self.lane, self.id).await?.is_none() {
+            return Ok(Next::Leave);
+        }
+        self.fill(&endpoint).await?;
+        if !self.attempts.is_empty() || self.settling.is_some() || !self.outcomes.is_empty() {
+            return Ok(Next::Wait(None));
+        }
+        if endpoint.recovering && self.ready.is_empty() {
+            match store::recover(&self.lane, self.id, endpoint.events.clone()).await? {
+                Recovered::Lost => return Ok(Next::Leave),
+                Recovered::Full => {}
+                Recovered::More => return Ok(Next::GoOn),
+                Recovered::Done => {
+                    self.load().await?;
+                    return Ok(Next::GoOn);
+                }
+            }
+        }
+        self.linger_or_leave(endpoint.recovering).await
+    }
+
+    /// Stays while something is due soon, else gives the lane back.
+    async fn linger_or_leave(&mut self, recovering: bool) -> Result<Next> {
+        let now = self.now();
+        let next = store::next(self.lane.db(), self.id).await?;
+        let pause = self.endpoint.as_mut().and_then(|loaded| loaded.pace.pause(now));
+        let due = match (next, pause) {
+            (Some(next), Some((until, _))) => Some(next.max(until)),
+            (next, _) => next,
+        };
+        if due.is_some_and(|due| due <= now) {
+            return Ok(Next::GoOn);
+        }
+        let soon = |at: Timestamp| at.as_millis() - now.as_millis() <= self.linger_ms;
+        let idle = i64::try_from(self.held_at.elapsed().as_millis()).unwrap_or(i64::MAX);
+        if self.linger_ms > 0 && (due.is_some_and(soon) || (due.is_none() && idle < self.linger_ms)) {
+            return Ok(Next::Wait(due));
+        }
+        store::release(&self.lane, self.id, pause, recovering).await?;
+        Ok(Next::Leave)
+    }
+
+    /// Starts as many attempts as the pace allows.
+    async fn fill(&mut self, endpoint: &Arc<Endpoint>) -> Result<()> {
+        if self.outcomes.len() + self.in_write.len() >= UNSETTLED_MAX {
+            return Ok(());
+        }
+        let now = self.now();
+        let under_way = self.attempts.len();
+        let Some(room) = self.endpoint.as_mut().map(|loaded| loaded.pace.room(under_way, now)) else { return Ok(()) };
+        if room == 0 {
+            return Ok(());
+        }
+        if self.ready.is_empty() {
+            let limit = READY_MAX + self.flying.len();
+            let due = store::due(self.lane.db(), self.id, now, limit).await?;
+            self.ready = due.into_iter().filter(|due| !self.flying.contains_key(&due.id)).collect();
+        }
+        for _ in 0..room {
+            let Some(due) = self.ready.pop_front() else { break };
+            self.flying.insert(due.id, Flight { since: Instant::now(), shown: false });
+            if let Some(loaded) = &mut self.endpoint {
+                loaded.pace.started();
+            }
+            self.start(endpoint.clone(), due);
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, endpoint: Arc<Endpoint>, due: Due) {
+        let Sender { app, settings, places } = self.sender.clone();
+        let (db, spare, again) = (self.lane.db().clone(), due.clone(), self.now().plus(settings.first_wait_ms()));
+        let of_tenant = self.of_tenant.clone();
+        self.attempts.spawn(async move {
+            let _place = places.take(&of_tenant).await;
+            let sent = AssertUnwindSafe(attempt::send(app, db, settings, endpoint, due)).catch_unwind().await;
+            sent.unwrap_or_else(|_| {
+                tracing::error!(delivery = %spare.id, "an attempt panicked");
+                Outcome { due: spare, attempt: None, fate: Fate::Retry(again) }
+            })
+        });
+    }
+
+    fn ended(&mut self, ended: Result<Outcome, tokio::task::JoinError>) {
+        match ended {
+            Ok(outcome) => self.outcomes.push(outcome),
+            Err(error) => tracing::error!(%error, "an attempt ended badly"),
+        }
+    }
+
+    /// Takes in all attempts that have come to their end meanwhile.
+    fn collect(&mut self) {
+        while let Some(ended) = self.attempts.try_join_next() {
+            self.ended(ended);
+        }
+    }
+
+    /// Begins to write down what is known, unless a write is under way: then the next one takes more.
+    fn settle(&mut self) {
+        if self.settling.is_some() || self.outcomes.is_empty() {
+            return;
+        }
+        let now = self.now();
+        let outcomes = std::mem::take(&mut self.outcomes);
+        let mut learnt = Learnt::default();
+        let mut reason = None;
+        if let Some(Loaded { pace, .. }) = &mut self.endpoint {
+            for outcome in &outcomes {
+                metrics::counter!("webhook_attempts_total", "outcome" => outcome_name(outcome)).increment(1);
+                let Some(attempt) = &outcome.attempt else { continue };
+                if outcome.fate == Fate::Succeeded {
+                    learnt.last_success_at = Some(attempt.at);
+                    pace.succeeded();
+                } else {
+                    learnt.last_failure_at = Some(attempt.at);
+                    pace.failed(now);
+                    if outcome.is_gone() {
+                        reason = Some("gone");
+                    }
+                }
+            }
+            learnt.consecutive_failures = pace.failures();
+            learnt.failing_since = pace.failing_since();
+            learnt.pause = pace.pause(now);
+            let failing_ms = pace.failing_since().map_or(0, |since| now.as_millis() - since.as_millis());
+            if reason.is_none() && failing_ms >= self.sender.settings.auto_disable_ms {
+                reason = Some("failing");
+            }
+        }
+        self.in_write = outcomes.iter().map(|outcome| outcome.due.id).collect();
+        let (lane, id) = (self.lane.clone(), self.id);
+        self.settling = Some(tokio::spawn(async move {
+            let held = store::settle(&lane, id, outcomes, learnt).await?;
+            if let (true, Some(reason)) = (held, reason) {
+                store::switch_off(&lane, id, reason).await?;
+            }
+            Ok(held)
+        }));
+    }
+
+    /// The write has ended; false when the lane is lost.
+    fn settled(&mut self, settled: Result<Result<bool>, tokio::task::JoinError>) -> Result<bool> {
+        self.settling = None;
+        for id in self.in_write.drain(..) {
+            self.flying.remove(&id);
+        }
+        self.held_at = Instant::now();
+        settled.map_err(Error::internal)?
+    }
+
+    /// Now and then shows that this node lives, and what takes long. False when the lane is lost.
+    async fn tend(&mut self) -> Result<bool> {
+        let slow = |flight: &Flight| !flight.shown && flight.since.elapsed() >= SHOWN_AFTER;
+        let shown: Vec<DeliveryId> = self.flying.iter().filter(|(_, flight)| slow(flight)).map(|(id, _)| *id).collect();
+        // Outcomes on their way to the disk are not under way any more.
+        let settled =
+            |id: &DeliveryId| self.in_write.contains(id) || self.outcomes.iter().any(|outcome| outcome.due.id == *id);
+        let shown: Vec<DeliveryId> = shown.into_iter().filter(|id| !settled(id)).collect();
+        let quiet = self.held_at.elapsed() >= Duration::from_millis(HEARTBEAT_MS.unsigned_abs());
+        if shown.is_empty() && !quiet {
+            return Ok(true);
+        }
+        for id in &shown {
+            if let Some(flight) = self.flying.get_mut(id) {
+                flight.shown = true;
+            }
+        }
+        self.held_at = Instant::now();
+        store::tend(&self.lane, shown).await
+    }
+
+    /// What waited when the endpoint was switched off is noted as skipped, after what is under way has ended.
+    async fn drain(&mut self, endpoint: &Endpoint) -> Result<Next> {
+        self.ready.clear();
+        if !self.flying.is_empty() {
+            return Ok(Next::Wait(None));
+        }
+        loop {
+            match store::drain(&self.lane, self.id, endpoint.generation, endpoint.skip_reason).await? {
+                None => return Ok(Next::Leave),
+                Some(true) => {}
+                Some(false) => break,
+            }
+        }
+        self.load().await?;
+        Ok(Next::GoOn)
+    }
+
+    async fn leave_off(&mut self, endpoint: &Endpoint) -> Result<Next> {
+        if !self.flying.is_empty() {
+            return Ok(Next::Wait(None));
+        }
+        if endpoint.deleted {
+            store::retire(&self.lane, self.id).await?;
+        } else {
+            store::release(&self.lane, self.id, None, false).await?;
+        }
+        Ok(Next::Leave)
+    }
+
+    async fn leave_gone(&mut self) -> Result<Next> {
+        store::retire(&self.lane, self.id).await?;
+        Ok(Next::Leave)
+    }
+
+    /// The process stops: nothing new is started, and what is known is written down.
+    async fn wind_up(&mut self) -> Result<Next> {
+        self.settle();
+        if !self.attempts.is_empty() || self.settling.is_some() {
+            return Ok(Next::Wait(None));
+        }
+        store::release(&self.lane, self.id, None, self.endpoint.as_ref().is_some_and(|l| l.endpoint.recovering))
+            .await?;
+        Ok(Next::Leave)
+    }
+}
+
+/// Waits for the write under way, for ever if there is none.
+async fn settled(settling: &mut Option<JoinHandle<Result<bool>>>) -> Result<Result<bool>, tokio::task::JoinError> {
+    match settling {
+        Some(write) => write.await,
+        None => std::future::pending().await,
+    }
+}

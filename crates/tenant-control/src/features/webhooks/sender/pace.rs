@@ -1,0 +1,186 @@
+//! How fast an endpoint is sent to: a window that opens with success, a breaker with one probe at a time, and the
+//! endpoint's own rate limit. Plain state, moved by the time it is given.
+
+use kernel::base::{MINUTE_MS, Timestamp};
+
+/// Attempts under way to one endpoint.
+pub const WINDOW_MAX: usize = 16;
+/// What a healthy endpoint starts with.
+const WINDOW_START: usize = 2;
+/// Failures in a row after which an endpoint is tried one attempt at a time.
+pub const BREAKER_AFTER: i64 = 20;
+/// Between two such attempts at most; the first waits are the schedule's first, doubled each time.
+const PROBE_WAIT_MAX_MS: i64 = MINUTE_MS;
+
+/// What holds an endpoint back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    Failing,
+    RateLimit,
+}
+
+impl Pause {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Pause::Failing => "failing",
+            Pause::RateLimit => "rate_limit",
+        }
+    }
+}
+
+pub struct Pace {
+    window: usize,
+    failures: i64,
+    failing_since: Option<Timestamp>,
+    paused_until: Option<Timestamp>,
+    probe_wait_ms: i64,
+    bucket: Option<Bucket>,
+}
+
+impl Pace {
+    /// Goes on from what was noted of the endpoint before.
+    pub fn new(
+        rate_per_second: Option<i64>,
+        failures: i64,
+        failing_since: Option<Timestamp>,
+        paused_until: Option<Timestamp>,
+        probe_wait_ms: i64,
+        now: Timestamp,
+    ) -> Self {
+        let window = if failures == 0 { WINDOW_START } else { 1 };
+        let bucket = rate_per_second.map(|rate| Bucket { rate, tokens: 1_000, at: now });
+        Pace { window, failures, failing_since, paused_until, probe_wait_ms, bucket }
+    }
+
+    pub fn failures(&self) -> i64 {
+        self.failures
+    }
+
+    pub fn failing_since(&self) -> Option<Timestamp> {
+        self.failing_since
+    }
+
+    /// How many attempts may be started now, beside those under way.
+    pub fn room(&mut self, under_way: usize, now: Timestamp) -> usize {
+        let room = if self.failures >= BREAKER_AFTER {
+            usize::from(under_way == 0 && self.paused_until.is_none_or(|until| until <= now))
+        } else {
+            self.window.saturating_sub(under_way)
+        };
+        self.bucket.as_mut().map_or(room, |bucket| room.min(bucket.whole(now)))
+    }
+
+    pub fn started(&mut self) {
+        if let Some(bucket) = &mut self.bucket {
+            bucket.tokens -= 1_000;
+        }
+    }
+
+    pub fn succeeded(&mut self) {
+        // After a bad time it starts slowly again.
+        self.window = if self.failures >= BREAKER_AFTER { 1 } else { (self.window + 1).min(WINDOW_MAX) };
+        self.failures = 0;
+        self.failing_since = None;
+        self.paused_until = None;
+    }
+
+    pub fn failed(&mut self, now: Timestamp) {
+        self.window = (self.window / 2).max(1);
+        self.failures += 1;
+        self.failing_since.get_or_insert(now);
+        if self.failures >= BREAKER_AFTER {
+            let doublings = u32::try_from(self.failures - BREAKER_AFTER).unwrap_or(u32::MAX).min(16);
+            let wait = self.probe_wait_ms.saturating_mul(1 << doublings).min(PROBE_WAIT_MAX_MS);
+            self.paused_until = Some(now.plus(wait));
+        }
+    }
+
+    /// Until when nothing can be started, whatever is due, and why.
+    pub fn pause(&mut self, now: Timestamp) -> Option<(Timestamp, Pause)> {
+        if self.failures >= BREAKER_AFTER
+            && let Some(until) = self.paused_until.filter(|until| *until > now)
+        {
+            return Some((until, Pause::Failing));
+        }
+        let bucket = self.bucket.as_mut()?;
+        (bucket.whole(now) == 0).then(|| (bucket.next(now), Pause::RateLimit))
+    }
+}
+
+/// A bucket of thousandths of a token. It starts with one token, so that moving to another node never exceeds the rate.
+struct Bucket {
+    rate: i64,
+    tokens: i64,
+    at: Timestamp,
+}
+
+impl Bucket {
+    fn whole(&mut self, now: Timestamp) -> usize {
+        let passed = (now.as_millis() - self.at.as_millis()).clamp(0, MINUTE_MS);
+        // A token a second is a thousandth a millisecond. A tenth of a second's worth may be saved up.
+        let saved_max = (self.rate * 100).max(1_000);
+        self.tokens = (self.tokens + passed * self.rate).min(saved_max);
+        self.at = now;
+        usize::try_from(self.tokens / 1_000).unwrap_or(0)
+    }
+
+    /// When the next token is there.
+    fn next(&self, now: Timestamp) -> Timestamp {
+        let missing = 1_000 - self.tokens;
+        now.plus((missing + self.rate - 1) / self.rate)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_000_000);
+
+    fn pace(rate: Option<i64>) -> Pace {
+        Pace::new(rate, 0, None, None, 5_000, NOW)
+    }
+
+    #[test]
+    fn the_window_opens_with_success_and_closes_with_failure() {
+        let mut pace = pace(None);
+        assert_eq!(pace.room(0, NOW), WINDOW_START);
+        (0..100).for_each(|_| pace.succeeded());
+        assert_eq!((pace.room(0, NOW), pace.room(10, NOW), pace.room(99, NOW)), (WINDOW_MAX, WINDOW_MAX - 10, 0));
+        (0..10).for_each(|_| pace.failed(NOW));
+        assert_eq!(pace.room(0, NOW), 1);
+    }
+
+    #[test]
+    fn a_failing_endpoint_is_probed_one_attempt_at_a_time_and_starts_slowly_again() {
+        let mut pace = pace(None);
+        (0..BREAKER_AFTER).for_each(|_| pace.failed(NOW));
+        assert_eq!(pace.pause(NOW), Some((NOW.plus(5_000), Pause::Failing)));
+        assert_eq!((pace.room(0, NOW), pace.room(0, NOW.plus(5_000)), pace.room(1, NOW.plus(5_000))), (0, 1, 0));
+        pace.failed(NOW.plus(5_000));
+        assert_eq!(pace.pause(NOW.plus(5_000)), Some((NOW.plus(15_000), Pause::Failing)));
+        (0..50).for_each(|_| pace.failed(NOW));
+        assert_eq!(pace.pause(NOW), Some((NOW.plus(PROBE_WAIT_MAX_MS), Pause::Failing)));
+        pace.succeeded();
+        assert_eq!((pace.failures(), pace.pause(NOW), pace.room(0, NOW)), (0, None, 1));
+        pace.succeeded();
+        assert_eq!(pace.room(0, NOW), 2);
+    }
+
+    #[test]
+    fn a_rate_is_kept_over_any_second() {
+        let mut pace = pace(Some(5));
+        let mut sent = Vec::new();
+        for ms in 0..10_000 {
+            for _ in 0..pace.room(0, NOW.plus(ms)) {
+                pace.started();
+                pace.succeeded();
+                sent.push(ms);
+            }
+        }
+        assert!((49..=51).contains(&sent.len()), "{}", sent.len());
+        for window in sent.windows(7) {
+            assert!(window[6] - window[0] > 1_000, "{window:?}");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Places for attempts under way: so many in all, and so many of one tenant, so that hanging endpoints of one never take
+//! the places of others.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use kernel::base::TenantId;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Attempts of this node under way: each is a connection and up to 256 KiB of payload.
+const PLACES: usize = 512;
+/// Attempts of one tenant under way. More than all its endpoints take while each of them hangs.
+const PLACES_OF_TENANT: usize = 128;
+
+pub struct Places {
+    all: Arc<Semaphore>,
+    tenants: Mutex<HashMap<TenantId, Weak<Semaphore>>>,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Places { all: Arc::new(Semaphore::new(PLACES)), tenants: Mutex::default() }
+    }
+}
+
+/// One attempt's place; free again when it is dropped.
+pub struct Place {
+    _of_tenant: Option<OwnedSemaphorePermit>,
+    _of_all: Option<OwnedSemaphorePermit>,
+}
+
+impl Places {
+    /// The places of one tenant, shared by its lanes.
+    pub fn of(&self, tenant: TenantId) -> Arc<Semaphore> {
+        let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(places) = tenants.get(&tenant).and_then(Weak::upgrade) {
+            return places;
+        }
+        tenants.retain(|_, places| places.strong_count() > 0);
+        let places = Arc::new(Semaphore::new(PLACES_OF_TENANT));
+        tenants.insert(tenant, Arc::downgrade(&places));
+        places
+    }
+
+    /// Waits for a place. The tenant's first: who waits for its own does not hold one that others could use.
+    pub async fn take(&self, of_tenant: &Arc<Semaphore>) -> Place {
+        let of_tenant = of_tenant.clone().acquire_owned().await.ok();
+        let of_all = self.all.clone().acquire_owned().await.ok();
+        Place { _of_tenant: of_tenant, _of_all: of_all }
+    }
+}

@@ -1,0 +1,86 @@
+//! When a failed delivery is tried again. Plain functions of the settings, the answer and the time.
+
+use kernel::base::{Chance, DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
+
+/// The contract's schedule.
+pub const SCHEDULE_MS: [i64; 9] = [
+    5 * SECOND_MS,
+    5 * MINUTE_MS,
+    30 * MINUTE_MS,
+    2 * HOUR_MS,
+    5 * HOUR_MS,
+    10 * HOUR_MS,
+    14 * HOUR_MS,
+    20 * HOUR_MS,
+    24 * HOUR_MS,
+];
+
+/// Longer than this an endpoint cannot ask us to wait.
+const RETRY_AFTER_MAX_MS: i64 = DAY_MS;
+
+/// Waits are drawn from this many thousandths below to as many above, so that failures of one moment do not come back
+/// in one moment.
+const SPREAD: i64 = 200;
+
+/// The moment of the next attempt after `tries` failed ones, or none when it is given up.
+pub fn next_attempt(
+    schedule_ms: &[i64],
+    tries: usize,
+    now: Timestamp,
+    retry_after: Option<Timestamp>,
+    chance: &Chance,
+) -> Option<Timestamp> {
+    let wait = *schedule_ms.get(tries.checked_sub(1)?)?;
+    let drawn = i64::from(u16::from_be_bytes(chance.bytes()));
+    let factor = 1_000 - SPREAD + drawn * 2 * SPREAD / i64::from(u16::MAX);
+    let planned = now.plus(wait.saturating_mul(factor) / 1_000);
+    let asked = retry_after.map_or(planned, |at| at.min(now.plus(RETRY_AFTER_MAX_MS)));
+    Some(planned.max(asked))
+}
+
+/// The moment that `Retry-After` names: seconds from now, or a date.
+pub fn retry_after(text: &str, now: Timestamp) -> Option<Timestamp> {
+    let text = text.trim();
+    if let Ok(seconds) = text.parse::<u32>() {
+        return Some(now.plus(i64::from(seconds) * SECOND_MS));
+    }
+    let date = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
+    Some(Timestamp::from_millis(date.as_millisecond()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_768_471_200_000);
+
+    fn wait(tries: usize, asked: Option<i64>) -> Option<i64> {
+        let next = next_attempt(&SCHEDULE_MS, tries, NOW, asked.map(|ms| NOW.plus(ms)), &Chance::seeded(tries as u64))?;
+        Some(next.as_millis() - NOW.as_millis())
+    }
+
+    #[test]
+    fn each_wait_is_within_a_fifth_of_the_schedule_and_then_it_is_given_up() {
+        for (tries, planned) in SCHEDULE_MS.iter().enumerate() {
+            let drawn = wait(tries + 1, None).unwrap_or_default();
+            assert!((planned * 8 / 10..=planned * 12 / 10).contains(&drawn), "{tries}: {drawn}");
+        }
+        assert_eq!(wait(SCHEDULE_MS.len() + 1, None), None);
+    }
+
+    #[test]
+    fn the_later_of_what_is_asked_and_planned_counts_up_to_a_day() {
+        assert_eq!(wait(1, Some(MINUTE_MS)), Some(MINUTE_MS));
+        assert_eq!(wait(1, Some(30 * DAY_MS)), Some(DAY_MS));
+        assert!(wait(2, Some(1)).is_some_and(|drawn| drawn >= 4 * MINUTE_MS));
+    }
+
+    #[test]
+    fn both_forms_of_retry_after_are_read() {
+        assert_eq!(retry_after("120", NOW), Some(NOW.plus(120 * SECOND_MS)));
+        assert_eq!(retry_after("Thu, 15 Jan 2026 10:05:00 GMT", NOW), Some(NOW.plus(5 * MINUTE_MS)));
+        for bad in ["", "-1", "soon", "1.5"] {
+            assert_eq!(retry_after(bad, NOW), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,478 @@
+//! SQL of the sender. Whatever it writes for a lane it writes in a transaction that holds the lane.
+
+use std::collections::BTreeMap;
+
+use kernel::args;
+use kernel::base::{DeliveryId, Error, EventId, Result, Secrets, TenantId, Timestamp, WebhookId};
+use kernel::events;
+use kernel::jobs::lanes::Lane;
+use kernel::outbound::Target;
+use kernel::store::{Db, FromRow, Row, Tx};
+
+use super::super::store::{HEADERS_TABLE, OwnPlace, SECRETS_TABLE, auto_disable};
+use super::super::{Status, WEBHOOK_AUTO_DISABLED};
+use super::attempt::{Fate, Outcome};
+use super::pace::Pause;
+use super::{Endpoint, SigningSecret, State, sign};
+
+kernel::statements! {
+    ENDPOINT = "SELECT w.version, w.url, w.status, w.headers, w.headers_version, w.rate_limit_per_second, w.ordered,
+            w.generation, w.deleted_at, w.events, s.consecutive_failures, s.failing_since, s.paused_until, s.drained,
+            r.position
+        FROM webhooks w JOIN webhook_states s ON s.tenant_id = w.tenant_id AND s.webhook_id = w.id
+        LEFT JOIN webhook_recoveries r ON r.tenant_id = w.tenant_id AND r.webhook_id = w.id AND r.finished_at IS NULL
+        WHERE w.tenant_id = $1 AND w.id = $2";
+    SECRETS = "SELECT number, secret, valid_until FROM webhook_secrets WHERE tenant_id = $1 AND webhook_id = $2
+        ORDER BY number DESC LIMIT 2";
+    DUE = "SELECT id, event_id, event_sequence, record_id, tries, attempts FROM deliveries
+        WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'pending' AND next_attempt_at <= $3
+        ORDER BY next_attempt_at, event_sequence LIMIT $4";
+    NEXT = "SELECT MIN(next_attempt_at) FROM deliveries WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'pending'";
+    BODY = "SELECT body FROM events WHERE tenant_id = $1 AND sequence = $2";
+    SETTLE = "UPDATE deliveries SET status = $3, skipped_reason = $4, next_attempt_at = $5, tries = $6, attempts = $7,
+            succeeded_at = COALESCE($8, succeeded_at)
+        WHERE tenant_id = $1 AND id = $2";
+    INSERT_ATTEMPT = "INSERT INTO delivery_attempts (tenant_id, delivery_id, number, at, status_code, error, response_body,
+            address, duration_ms, timings)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+    /// Of a record's events that are not done with, the first goes; the others are held.
+    RELEASE_NEXT = "UPDATE deliveries SET next_attempt_at = $4
+        WHERE tenant_id = $1 AND webhook_id = $2 AND record_id = $3 AND status = 'pending' AND next_attempt_at IS NULL
+            AND event_sequence = (SELECT MIN(d.event_sequence) FROM deliveries d WHERE d.tenant_id = $1
+                AND d.webhook_id = $2 AND d.record_id = $3 AND d.status IN ('pending', 'delivering'))";
+    UPDATE_STATE = "UPDATE webhook_states SET last_success_at = COALESCE($3, last_success_at),
+            last_failure_at = COALESCE($4, last_failure_at), consecutive_failures = $5, failing_since = $6,
+            paused_until = $7, paused_reason = $8
+        WHERE tenant_id = $1 AND webhook_id = $2";
+    UPDATE_PAUSE = "UPDATE webhook_states SET paused_until = $3, paused_reason = $4 WHERE tenant_id = $1 AND webhook_id = $2";
+    MARK = "UPDATE deliveries SET status = 'delivering' WHERE tenant_id = $1 AND id = $2 AND status = 'pending'";
+    MARKED = "SELECT id FROM deliveries WHERE tenant_id = $1 AND status = 'delivering' AND webhook_id = $2 LIMIT 1";
+    UNMARK = "UPDATE deliveries SET status = 'pending' WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'delivering'";
+    /// What waited when the endpoint was switched off.
+    DRAIN = "UPDATE deliveries SET status = 'skipped', skipped_reason = $3, next_attempt_at = NULL
+        WHERE tenant_id = $1 AND id IN (SELECT d.id FROM deliveries d WHERE d.tenant_id = $1 AND d.webhook_id = $2
+            AND d.status = 'pending' AND d.generation < $4 LIMIT $5)";
+    DRAINED = "UPDATE webhook_states SET drained = $3 WHERE tenant_id = $1 AND webhook_id = $2";
+    /// Held back while the endpoint asked for order, which it no longer does.
+    UNHOLD = "UPDATE deliveries SET next_attempt_at = $3, record_id = NULL
+        WHERE tenant_id = $1 AND id IN (SELECT d.id FROM deliveries d WHERE d.tenant_id = $1 AND d.webhook_id = $2
+            AND d.status = 'pending' AND d.next_attempt_at IS NULL LIMIT $4)";
+    HELD = "SELECT id FROM deliveries WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'pending'
+        AND next_attempt_at IS NULL LIMIT 1";
+    FORGET_STATE = "DELETE FROM webhook_states WHERE tenant_id = $1 AND webhook_id = $2";
+    FORGET_RECOVERY = "DELETE FROM webhook_recoveries WHERE tenant_id = $1 AND webhook_id = $2";
+    COUNT_PENDING = "SELECT COUNT(*) FROM (SELECT 1 AS one FROM deliveries
+        WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'pending' LIMIT $3) counted";
+    RECOVERY = "SELECT position, since, until FROM webhook_recoveries
+        WHERE tenant_id = $1 AND webhook_id = $2 AND finished_at IS NULL";
+    RECOVERABLE = "SELECT sequence, id, type, record_id, at FROM events
+        WHERE tenant_id = $1 AND sequence > $2 AND at >= $3 AND at < $4 ORDER BY sequence LIMIT $5";
+    /// A delivery that succeeded, or is on its way, stays as it is.
+    REQUEUE = "INSERT INTO deliveries (tenant_id, id, webhook_id, event_sequence, event_id, event_type, record_id, status,
+            generation, next_attempt_at, tries, attempts, created_at)
+        SELECT w.tenant_id, 'dlv_' || substr($3, 5, 22) || w.code, w.id, $4, $3, $5,
+            CASE WHEN w.ordered THEN CAST($6 AS TEXT) END, 'pending', w.generation,
+            CASE WHEN w.ordered AND EXISTS (SELECT 1 FROM deliveries e WHERE e.tenant_id = $1 AND e.webhook_id = w.id
+                AND e.record_id = $6 AND e.event_sequence < $4 AND e.status IN ('pending', 'delivering')) THEN NULL
+                ELSE CAST($7 AS BIGINT) END,
+            0, 0, CAST($8 AS BIGINT)
+        FROM webhooks w WHERE w.tenant_id = $1 AND w.id = $2
+        ON CONFLICT (tenant_id, id) DO UPDATE SET status = 'pending', skipped_reason = NULL, tries = 0,
+            next_attempt_at = excluded.next_attempt_at, generation = excluded.generation, record_id = excluded.record_id
+        WHERE deliveries.status IN ('skipped', 'failed') AND deliveries.succeeded_at IS NULL";
+    RECOVERED = "UPDATE webhook_recoveries SET position = $3, examined = examined + $4, queued = queued + $5, finished_at = $6
+        WHERE tenant_id = $1 AND webhook_id = $2";
+}
+
+/// A delivery that is due.
+#[derive(Clone, Debug)]
+pub struct Due {
+    pub id: DeliveryId,
+    pub event_id: EventId,
+    pub event_sequence: i64,
+    pub record_id: Option<String>,
+    pub tries: i64,
+    pub attempts: i64,
+}
+
+impl FromRow for Due {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        Ok(Due {
+            id: row.get(0)?,
+            event_id: row.get(1)?,
+            event_sequence: row.get(2)?,
+            record_id: row.get(3)?,
+            tries: row.get(4)?,
+            attempts: row.get(5)?,
+        })
+    }
+}
+
+struct StoredEndpoint {
+    url: String,
+    status: String,
+    headers: Vec<u8>,
+    headers_version: i64,
+    events: String,
+    endpoint: Endpoint,
+}
+
+impl FromRow for StoredEndpoint {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let endpoint = Endpoint {
+            version: row.get(0)?,
+            target: None,
+            headers: BTreeMap::new(),
+            secrets: Vec::new(),
+            rate_limit_per_second: row.get(5)?,
+            ordered: row.get(6)?,
+            generation: row.get(7)?,
+            deleted: row.get::<Option<Timestamp>>(8)?.is_some(),
+            events: Vec::new(),
+            skip_reason: "disabled",
+            recovering: row.get::<Option<i64>>(14)?.is_some(),
+            state: State {
+                consecutive_failures: row.get(10)?,
+                failing_since: row.get(11)?,
+                paused_until: row.get(12)?,
+                drained: row.get(13)?,
+            },
+        };
+        Ok(StoredEndpoint {
+            url: row.get(1)?,
+            status: row.get(2)?,
+            headers: row.get(3)?,
+            headers_version: row.get(4)?,
+            events: row.get(9)?,
+            endpoint,
+        })
+    }
+}
+
+/// What a look at the endpoint of a lane has found.
+pub enum Look {
+    /// As it was known.
+    Same,
+    /// With its secrets opened.
+    Changed(Box<Endpoint>),
+    /// Gone for good.
+    Gone,
+}
+
+/// The endpoint of a lane, if it is another than the one that is known.
+pub async fn endpoint(
+    db: &Db,
+    secrets: &Secrets,
+    tenant: TenantId,
+    id: WebhookId,
+    known: Option<&Endpoint>,
+) -> Result<Look> {
+    let Some(stored) = db.find::<StoredEndpoint>(ENDPOINT, args![id]).await? else { return Ok(Look::Gone) };
+    let mut endpoint = stored.endpoint;
+    let same = |known: &Endpoint| {
+        let drained = known.state.drained == endpoint.state.drained;
+        known.version == endpoint.version && known.recovering == endpoint.recovering && drained
+    };
+    if known.is_some_and(same) {
+        return Ok(Look::Same);
+    }
+    endpoint.skip_reason = match stored.status.as_str() {
+        _ if endpoint.deleted => "deleted",
+        "auto_disabled" => "auto_disabled",
+        _ => "disabled",
+    };
+    if endpoint.deleted || stored.status != Status::Enabled.as_str() {
+        return Ok(Look::Changed(Box::new(endpoint)));
+    }
+    endpoint.target = Some(Target::parse(&stored.url).map_err(|_| Error::internal("a stored URL is not one"))?);
+    endpoint.events = serde_json::from_str(&stored.events).map_err(Error::internal)?;
+    let place = OwnPlace::new(tenant, HEADERS_TABLE, id, stored.headers_version);
+    let headers = secrets.open(place.place(), &stored.headers)?;
+    endpoint.headers = serde_json::from_slice(&headers).map_err(Error::internal)?;
+    for (number, sealed, valid_until) in db.list::<(i64, Vec<u8>, Option<Timestamp>)>(SECRETS, args![id]).await? {
+        let place = OwnPlace::new(tenant, SECRETS_TABLE, id, number);
+        let text = String::from_utf8(secrets.open(place.place(), &sealed)?).map_err(Error::internal)?;
+        let key = sign::decode(&text).ok_or_else(|| Error::internal("a stored secret is not one"))?;
+        endpoint.secrets.push(SigningSecret { key, valid_until });
+    }
+    Ok(Look::Changed(Box::new(endpoint)))
+}
+
+pub async fn due(db: &Db, id: WebhookId, now: Timestamp, limit: usize) -> Result<Vec<Due>> {
+    db.list(DUE, args![id, now, limit as i64]).await
+}
+
+/// When the next delivery of an endpoint is due, or was.
+pub async fn next(db: &Db, id: WebhookId) -> Result<Option<Timestamp>> {
+    db.one(NEXT, args![id]).await
+}
+
+/// What is sent; none when it is no longer kept.
+pub async fn body(db: &Db, sequence: i64) -> Result<Option<String>> {
+    db.find(BODY, args![sequence]).await
+}
+
+/// What the sender has learnt about an endpoint.
+#[derive(Clone, Debug, Default)]
+pub struct Learnt {
+    pub last_success_at: Option<Timestamp>,
+    pub last_failure_at: Option<Timestamp>,
+    pub consecutive_failures: i64,
+    pub failing_since: Option<Timestamp>,
+    pub pause: Option<(Timestamp, Pause)>,
+}
+
+/// Notes what became of attempts. False when the lane is another node's by now, and nothing was noted.
+pub async fn settle(lane: &Lane, id: WebhookId, outcomes: Vec<Outcome>, learnt: Learnt) -> Result<bool> {
+    let held = lane.clone();
+    lane.db()
+        .write(async move |tx| {
+            if !held.hold(tx).await? {
+                return Ok(false);
+            }
+            let now = tx.world().now();
+            for outcome in &outcomes {
+                write_outcome(tx, id, outcome, now).await?;
+            }
+            let (paused_until, paused_reason) = columns(learnt.pause);
+            tx.exec(
+                UPDATE_STATE,
+                args![
+                    id,
+                    learnt.last_success_at,
+                    learnt.last_failure_at,
+                    learnt.consecutive_failures,
+                    learnt.failing_since,
+                    paused_until,
+                    paused_reason
+                ],
+            )
+            .await?;
+            Ok(true)
+        })
+        .await
+}
+
+fn columns(pause: Option<(Timestamp, Pause)>) -> (Option<Timestamp>, Option<&'static str>) {
+    (pause.map(|(until, _)| until), pause.map(|(_, reason)| reason.as_str()))
+}
+
+async fn write_outcome(tx: &mut Tx, webhook: WebhookId, outcome: &Outcome, now: Timestamp) -> Result<()> {
+    let Outcome { due, attempt, fate } = outcome;
+    let (status, reason, next, succeeded_at) = match fate {
+        Fate::Succeeded => ("succeeded", None, None, Some(now)),
+        Fate::Retry(at) => ("pending", None, Some(*at), None),
+        Fate::GivenUp => ("failed", None, None, None),
+        Fate::Expired => ("skipped", Some("expired"), None, None),
+    };
+    let made = i64::from(attempt.is_some());
+    let (tries, number) = (due.tries + made, due.attempts + made);
+    tx.exec(SETTLE, args![due.id, status, reason, next, tries, number, succeeded_at]).await?;
+    if let Some(attempt) = attempt {
+        let timings = serde_json::to_string(&attempt.timings).map_err(Error::internal)?;
+        tx.exec(
+            INSERT_ATTEMPT,
+            args![
+                due.id,
+                number,
+                attempt.at,
+                attempt.status_code,
+                attempt.error,
+                attempt.response_body,
+                attempt.address,
+                attempt.duration_ms,
+                timings
+            ],
+        )
+        .await?;
+    }
+    if let (Some(record), false) = (&due.record_id, matches!(fate, Fate::Retry(_))) {
+        tx.exec(RELEASE_NEXT, args![webhook, record, now]).await?;
+    }
+    Ok(())
+}
+
+/// Shows that this node lives, and which attempts take long. False when the lane is lost.
+pub async fn tend(lane: &Lane, under_way: Vec<DeliveryId>) -> Result<bool> {
+    let held = lane.clone();
+    lane.db()
+        .write(async move |tx| {
+            let holds = held.hold(tx).await?;
+            if holds {
+                for id in under_way {
+                    tx.exec(MARK, args![id]).await?;
+                }
+            }
+            Ok(holds)
+        })
+        .await
+}
+
+/// What a node that went away had under way is pending again. False when the lane is lost.
+pub async fn unmark(lane: &Lane, id: WebhookId) -> Result<bool> {
+    if lane.db().find::<DeliveryId>(MARKED, args![id]).await?.is_none() {
+        return Ok(true);
+    }
+    let held = lane.clone();
+    lane.db()
+        .write(async move |tx| {
+            let holds = held.hold(tx).await?;
+            if holds {
+                tx.exec(UNMARK, args![id]).await?;
+            }
+            Ok(holds)
+        })
+        .await
+}
+
+/// Rows of one step; what is left waits for the next.
+const STEP_ROWS: i64 = 500;
+
+/// One step of noting as skipped what waited when the endpoint was switched off. Whether there is more, or none when
+/// the lane is lost.
+pub async fn drain(lane: &Lane, id: WebhookId, generation: i64, reason: &'static str) -> Result<Option<bool>> {
+    let held = lane.clone();
+    lane.db()
+        .write(async move |tx| {
+            if !held.hold(tx).await? {
+                return Ok(None);
+            }
+            let drained = tx.exec(DRAIN, args![id, reason, generation, STEP_ROWS]).await?;
+            let more = drained == STEP_ROWS.unsigned_abs();
+            if !more {
+                tx.exec(DRAINED, args![id, generation]).await?;
+            }
+            Ok(Some(more))
+        })
+        .await
+}
+
+/// One step of letting go what was held for the sake of order. Whether there is more.
+pub async fn unhold(lane: &Lane, id: WebhookId) -> Result<Option<bool>> {
+    if lane.db().find::<DeliveryId>(HELD, args![id]).await?.is_none() {
+        return Ok(Some(false));
+    }
+    let held = lane.clone();
+    lane.db()
+        .write(async move |tx| {
+            if !held.hold(tx).await? {
+                return Ok(None);
+            }
+            let now = tx.world().now();
+            let let_go = tx.exec(UNHOLD, args![id, now, STEP_ROWS]).await?;
+            Ok(Some(let_go == STEP_ROWS.unsigned_abs()))
+        })
+        .await
+}
+
+/// Ends the lane of an endpoint that was deleted and has nothing left.
+pub async fn retire(lane: &Lane, id: WebhookId) -> Result<()> {
+    let held = lane.clone();
+    lane.db()
+        .write(async move |tx| {
+            if held.hold(tx).await? {
+                tx.exec(FORGET_STATE, args![id]).await?;
+                tx.exec(FORGET_RECOVERY, args![id]).await?;
+                held.remove(tx).await?;
+            }
+            Ok(())
+        })
+        .await
+}
+
+/// Gives the lane back. When it is due again is looked up while it is locked, so that nothing published meanwhile is
+/// overlooked.
+pub async fn release(lane: &Lane, id: WebhookId, pause: Option<(Timestamp, Pause)>, recovering: bool) -> Result<()> {
+    let held = lane.clone();
+    lane.db()
+        .write(async move |tx| {
+            if !held.hold(tx).await? {
+                return Ok(());
+            }
+            let mut due_at: Option<Timestamp> = tx.one(NEXT, args![id]).await?;
+            if recovering && may_recover(tx, id).await? {
+                due_at = Some(tx.world().now());
+            }
+            if let (Some(at), Some((until, _))) = (due_at, pause) {
+                due_at = Some(at.max(until));
+                let (paused_until, paused_reason) = columns(pause);
+                tx.exec(UPDATE_PAUSE, args![id, paused_until, paused_reason]).await?;
+            }
+            held.release(tx, due_at).await.map(drop)
+        })
+        .await
+}
+
+/// Deliveries that a recovery lets wait at once.
+const RECOVERY_AHEAD: i64 = 100;
+/// Events that one step of a recovery looks at.
+const RECOVERY_STEP: i64 = 100;
+
+async fn may_recover(tx: &mut Tx, id: WebhookId) -> Result<bool> {
+    let pending: i64 = tx.one(COUNT_PENDING, args![id, RECOVERY_AHEAD]).await?;
+    Ok(pending < RECOVERY_AHEAD)
+}
+
+/// What a step of a recovery has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recovered {
+    /// The lane is another node's.
+    Lost,
+    /// Enough is waiting already.
+    Full,
+    More,
+    Done,
+}
+
+/// One step of a recovery: the next events of its window that match and have had no success.
+pub async fn recover(lane: &Lane, id: WebhookId, patterns: Vec<String>) -> Result<Recovered> {
+    let held = lane.clone();
+    lane.db()
+        .write(async move |tx| {
+            if !held.hold(tx).await? {
+                return Ok(Recovered::Lost);
+            }
+            let running: Option<(i64, Timestamp, Timestamp)> = tx.find(RECOVERY, args![id]).await?;
+            let Some((position, since, until)) = running else { return Ok(Recovered::Done) };
+            if !may_recover(tx, id).await? {
+                return Ok(Recovered::Full);
+            }
+            let now = tx.world().now();
+            let window = args![position, since, until, RECOVERY_STEP];
+            let found: Vec<(i64, EventId, String, String, Timestamp)> = tx.list(RECOVERABLE, window).await?;
+            let (mut last, mut queued) = (position, 0);
+            for (sequence, event, kind, record, at) in &found {
+                last = *sequence;
+                if matches(&patterns, kind) {
+                    queued += tx.exec(REQUEUE, args![id, event, *sequence, kind, record, now, *at]).await?;
+                }
+            }
+            let done = (found.len() as i64) < RECOVERY_STEP;
+            let finished_at = done.then_some(now);
+            let (examined, queued) = (found.len() as i64, queued.cast_signed());
+            tx.exec(RECOVERED, args![id, last, examined, queued, finished_at]).await?;
+            Ok(if done { Recovered::Done } else { Recovered::More })
+        })
+        .await
+}
+
+fn matches(patterns: &[String], kind: &str) -> bool {
+    events::patterns(kind).iter().any(|pattern| patterns.contains(pattern))
+}
+
+/// Switches the endpoint off and tells so. The clock of the tenant is moved before the lane is held, as everywhere.
+pub async fn switch_off(lane: &Lane, id: WebhookId, reason: &'static str) -> Result<()> {
+    let held = lane.clone();
+    lane.db()
+        .write(async move |tx| {
+            tx.tick().await?;
+            if !held.hold(tx).await? {
+                return Ok(());
+            }
+            if let Some(webhook) = auto_disable(tx, id, reason).await? {
+                events::publish(tx, &WEBHOOK_AUTO_DISABLED, id, &webhook).await?;
+            }
+            Ok(())
+        })
+        .await
+}

@@ -1,0 +1,459 @@
+//! SQL of webhook endpoints.
+
+use std::collections::BTreeMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use kernel::args;
+use kernel::audit::{self, Changes, Entry};
+use kernel::auth::Rights;
+use kernel::base::seal::Place;
+use kernel::base::{
+    ActorKind, ActorRef, Code, Error, FieldError, HOUR_MS, Result, Secrets, TenantId, Timestamp, WebhookId,
+};
+use kernel::events::WEBHOOK_LANE;
+use kernel::http::IfMatch;
+use kernel::jobs::lanes;
+use kernel::store::{Db, Direction, FromRow, Row, Select, Tx, Value};
+use serde_json::json;
+
+use super::{
+    Backlog, COUNTED_MAX, Input, MASK, NewWebhook, Recovery, RecoveryStatus, Status, WEBHOOKS_MAX, Webhook,
+    check_subscription,
+};
+
+/// A record with what the sender has observed. The count is bounded, so that a large backlog costs no more.
+macro_rules! columns {
+    () => {
+        "SELECT w.id, w.name, w.url, w.events, w.status, w.disabled_reason, w.header_names, w.rate_limit_per_second,
+            w.ordered, w.created_by_type, w.created_by_id, w.created_by_name, w.version, w.created_at, w.updated_at,
+            s.last_success_at, s.last_failure_at, COALESCE(s.consecutive_failures, 0), s.paused_until, s.paused_reason,
+            (SELECT COUNT(*) FROM (SELECT 1 AS one FROM deliveries d
+                WHERE d.tenant_id = w.tenant_id AND d.webhook_id = w.id AND d.status = 'pending' LIMIT 1000) counted),
+            (SELECT MIN(d.next_attempt_at) FROM deliveries d
+                WHERE d.tenant_id = w.tenant_id AND d.webhook_id = w.id AND d.status = 'pending'),
+            r.since, r.until, r.examined, r.queued, r.started_at, r.finished_at, w.headers, w.headers_version
+        FROM webhooks w
+        LEFT JOIN webhook_states s ON s.tenant_id = w.tenant_id AND s.webhook_id = w.id
+        LEFT JOIN webhook_recoveries r ON r.tenant_id = w.tenant_id AND r.webhook_id = w.id
+        WHERE w.tenant_id = $1 AND w.deleted_at IS NULL"
+    };
+}
+
+kernel::statements! {
+    LIST = columns!();
+    GET = concat!(columns!(), " AND w.id = $2");
+    COUNT = "SELECT COUNT(*) FROM webhooks WHERE tenant_id = $1 AND deleted_at IS NULL";
+    LAST_CODE = "SELECT code FROM webhooks WHERE tenant_id = $1 ORDER BY code DESC LIMIT 1";
+    INSERT = "INSERT INTO webhooks (tenant_id, id, code, name, url, events, status, disabled_reason, header_names, headers,
+            headers_version, rate_limit_per_second, ordered, generation, created_by_type, created_by_id,
+            created_by_name, version, created_at, updated_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 1, $11, $12, 1, $13, $14, $15, 1, $16, $16)";
+    INSERT_STATE = "INSERT INTO webhook_states (tenant_id, webhook_id, consecutive_failures, drained) VALUES ($1, $2, 0, 1)";
+    UPDATE = "UPDATE webhooks SET name = $3, url = $4, events = $5, status = $6, disabled_reason = $7, header_names = $8,
+            headers = $9, headers_version = $10, rate_limit_per_second = $11, ordered = $12, version = $10, updated_at = $13
+        WHERE tenant_id = $1 AND id = $2";
+    /// Whatever waits is of an older generation from now on.
+    SWITCH_OFF = "UPDATE webhooks SET generation = generation + 1 WHERE tenant_id = $1 AND id = $2";
+    SET_STATUS = "UPDATE webhooks SET status = $3, disabled_reason = $4, version = version + 1, updated_at = $5
+        WHERE tenant_id = $1 AND id = $2";
+    DELETE = "UPDATE webhooks SET deleted_at = $3, status = 'disabled', headers = $4, header_names = '[]', version = version + 1,
+            updated_at = $3 WHERE tenant_id = $1 AND id = $2";
+    TOUCH = "UPDATE webhooks SET version = version + 1, updated_at = $3 WHERE tenant_id = $1 AND id = $2";
+    SUBSCRIBE = "INSERT INTO webhook_subscriptions (tenant_id, pattern, webhook_id) VALUES ($1, $2, $3)";
+    UNSUBSCRIBE = "DELETE FROM webhook_subscriptions WHERE tenant_id = $1 AND webhook_id = $2";
+    FORGET_FAILURES = "UPDATE webhook_states SET consecutive_failures = 0, failing_since = NULL, paused_until = NULL,
+            paused_reason = NULL WHERE tenant_id = $1 AND webhook_id = $2";
+    LAST_SECRET = "SELECT number FROM webhook_secrets WHERE tenant_id = $1 AND webhook_id = $2 ORDER BY number DESC LIMIT 1";
+    INSERT_SECRET = "INSERT INTO webhook_secrets (tenant_id, webhook_id, number, secret) VALUES ($1, $2, $3, $4)";
+    /// A second rotation ends the overlap of the first.
+    END_OVERLAP = "DELETE FROM webhook_secrets WHERE tenant_id = $1 AND webhook_id = $2 AND number < $3";
+    START_OVERLAP = "UPDATE webhook_secrets SET valid_until = $3 WHERE tenant_id = $1 AND webhook_id = $2";
+    DELETE_SECRETS = "DELETE FROM webhook_secrets WHERE tenant_id = $1 AND webhook_id = $2";
+}
+
+/// An endpoint as it is stored: the record, and its headers still sealed.
+pub struct StoredWebhook {
+    pub record: Webhook,
+    headers: Vec<u8>,
+    headers_version: i64,
+}
+
+impl FromRow for StoredWebhook {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let id: WebhookId = row.get(0)?;
+        let texts = |index: usize| -> Result<Vec<String>> {
+            serde_json::from_str(&row.get::<String>(index)?).map_err(Error::internal)
+        };
+        let status = Status::parse(&row.get::<String>(4)?).ok_or_else(|| Error::internal("an unknown status"))?;
+        let recovery = match row.get::<Option<Timestamp>>(22)? {
+            None => None,
+            Some(since) => {
+                let finished_at: Option<Timestamp> = row.get(27)?;
+                let status = if finished_at.is_some() { RecoveryStatus::Done } else { RecoveryStatus::Running };
+                Some(Recovery {
+                    webhook_id: id,
+                    since,
+                    until: row.get(23)?,
+                    status,
+                    examined: row.get(24)?,
+                    queued: row.get(25)?,
+                    started_at: row.get(26)?,
+                    finished_at,
+                })
+            }
+        };
+        let by = row.get::<String>(9)?;
+        let record = Webhook {
+            id,
+            name: row.get(1)?,
+            url: row.get(2)?,
+            events: texts(3)?,
+            enabled: status == Status::Enabled,
+            headers: texts(6)?.into_iter().map(|name| (name, MASK.to_owned())).collect(),
+            rate_limit_per_second: row.get(7)?,
+            ordered: row.get(8)?,
+            status,
+            disabled_reason: row.get(5)?,
+            last_success_at: row.get(15)?,
+            last_failure_at: row.get(16)?,
+            consecutive_failures: row.get(17)?,
+            backlog: Backlog {
+                pending: row.get::<i64>(20)?.min(COUNTED_MAX),
+                next_attempt_at: row.get(21)?,
+                paused_until: row.get(18)?,
+                paused_reason: row.get(19)?,
+            },
+            recovery,
+            created_by: ActorRef {
+                kind: ActorKind::parse(&by).ok_or_else(|| Error::internal("an unknown kind of actor"))?,
+                id: row.get(10)?,
+                name: row.get(11)?,
+            },
+            version: row.get(12)?,
+            created_at: row.get(13)?,
+            updated_at: row.get(14)?,
+        };
+        Ok(StoredWebhook { record, headers: row.get(28)?, headers_version: row.get(29)? })
+    }
+}
+
+impl StoredWebhook {
+    /// What is paused has gone on since.
+    pub fn at(mut self, now: Timestamp) -> Webhook {
+        let backlog = &mut self.record.backlog;
+        if backlog.paused_until.is_some_and(|until| until <= now) {
+            (backlog.paused_until, backlog.paused_reason) = (None, None);
+        }
+        self.record
+    }
+}
+
+pub async fn get(db: &Db, id: WebhookId) -> Result<Webhook> {
+    Ok(db.one::<StoredWebhook>(GET, args![id]).await?.at(db.world().now()))
+}
+
+pub async fn list(db: &Db, after: Option<Vec<Value>>, limit: usize) -> Result<Vec<Webhook>> {
+    let order = ["w.created_at", "w.id"];
+    let mut select = Select::new(LIST);
+    if let Some(position) = after {
+        select = select.after(&order, Direction::Descending, position);
+    }
+    let rows: Vec<StoredWebhook> = db.select(&select.order(&order, Direction::Descending).limit(limit)).await?;
+    let now = db.world().now();
+    Ok(rows.into_iter().map(|webhook| webhook.at(now)).collect())
+}
+
+/// The endpoint inside a transaction.
+pub async fn read(tx: &mut Tx, id: WebhookId) -> Result<StoredWebhook> {
+    tx.one(GET, args![id]).await
+}
+
+pub async fn create(tx: &mut Tx, rights: &Rights, input: Input, secrets: &Secrets) -> Result<NewWebhook> {
+    check_subscription(rights, &input.events)?;
+    let now = tx.tick().await?.at;
+    let count: i64 = tx.one(COUNT, args![]).await?;
+    if count >= WEBHOOKS_MAX {
+        let detail = format!("A tenant has at most {WEBHOOKS_MAX} endpoints. Delete one that is no longer needed.");
+        return Err(Error::new(Code::LimitReached, detail));
+    }
+    let id = WebhookId::new(tx.world());
+    let code = next_code(tx.find(LAST_CODE, args![]).await?)?;
+    let headers = merge_headers(&BTreeMap::new(), input.headers)?;
+    let sealed = seal_headers(tx, secrets, id, 1, &headers)?;
+    let (status, reason) = wanted_status(input.enabled);
+    let by = tx.actor().who.clone();
+    let (name, names, events) = (input.name.into_string(), names_json(&headers)?, json_text(&input.events)?);
+    tx.exec(
+        INSERT,
+        args![
+            id,
+            code,
+            name,
+            input.url.as_str(),
+            events,
+            status.as_str(),
+            reason,
+            names,
+            sealed,
+            input.rate_limit_per_second,
+            input.ordered,
+            by.kind.as_str(),
+            by.id,
+            by.name,
+            now
+        ],
+    )
+    .await?;
+    subscribe(tx, id, &input.events).await?;
+    tx.exec(INSERT_STATE, args![id]).await?;
+    lanes::make(tx, WEBHOOK_LANE, &id.to_string()).await?;
+    let secret = add_secret(tx, secrets, id, 1).await?;
+    audit::record(tx, Entry::new("webhook.create", "webhook", id)).await?;
+    Ok(NewWebhook { record: read(tx, id).await?.at(now), secret })
+}
+
+pub async fn replace(
+    tx: &mut Tx,
+    rights: &Rights,
+    id: WebhookId,
+    if_match: &IfMatch,
+    input: Input,
+    secrets: &Secrets,
+) -> Result<Webhook> {
+    check_subscription(rights, &input.events)?;
+    let now = tx.tick().await?.at;
+    let stored = read(tx, id).await?;
+    if_match.check(stored.record.version)?;
+    let kept = open_headers(tx, secrets, id, &stored)?;
+    let headers = merge_headers(&kept, input.headers)?;
+    let old = stored.record;
+    let (status, reason) = if old.enabled == input.enabled {
+        (old.status, old.disabled_reason.as_deref())
+    } else {
+        wanted_status(input.enabled)
+    };
+    let name = input.name.into_string();
+    let mut changes = Changes::default();
+    changes.add("name", old.name.as_str(), name.as_str());
+    changes.add("url", old.url.as_str(), input.url.as_str());
+    changes.add("events", old.events.clone(), input.events.clone());
+    changes.add("status", old.status.as_str(), status.as_str());
+    changes.add("rate_limit_per_second", json!(old.rate_limit_per_second), json!(input.rate_limit_per_second));
+    changes.add("ordered", old.ordered, input.ordered);
+    if kept != headers {
+        // That they changed is told, not what they are.
+        changes.add("headers", json!(old.headers), json!(masked(&headers, &kept)));
+    }
+    if changes.is_empty() {
+        return Ok(read(tx, id).await?.at(now));
+    }
+    let version = old.version + 1;
+    let sealed = seal_headers(tx, secrets, id, version, &headers)?;
+    let (names, events) = (names_json(&headers)?, json_text(&input.events)?);
+    tx.exec(
+        UPDATE,
+        args![
+            id,
+            name,
+            input.url.as_str(),
+            events,
+            status.as_str(),
+            reason,
+            names,
+            sealed,
+            version,
+            input.rate_limit_per_second,
+            input.ordered,
+            now
+        ],
+    )
+    .await?;
+    tx.exec(UNSUBSCRIBE, args![id]).await?;
+    subscribe(tx, id, &input.events).await?;
+    audit::record(tx, Entry::new("webhook.update", "webhook", id).changes(changes)).await?;
+    match (old.enabled, input.enabled) {
+        (true, false) => switch_off(tx, id, now).await?,
+        (false, true) => drop(tx.exec(FORGET_FAILURES, args![id]).await?),
+        // The sender looks again at what it holds back or lets pass.
+        _ => lanes::wake(tx, WEBHOOK_LANE, &id.to_string(), now).await?,
+    }
+    Ok(read(tx, id).await?.at(now))
+}
+
+/// Makes the next secret; the one before it goes on signing for the overlap.
+pub async fn rotate_secret(
+    tx: &mut Tx,
+    rights: &Rights,
+    id: WebhookId,
+    if_match: &IfMatch,
+    overlap_hours: i64,
+    secrets: &Secrets,
+) -> Result<NewWebhook> {
+    let now = tx.tick().await?.at;
+    let old = read(tx, id).await?.record;
+    check_subscription(rights, &old.events)?;
+    if_match.check(old.version)?;
+    let last: i64 = tx.one(LAST_SECRET, args![id]).await?;
+    if overlap_hours == 0 {
+        tx.exec(DELETE_SECRETS, args![id]).await?;
+    } else {
+        tx.exec(END_OVERLAP, args![id, last]).await?;
+        tx.exec(START_OVERLAP, args![id, now.plus(overlap_hours * HOUR_MS)]).await?;
+    }
+    let secret = add_secret(tx, secrets, id, last + 1).await?;
+    tx.exec(TOUCH, args![id, now]).await?;
+    audit::record(tx, Entry::new("webhook.rotate_secret", "webhook", id)).await?;
+    Ok(NewWebhook { record: read(tx, id).await?.at(now), secret })
+}
+
+pub async fn delete(tx: &mut Tx, id: WebhookId, if_match: &IfMatch) -> Result<()> {
+    let now = tx.tick().await?.at;
+    if_match.check(read(tx, id).await?.record.version)?;
+    tx.exec(UNSUBSCRIBE, args![id]).await?;
+    tx.exec(DELETE_SECRETS, args![id]).await?;
+    tx.exec(DELETE, args![id, now, [0_u8; 0].as_slice()]).await?;
+    audit::record(tx, Entry::new("webhook.delete", "webhook", id)).await?;
+    switch_off(tx, id, now).await
+}
+
+/// Switches an endpoint off because of what it answers. The endpoint as it is then, or none if it was off already.
+pub async fn auto_disable(tx: &mut Tx, id: WebhookId, reason: &str) -> Result<Option<Webhook>> {
+    let now = tx.tick().await?.at;
+    let Some(old) = tx.find::<StoredWebhook>(GET, args![id]).await? else { return Ok(None) };
+    if !old.record.enabled {
+        return Ok(None);
+    }
+    tx.exec(SET_STATUS, args![id, Status::AutoDisabled.as_str(), reason, now]).await?;
+    let mut changes = Changes::default();
+    changes.add("status", old.record.status.as_str(), Status::AutoDisabled.as_str());
+    audit::record(tx, Entry::new("webhook.auto_disable", "webhook", id).changes(changes)).await?;
+    switch_off(tx, id, now).await?;
+    Ok(Some(read(tx, id).await?.at(now)))
+}
+
+async fn switch_off(tx: &mut Tx, id: WebhookId, now: Timestamp) -> Result<()> {
+    tx.exec(SWITCH_OFF, args![id]).await?;
+    lanes::wake(tx, WEBHOOK_LANE, &id.to_string(), now).await
+}
+
+async fn subscribe(tx: &mut Tx, id: WebhookId, events: &[String]) -> Result<()> {
+    for pattern in events {
+        tx.exec(SUBSCRIBE, args![pattern, id]).await?;
+    }
+    Ok(())
+}
+
+fn wanted_status(enabled: bool) -> (Status, Option<&'static str>) {
+    if enabled { (Status::Enabled, None) } else { (Status::Disabled, Some("manual")) }
+}
+
+/// The digits that ids of deliveries end with; ordered like numbers, so the highest is the last.
+const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+const CODE_LEN: usize = 4;
+
+fn next_code(last: Option<String>) -> Result<String> {
+    let Some(last) = last else { return Ok("0".repeat(CODE_LEN)) };
+    let value = last.bytes().try_fold(0, |value, byte| Some(value * 32 + DIGITS.iter().position(|d| *d == byte)?));
+    let next = value.ok_or_else(|| Error::internal("the code of an endpoint is malformed"))? + 1;
+    if next >= 32_usize.pow(4) {
+        return Err(Error::new(Code::LimitReached, "This tenant has made more than a million endpoints."));
+    }
+    Ok((0..CODE_LEN)
+        .rev()
+        .map(|place| char::from(DIGITS[next / 32_usize.pow(u32::try_from(place).unwrap_or(0)) % 32]))
+        .collect())
+}
+
+/// `whsec_` and 32 random bytes, as Standard Webhooks writes them.
+async fn add_secret(tx: &mut Tx, secrets: &Secrets, id: WebhookId, number: i64) -> Result<String> {
+    let secret = format!("whsec_{}", BASE64.encode(tx.world().chance.bytes::<32>()));
+    let place = secret_place(tx, id, number)?;
+    let sealed = secrets.seal(&tx.world().chance, place.place(), secret.as_bytes())?;
+    tx.exec(INSERT_SECRET, args![id, number, sealed]).await?;
+    Ok(secret)
+}
+
+/// Where a sealed value of an endpoint belongs; the texts that a [`Place`] borrows.
+pub struct OwnPlace {
+    tenant: String,
+    table: &'static str,
+    record: String,
+    version: i64,
+}
+
+impl OwnPlace {
+    pub fn new(tenant: TenantId, table: &'static str, id: WebhookId, version: i64) -> Self {
+        OwnPlace { tenant: tenant.to_string(), table, record: id.to_string(), version }
+    }
+
+    pub fn place(&self) -> Place<'_> {
+        Place { tenant: &self.tenant, table: self.table, record: &self.record, version: self.version }
+    }
+}
+
+pub const SECRETS_TABLE: &str = "webhook_secrets";
+pub const HEADERS_TABLE: &str = "webhooks";
+
+fn own_place(tx: &Tx, table: &'static str, id: WebhookId, version: i64) -> Result<OwnPlace> {
+    let tenant = tx.tenant_id().ok_or_else(|| Error::internal("an endpoint belongs to a tenant"))?;
+    Ok(OwnPlace::new(tenant, table, id, version))
+}
+
+fn secret_place(tx: &Tx, id: WebhookId, number: i64) -> Result<OwnPlace> {
+    own_place(tx, SECRETS_TABLE, id, number)
+}
+
+fn seal_headers(
+    tx: &Tx,
+    secrets: &Secrets,
+    id: WebhookId,
+    version: i64,
+    headers: &BTreeMap<String, String>,
+) -> Result<Vec<u8>> {
+    let place = own_place(tx, HEADERS_TABLE, id, version)?;
+    secrets.seal(&tx.world().chance, place.place(), json_text(headers)?.as_bytes())
+}
+
+fn open_headers(tx: &Tx, secrets: &Secrets, id: WebhookId, stored: &StoredWebhook) -> Result<BTreeMap<String, String>> {
+    let place = own_place(tx, HEADERS_TABLE, id, stored.headers_version)?;
+    serde_json::from_slice(&secrets.open(place.place(), &stored.headers)?).map_err(Error::internal)
+}
+
+/// What is given, with what is stored where the mask stands.
+fn merge_headers(kept: &BTreeMap<String, String>, given: BTreeMap<String, String>) -> Result<BTreeMap<String, String>> {
+    let mut errors = Vec::new();
+    let mut merged = BTreeMap::new();
+    for (name, value) in given {
+        if value != MASK {
+            merged.insert(name, value);
+            continue;
+        }
+        match kept.iter().find(|(known, _)| known.eq_ignore_ascii_case(&name)) {
+            Some((_, stored)) => drop(merged.insert(name, stored.clone())),
+            None => errors.push(FieldError {
+                pointer: format!("/headers/{}", name.replace('~', "~0").replace('/', "~1")),
+                code: "nothing_to_keep",
+                detail: format!("{MASK} keeps a stored value, and there is none for this header"),
+            }),
+        }
+    }
+    if errors.is_empty() { Ok(merged) } else { Err(Error::invalid_fields(errors)) }
+}
+
+/// The names, and beside each whether its value is another than before.
+fn masked(headers: &BTreeMap<String, String>, kept: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let mask = |(name, value): (&String, &String)| {
+        let same = kept.get(name) == Some(value);
+        (name.clone(), if same { MASK.to_owned() } else { format!("{MASK} (new)") })
+    };
+    headers.iter().map(mask).collect()
+}
+
+fn names_json(headers: &BTreeMap<String, String>) -> Result<String> {
+    json_text(&headers.keys().collect::<Vec<_>>())
+}
+
+fn json_text<T: serde::Serialize + ?Sized>(value: &T) -> Result<String> {
+    serde_json::to_string(value).map_err(Error::internal)
+}
