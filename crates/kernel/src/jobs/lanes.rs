@@ -27,6 +27,7 @@ crate::statements! {
     HOLD = "UPDATE lanes SET leased_until = $5 WHERE kind = $2 AND tenant_id = $1 AND key = $3 AND token = $4";
     RELEASE = "UPDATE lanes SET leased_until = NULL, node = NULL, due_at = $5
         WHERE kind = $2 AND tenant_id = $1 AND key = $3 AND token = $4";
+    FORGET_LEASES = "UPDATE lanes SET leased_until = NULL, node = NULL WHERE leased_until IS NOT NULL";
     NEXT_DUE = "SELECT MIN(due_at) FROM lanes WHERE kind = $1";
 }
 
@@ -87,6 +88,11 @@ async fn lease(
     let token: Option<i64> =
         db.write(async move |tx| tx.find(LEASE, crate::args![kind, tenant_id, lane, node, until, now]).await).await?;
     Ok(token.map(|token| Lane { tenant_id, key, kind, token, db: tenant_db(&app.store, tenant_id) }))
+}
+
+/// Ends all leases, for a node that knows to be the only one.
+pub(super) async fn forget_leases(store: &Store) -> Result<()> {
+    store.system(Purpose::Jobs).write(async |tx| tx.exec(FORGET_LEASES, crate::args![]).await).await.map(drop)
 }
 
 /// When the next lane of a kind is due, or was.

@@ -40,6 +40,14 @@ const CLEAN_STEPS_MAX: usize = 200;
 /// An ended session is remembered for a day, so that its owner is told "expired" and not "unknown".
 const ENDED_SESSION_MS: i64 = DAY_MS;
 
+/// Before any work: the embedded store has one node, so a lease that is still there is a dead one's.
+pub async fn begin(app: &App) -> Result<()> {
+    match app.store.engine() {
+        Engine::Sqlite => lanes::forget_leases(&app.store).await,
+        Engine::Postgres => Ok(()),
+    }
+}
+
 /// Runs until it is dropped.
 pub async fn run(app: Shared) {
     tokio::join!(

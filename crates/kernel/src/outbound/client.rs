@@ -23,7 +23,7 @@ use super::wire::{Line, Notes, TRIP, Trip};
 /// How long a connection waits for its next request, and how many wait for one host. Enough for a run of requests to
 /// the same place; a place that is called now and then is connected to anew.
 const IDLE_MAX: Duration = Duration::from_mins(1);
-const IDLE_PER_HOST_MAX: usize = 2;
+const IDLE_PER_HOST_MAX: usize = 16;
 /// Of the head of an answer, and of what is read ahead of its body.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
 /// No exchange is worth waiting longer for; it also keeps the sum with the current time within its type.

@@ -35,6 +35,7 @@ pub async fn run(args: ServeArgs) -> Result<()> {
     let base_url = args.url.base_url(bound, tls.is_some())?;
     let app = App::new(store.clone(), secrets, args.settings(base_url.clone())?)?;
     let (router, _) = router::build(&app)?;
+    kernel::jobs::begin(&app).await?;
     let jobs = tokio::spawn(kernel::jobs::run(app.clone()));
     let announcing = tokio::spawn(jobs::run(app.clone()));
     let sender = Sender::new(app.clone(), args.sending());

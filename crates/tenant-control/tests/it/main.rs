@@ -13,6 +13,7 @@ mod faults_disk;
 mod faults_kill;
 mod faults_nodes;
 mod faults_shutdown;
+mod faults_webhooks;
 mod housekeeping;
 mod idempotency;
 mod limits;

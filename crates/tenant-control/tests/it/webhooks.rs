@@ -1,5 +1,7 @@
 //! `/api/admin/webhooks`: endpoints, and what is sent to them.
 
+mod hostile;
+
 use serde_json::{Value, json};
 
 use crate::support::people::KEYS;

@@ -195,6 +195,11 @@ impl Process {
         until("every thread stands still", START_MAX, async || all_stopped(id).then_some(())).await;
     }
 
+    /// Lets a frozen process go on.
+    pub fn thaw(&self) {
+        send_signal("CONT", self.child.id());
+    }
+
     /// Waits for the end; everything that was printed has been read by then.
     pub async fn exit(&mut self, limit: Duration) -> ExitStatus {
         let status = until("the process ends", limit, async || self.child.try_wait().expect("its state")).await;

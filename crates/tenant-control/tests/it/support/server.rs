@@ -45,6 +45,13 @@ impl Setup {
         Setup { place: Arc::new(place), world, listener, settings, sending: sender::Settings::default() }
     }
 
+    /// With the clock of the machine, for tests in which the service works on its own.
+    #[must_use]
+    pub fn in_real_time(mut self) -> Setup {
+        self.world = World::default();
+        self
+    }
+
     pub async fn start(self) -> Server {
         let Setup { place, world, listener, settings, sending } = self;
         let store = Store::open(place.options(), world.clone()).await.expect("the store opens");
