@@ -12,6 +12,7 @@ use clap::{Args, ValueEnum};
 use ipnet::IpNet;
 use kernel::base::{DAY_MS, Error, HOUR_MS, MINUTE_MS, Result, SECOND_MS, SecretsSource, parse_network};
 use kernel::http::{BaseUrl, Policy, Settings, TlsFiles};
+use kernel::outbound;
 use kernel::store::{Options, PostgresOptions, Synchronous};
 
 use crate::features::webhooks::sender;
@@ -136,6 +137,27 @@ impl SessionArgs {
     }
 }
 
+/// What the service may connect to by itself.
+#[derive(Args, Clone, Debug)]
+pub struct OutboundArgs {
+    /// Network that webhooks may reach although it is private; for every tenant; repeatable
+    #[arg(long, value_name = "CIDR", env = "TENANT_CONTROL_WEBHOOK_ALLOW_CIDR", value_delimiter = ',', value_parser = parse_cidr)]
+    pub webhook_allow_cidr: Vec<IpNet>,
+    /// Certificates to trust beside the system's when connecting to others, as PEM
+    #[arg(long, value_name = "FILE", env = "TENANT_CONTROL_OUTBOUND_CA")]
+    pub outbound_ca: Option<PathBuf>,
+}
+
+impl OutboundArgs {
+    pub fn settings(&self) -> outbound::Settings {
+        outbound::Settings {
+            allow: self.webhook_allow_cidr.clone(),
+            extra_roots: self.outbound_ca.clone(),
+            ..outbound::Settings::default()
+        }
+    }
+}
+
 /// What `serve` can be told.
 #[derive(Args, Clone)]
 pub struct ServeArgs {
@@ -167,12 +189,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "DAYS", env = "TENANT_CONTROL_AUDIT_DAYS", default_value_t = 400,
           value_parser = clap::value_parser!(i64).range(1..=36500))]
     pub audit_days: i64,
-    /// Network that webhooks may reach although it is private; for every tenant; repeatable
-    #[arg(long, value_name = "CIDR", env = "TENANT_CONTROL_WEBHOOK_ALLOW_CIDR", value_delimiter = ',', value_parser = parse_cidr)]
-    pub webhook_allow_cidr: Vec<IpNet>,
-    /// Certificates to trust beside the system's when connecting to others, as PEM
-    #[arg(long, value_name = "FILE", env = "TENANT_CONTROL_OUTBOUND_CA")]
-    pub outbound_ca: Option<PathBuf>,
+    #[command(flatten)]
+    pub outbound: OutboundArgs,
     /// Waits between attempts of a delivery, such as 5s,5m,2h; after the last it is given up
     #[arg(long, value_name = "WAITS", env = "TENANT_CONTROL_WEBHOOK_SCHEDULE", value_parser = parse_schedule,
           default_value = "5s,5m,30m,2h,5h,10h,14h,20h,24h")]
@@ -224,8 +242,7 @@ impl ServeArgs {
         settings.audit_retention_ms = self.audit_days * DAY_MS;
         settings.event_retention_ms = self.event_days * DAY_MS;
         settings.delivery_retention_ms = self.delivery_days * DAY_MS;
-        settings.outbound.allow.clone_from(&self.webhook_allow_cidr);
-        settings.outbound.extra_roots.clone_from(&self.outbound_ca);
+        settings.outbound = self.outbound.settings();
         Ok(settings)
     }
 

@@ -8,7 +8,7 @@
 
 use futures_util::future::join_all;
 
-use crate::base::{Actor, Result, SECOND_MS, TenantId, Timestamp};
+use crate::base::{Result, SECOND_MS, TenantId, Timestamp};
 use crate::http::App;
 use crate::store::{Db, Purpose, Store, Tx};
 
@@ -102,7 +102,7 @@ pub async fn next_due(store: &Store, kind: &'static str) -> Result<Option<Timest
 
 /// A tenant's records, for what the service does by itself.
 pub fn tenant_db(store: &Store, tenant: TenantId) -> Db {
-    store.tenant(tenant, Actor::system())
+    store.tenant_job(tenant)
 }
 
 impl Lane {

@@ -34,6 +34,8 @@ impl Purpose {
 
 pub(super) struct Context {
     pub scope: Scope,
+    /// Whether the service works for the tenant by itself, which must not keep the tenant's own requests waiting.
+    pub job: bool,
     pub actor: Actor,
     pub world: World,
 }

@@ -22,7 +22,13 @@ pub struct Db {
 impl Db {
     pub(super) fn new(store: Store, scope: Scope, actor: Actor) -> Self {
         let world = store.world().clone();
-        Db { store, context: Arc::new(Context { scope, actor, world }) }
+        Db { store, context: Arc::new(Context { scope, job: false, actor, world }) }
+    }
+
+    /// For what the service does by itself: its writes wait for each other, and not with the tenant's requests.
+    pub(super) fn for_job(store: Store, tenant: TenantId) -> Self {
+        let (world, scope) = (store.world().clone(), Scope::Tenant(tenant, tenant.to_string()));
+        Db { store, context: Arc::new(Context { scope, job: true, actor: Actor::system(), world }) }
     }
 
     pub fn tenant_id(&self) -> Option<TenantId> {
@@ -62,6 +68,7 @@ impl Db {
             Backend::Sqlite(sqlite) => sqlite.writer.write(self.context.clone(), job).await,
             Backend::Postgres(postgres) => {
                 let turn = match self.tenant_id() {
+                    Some(_) if self.context.job => Some(postgres.turns.take_for_job().await?),
                     Some(tenant) => Some(postgres.turns.take(tenant, postgres.wait_max).await?),
                     None => None,
                 };

@@ -154,9 +154,14 @@ impl Store {
         Db::new(self.clone(), Scope::System(purpose), Actor::system())
     }
 
-    /// A handle to one tenant's records. Only `kernel/auth` and `kernel/jobs` hand it out, after their checks.
+    /// A handle to one tenant's records. Only `kernel/auth` hands it out, after its checks.
     pub(crate) fn tenant(&self, tenant: TenantId, actor: Actor) -> Db {
         Db::new(self.clone(), Scope::Tenant(tenant, tenant.to_string()), actor)
+    }
+
+    /// A handle to one tenant's records for what the service does by itself. Only `kernel/jobs` hands it out.
+    pub(crate) fn tenant_job(&self, tenant: TenantId) -> Db {
+        Db::for_job(self.clone(), tenant)
     }
 
     #[doc(hidden)]
@@ -241,7 +246,7 @@ fn open_sqlite(path: PathBuf, options: &Options, world: World, news: News) -> Re
     let connection = sqlite::open_writer(&path, options)?;
     let readers = Readers::open(&path, options.readers, options.wait_max)?;
     let scanners = Readers::open(&path, SCANNERS, options.wait_max)?;
-    let idle = Context { scope: Scope::System(Purpose::Startup), actor: Actor::system(), world };
+    let idle = Context { scope: Scope::System(Purpose::Startup), job: false, actor: Actor::system(), world };
     let writer = Writer::start(Tx::sqlite(connection, Arc::new(idle)), options.queue_max, news)?;
     let scan_turns = Arc::new(Semaphore::new(SCANNERS));
     Ok(Sqlite { path, writer, readers, scanners, scan_turns, wait_max: options.wait_max })

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime};
 use futures_util::{TryStreamExt, future};
+use tokio::time::error::Elapsed;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row as PgRow, Statement};
 
@@ -13,7 +14,7 @@ use crate::base::{Error, Result};
 
 use super::context::{Context, mismatch};
 use super::postgres_fault::{fault, spoils};
-use super::{Args, FromRow, Options, PostgresOptions, Row, dialect, postgres_url};
+use super::{Args, FromRow, Options, Param, PostgresOptions, Row, Value, dialect, postgres_url};
 
 /// How long one statement may take, seen from here: a little longer than the server's own limit, for a server that
 /// no longer answers at all.
@@ -95,6 +96,21 @@ impl Session {
         Err(Error::internal(format!("exec does not take a statement that returns rows: {sql}")))
     }
 
+    /// Runs a statement once for each row of arguments, all sent at once. The transaction has begun already.
+    pub async fn exec_each(&mut self, context: &Context, sql: &str, rows: &[Vec<Value>]) -> Result<u64> {
+        if self.state != State::InTransaction {
+            return Err(Error::internal("many statements at once belong into a transaction that has begun"));
+        }
+        let client = self.client()?;
+        let asked = rows.iter().map(|row| {
+            let row: Vec<&dyn Param> = row.iter().map(|value| value as &dyn Param).collect();
+            async move { ask(client, State::InTransaction, context, context.bound(), sql, &row).await }
+        });
+        // Polled in their order, so sent in their order.
+        let answers = tokio::time::timeout(ANSWER_MAX, future::try_join_all(asked)).await;
+        self.judge(answers).map(|answers| answers.iter().map(|answer| answer.changed).sum())
+    }
+
     pub async fn list<T: FromRow>(&mut self, context: &Context, sql: &str, args: Args<'_>) -> Result<Vec<T>> {
         let answer = self.ask(context, context.bound(), sql, args).await?;
         answer.rows.iter().map(|row| T::from_row(&Row::postgres(row))).collect()
@@ -155,7 +171,13 @@ impl Session {
             // From here on a dropped future leaves a connection that may be inside a transaction.
             self.state = State::InTransaction;
         }
-        match tokio::time::timeout(ANSWER_MAX, ask(self.client()?, state, context, tenant, sql, args)).await {
+        let answer = tokio::time::timeout(ANSWER_MAX, ask(self.client()?, state, context, tenant, sql, args)).await;
+        self.judge(answer)
+    }
+
+    /// What an answer means for the connection.
+    fn judge<T>(&mut self, answer: Result<Result<T, Refusal>, Elapsed>) -> Result<T> {
+        match answer {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(Refusal::Mismatch(error))) => Err(error),
             Ok(Err(Refusal::Postgres(error))) => {

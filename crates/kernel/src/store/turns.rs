@@ -1,4 +1,5 @@
-//! Turns at PostgreSQL: one tenant's writes wait for each other here, not on connections that others need.
+//! Turns at PostgreSQL: one tenant's writes wait for each other here, not on connections that others need. What the
+//! service does by itself has turns of its own.
 //!
 //! The tenant's clock makes them serial in the database anyway, and a write that waits for it there would hold one of
 //! the few connections of the pool.
@@ -17,8 +18,23 @@ const TURNS: usize = 2;
 /// Tenants remembered before those without a waiting write are forgotten.
 const TENANTS_MAX: usize = 1_024;
 
-#[derive(Default)]
-pub(super) struct Turns(Mutex<HashMap<TenantId, Arc<Semaphore>>>);
+/// Writes of the service's own work at once, of all tenants: a few of the pool's connections, so that no amount of work
+/// keeps requests waiting.
+const JOB_TURNS: usize = 4;
+
+/// The service's own work can wait longer than a client does, and must not be lost for it.
+const JOB_WAIT_MAX: Duration = Duration::from_secs(30);
+
+pub(super) struct Turns {
+    tenants: Mutex<HashMap<TenantId, Arc<Semaphore>>>,
+    jobs: Arc<Semaphore>,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Turns { tenants: Mutex::default(), jobs: Arc::new(Semaphore::new(JOB_TURNS)) }
+    }
+}
 
 impl Turns {
     /// Waits for the tenant's turn, for so long at most.
@@ -30,8 +46,16 @@ impl Turns {
         }
     }
 
+    /// Waits for a turn of the service's own work.
+    pub async fn take_for_job(&self) -> Result<OwnedSemaphorePermit> {
+        match tokio::time::timeout(JOB_WAIT_MAX, self.jobs.clone().acquire_owned()).await {
+            Ok(Ok(turn)) => Ok(turn),
+            _ => Err(Error::unavailable("too many writes of the service's own work are waiting")),
+        }
+    }
+
     fn of(&self, tenant: TenantId) -> Arc<Semaphore> {
-        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turns = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
         if turns.len() >= TENANTS_MAX {
             // A permit holds its semaphore, so what is in use stays.
             turns.retain(|_, semaphore| Arc::strong_count(semaphore) > 1);

@@ -15,7 +15,7 @@ use crate::base::{Actor, Error, Result, TenantId, Timestamp, World, sha256};
 use super::context::Context;
 use super::news::News;
 use super::postgres::Session;
-use super::{Args, Engine, FromRow, Select, dialect, sqlite};
+use super::{Args, Engine, FromRow, Param, Select, Value, dialect, sqlite};
 
 /// An async closure whose future can be required to be Send, which `AsyncFnOnce` alone cannot say yet.
 pub trait Job<A, R>: AsyncFnOnce(A) -> R + FnOnce(A) -> <Self as Job<A, R>>::Fut {
@@ -104,6 +104,31 @@ impl Tx {
             Conn::Sqlite(connection) => sqlite::exec(connection, self.context.bound(), sql, args)?,
             Conn::Postgres(session) => session.exec(&self.context, sql, args).await?,
         };
+        self.doomed = doomed;
+        Ok(changed)
+    }
+
+    /// Runs one statement for each of these rows of arguments, and says how many rows it changed in all.
+    ///
+    /// On PostgreSQL they are sent without waiting for each other's answers: many small changes cost one round trip.
+    pub async fn exec_each(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<u64> {
+        let doomed = replace(&mut self.doomed, true);
+        let mut changed = 0;
+        match &mut self.connection {
+            Conn::Sqlite(connection) => {
+                for row in rows {
+                    changed += sqlite::exec(connection, self.context.bound(), sql, &params(row))?;
+                }
+            }
+            // The first may have to begin the transaction.
+            Conn::Postgres(session) => {
+                let mut rows = rows.iter();
+                if let Some(first) = rows.next() {
+                    changed += session.exec(&self.context, sql, &params(first)).await?;
+                }
+                changed += session.exec_each(&self.context, sql, rows.as_slice()).await?;
+            }
+        }
         self.doomed = doomed;
         Ok(changed)
     }
@@ -336,6 +361,10 @@ impl Tx {
             Conn::Postgres(_) => Ok(()),
         }
     }
+}
+
+fn params(row: &[Value]) -> Vec<&dyn Param> {
+    row.iter().map(|value| value as &dyn Param).collect()
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Error {

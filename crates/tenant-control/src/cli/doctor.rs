@@ -5,22 +5,25 @@ use std::process::ExitCode;
 
 use clap::Args;
 use kernel::base::{Result, SecretsSource, World};
+use kernel::outbound::Outbound;
 use kernel::store::{Check, Store};
 use serde_json::json;
 
 use super::output::Output;
-use crate::config::StoreArgs;
+use crate::config::{OutboundArgs, StoreArgs};
 
 #[derive(Args)]
 pub struct DoctorArgs {
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
+    outbound: OutboundArgs,
+    #[command(flatten)]
     output: Output,
 }
 
 pub async fn run(args: &DoctorArgs) -> Result<ExitCode> {
-    let mut checks = vec![data_dir(&args.store), secrets_file(&args.store)];
+    let mut checks = vec![data_dir(&args.store), secrets_file(&args.store), outbound(&args.outbound)];
     if args.store.database_url.is_some() || args.store.database_file().exists() {
         match Store::open(args.store.options(), World::default()).await {
             Ok(store) => {
@@ -75,6 +78,19 @@ fn secrets_file(args: &StoreArgs) -> Check {
     match args.secrets() {
         SecretsSource::Text(_) => Check::fine("secrets file", "given from outside"),
         SecretsSource::File(path) => private("secrets file", &path, "600"),
+    }
+}
+
+/// What webhooks may reach: an allowed network is open to the endpoints of every tenant.
+fn outbound(args: &OutboundArgs) -> Check {
+    match Outbound::new(args.settings()) {
+        Err(error) => Check::failed("webhook targets", error.cause().unwrap_or_else(|| error.to_string())),
+        Ok(outbound) if outbound.allowed().is_empty() => Check::fine("webhook targets", "public addresses only"),
+        Ok(outbound) => {
+            let networks: Vec<String> = outbound.allowed().iter().map(ToString::to_string).collect();
+            let detail = format!("public addresses, and for every tenant also {}", networks.join(", "));
+            Check::fine("webhook targets", detail)
+        }
     }
 }
 

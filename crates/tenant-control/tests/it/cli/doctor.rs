@@ -29,6 +29,7 @@ fn before_the_first_run_nothing_is_wrong_and_nothing_is_made() {
     let wanted = "exit 0\nstdout:\n\
         ok    data directory: ./data is not made yet; `serve` makes it\n\
         ok    secrets file: ./data/secrets.json is not made yet; `serve` makes it\n\
+        ok    webhook targets: public addresses only\n\
         ok    database: not made yet; `serve` makes it\n";
     assert_eq!(desk.run(&["doctor"]).shown(&desk), wanted);
     assert!(!desk.path("data").exists());
@@ -41,6 +42,7 @@ fn beside_a_running_server_all_is_well() {
     let wanted = "exit 0\nstdout:\n\
         ok    data directory: ./data\n\
         ok    secrets file: ./data/secrets.json\n\
+        ok    webhook targets: public addresses only\n\
         ok    database: reads and writes\n\
         ok    integrity: every page of the file is sound\n\
         ok    schema: up to date\n\
@@ -50,7 +52,10 @@ fn beside_a_running_server_all_is_well() {
     assert_eq!(report["ok"], true);
     let names: Vec<&str> =
         report["checks"].as_array().unwrap().iter().map(|check| check["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["data directory", "secrets file", "database", "integrity", "schema", "secrets"]);
+    assert_eq!(
+        names,
+        ["data directory", "secrets file", "webhook targets", "database", "integrity", "schema", "secrets"]
+    );
 }
 
 #[test]
@@ -114,4 +119,16 @@ fn a_damaged_file_is_found() {
 
     std::fs::write(&file, &sound).unwrap();
     assert_eq!(failures(&desk), []);
+}
+
+#[test]
+fn networks_that_webhooks_may_reach_are_told() {
+    let desk = Desk::new();
+    let said = desk.run(&["doctor", "--webhook-allow-cidr", "10.1.0.0/16,127.0.0.1"]).stdout;
+    let wanted = "ok    webhook targets: public addresses, and for every tenant also 10.1.0.0/16, 127.0.0.1/32\n";
+    assert!(said.contains(wanted), "{said}");
+    let said = desk.run(&["doctor", "--outbound-ca", "missing.pem"]);
+    assert!(said.code == 1 && said.stdout.contains("FAIL  webhook targets: "), "{}", said.stdout);
+    // The server says so as well, when it starts.
+    desk.serve(&["--webhook-allow-cidr", "10.1.0.0/16"]).logs(&["10.1.0.0/16", "every tenant"]);
 }

@@ -80,16 +80,46 @@ over_http! {
                 hooks.push((number, path, hook["id"].as_str().unwrap().to_owned()));
             }
         }
+        // One says once that it is gone, and one is addressed by https where there is none; both are mended below.
+        let (gone, wrong_tls) = (&hooks[0], &hooks[1]);
+        let own = gone.1.clone();
+        receiver.on_each(&gone.1, move |nth, id| if nth == 5 { Behaviour::Answer(410) } else { behaviour(&own, nth, id) });
+        let admin = &tenancies[0].admin;
+        let put = async |hook: &(usize, String, String), url: String| {
+            let body = json!({"name": "Hook", "url": url, "events": ["*"]});
+            server.put(format!("{WEBHOOKS}?id={}", hook.2)).cookie(admin).json(&body).await.is(200);
+        };
+        put(wrong_tls, receiver.url(&wrong_tls.1).replace("http://", "https://")).await;
+        let since = server.now();
         let sending = tokio::spawn(server.sender.clone().run(std::future::pending()));
         let before = resident_bytes();
         let events = deliveries() / hooks.len();
         let started = Instant::now();
         tokio::join!(publish(&server, tenancies[0].tenant.id, events), publish(&server, tenancies[1].tenant.id, events));
+        until("the endpoint that said it is gone is switched off", WAIT_MAX, async || {
+            let record = server.get(format!("{WEBHOOKS}?id={}", gone.2)).cookie(admin).await.ok(200);
+            (record["status"] == "auto_disabled").then_some(())
+        })
+        .await;
+        put(gone, receiver.url(&gone.1)).await;
+        until("the endpoint without TLS has failed", WAIT_MAX, async || {
+            let record = server.get(format!("{WEBHOOKS}?id={}", wrong_tls.2)).cookie(admin).await.ok(200);
+            (record["consecutive_failures"].as_i64() > Some(0)).then_some(())
+        })
+        .await;
+        put(wrong_tls, receiver.url(&wrong_tls.1)).await;
+        for hook in [gone, wrong_tls] {
+            let body = json!({"action": "recover", "webhook_id": hook.2, "since": since.to_string()});
+            server.post(DELIVERIES).cookie(admin).json(&body).await.is(202);
+        }
         let mut most = 0;
         let unfinished = "SELECT COUNT(*) FROM (SELECT 1 AS one FROM deliveries WHERE status IN ('pending', 'delivering') LIMIT 100000) AS left_over";
+        let recovering = "SELECT COUNT(*) FROM webhook_recoveries WHERE finished_at IS NULL";
         until("everything is sent", WAIT_MAX, async || {
             most = most.max(resident_bytes());
             let count: i64 = server.app.store.system(kernel::store::Purpose::Cli).one(unfinished, kernel::args![]).await.unwrap();
+            let recovering: i64 = server.app.store.system(kernel::store::Purpose::Cli).one(recovering, kernel::args![]).await.unwrap();
+            let count = count + recovering;
             if count > 100 {
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }

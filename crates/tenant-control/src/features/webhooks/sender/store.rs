@@ -7,7 +7,7 @@ use kernel::base::{DeliveryId, Error, EventId, Result, Secrets, TenantId, Timest
 use kernel::events;
 use kernel::jobs::lanes::Lane;
 use kernel::outbound::Target;
-use kernel::store::{Db, FromRow, Row, Tx};
+use kernel::store::{Db, FromRow, Row, Tx, Value};
 
 use super::super::store::{HEADERS_TABLE, OwnPlace, SECRETS_TABLE, auto_disable};
 use super::super::{Status, WEBHOOK_AUTO_DISABLED};
@@ -231,9 +231,17 @@ pub async fn settle(lane: &Lane, id: WebhookId, outcomes: Vec<Outcome>, learnt: 
                 return Ok(false);
             }
             let now = tx.world().now();
+            let (mut settled, mut attempts, mut done) = (Vec::new(), Vec::new(), Vec::new());
             for outcome in &outcomes {
-                write_outcome(tx, id, outcome, now).await?;
+                settled.push(settle_args(outcome, now));
+                attempts.extend(attempt_args(outcome)?);
+                if let (Some(record), false) = (&outcome.due.record_id, matches!(outcome.fate, Fate::Retry(_))) {
+                    done.push(vec![id.into(), record.as_str().into(), now.into()]);
+                }
             }
+            tx.exec_each(SETTLE, &settled).await?;
+            tx.exec_each(INSERT_ATTEMPT, &attempts).await?;
+            tx.exec_each(RELEASE_NEXT, &done).await?;
             let (paused_until, paused_reason) = columns(learnt.pause);
             tx.exec(
                 UPDATE_STATE,
@@ -257,7 +265,8 @@ fn columns(pause: Option<(Timestamp, Pause)>) -> (Option<Timestamp>, Option<&'st
     (pause.map(|(until, _)| until), pause.map(|(_, reason)| reason.as_str()))
 }
 
-async fn write_outcome(tx: &mut Tx, webhook: WebhookId, outcome: &Outcome, now: Timestamp) -> Result<()> {
+/// The arguments of [`SETTLE`].
+fn settle_args(outcome: &Outcome, now: Timestamp) -> Vec<Value> {
     let Outcome { due, attempt, fate } = outcome;
     let (status, reason, next, succeeded_at) = match fate {
         Fate::Succeeded => ("succeeded", None, None, Some(now)),
@@ -266,30 +275,32 @@ async fn write_outcome(tx: &mut Tx, webhook: WebhookId, outcome: &Outcome, now: 
         Fate::Expired => ("skipped", Some("expired"), None, None),
     };
     let made = i64::from(attempt.is_some());
-    let (tries, number) = (due.tries + made, due.attempts + made);
-    tx.exec(SETTLE, args![due.id, status, reason, next, tries, number, succeeded_at]).await?;
-    if let Some(attempt) = attempt {
-        let timings = serde_json::to_string(&attempt.timings).map_err(Error::internal)?;
-        tx.exec(
-            INSERT_ATTEMPT,
-            args![
-                due.id,
-                number,
-                attempt.at,
-                attempt.status_code,
-                attempt.error,
-                attempt.response_body,
-                attempt.address,
-                attempt.duration_ms,
-                timings
-            ],
-        )
-        .await?;
-    }
-    if let (Some(record), false) = (&due.record_id, matches!(fate, Fate::Retry(_))) {
-        tx.exec(RELEASE_NEXT, args![webhook, record, now]).await?;
-    }
-    Ok(())
+    vec![
+        due.id.into(),
+        status.into(),
+        reason.into(),
+        next.into(),
+        (due.tries + made).into(),
+        (due.attempts + made).into(),
+        succeeded_at.into(),
+    ]
+}
+
+/// The arguments of [`INSERT_ATTEMPT`]; none when nothing was sent.
+fn attempt_args(outcome: &Outcome) -> Result<Option<Vec<Value>>> {
+    let Some(attempt) = &outcome.attempt else { return Ok(None) };
+    let timings = serde_json::to_string(&attempt.timings).map_err(Error::internal)?;
+    Ok(Some(vec![
+        outcome.due.id.into(),
+        (outcome.due.attempts + 1).into(),
+        attempt.at.into(),
+        attempt.status_code.into(),
+        attempt.error.as_deref().into(),
+        attempt.response_body.as_deref().into(),
+        attempt.address.as_deref().into(),
+        attempt.duration_ms.into(),
+        timings.into(),
+    ]))
 }
 
 /// Shows that this node lives, and which attempts take long. False when the lane is lost.
