@@ -103,10 +103,11 @@ CREATE TABLE deliveries (
     succeeded_at INTEGER,
     created_at INTEGER NOT NULL,
     PRIMARY KEY (tenant_id, id)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 CREATE INDEX deliveries_by_webhook ON deliveries (tenant_id, webhook_id, id);
 CREATE INDEX deliveries_by_status ON deliveries (tenant_id, status, id) WHERE status <> 'succeeded';
 CREATE INDEX deliveries_due ON deliveries (tenant_id, webhook_id, next_attempt_at, event_sequence) WHERE status = 'pending';
+CREATE INDEX deliveries_under_way ON deliveries (tenant_id, webhook_id) WHERE status = 'delivering';
 CREATE INDEX deliveries_in_order ON deliveries (tenant_id, webhook_id, record_id, event_sequence)
     WHERE record_id IS NOT NULL AND status IN ('pending', 'delivering');
 

@@ -22,32 +22,63 @@ pub const WEBHOOK_LANE: &str = "webhook";
 /// A delivery is at most this large. A larger record is told of by its id alone; its reader fetches it.
 pub const BODY_BYTES_MAX: usize = 256 << 10;
 
+/// The endpoints that an event's three patterns match, numbered from here.
+macro_rules! subscribers {
+    ($first:literal, $second:literal, $third:literal) => {
+        concat!(
+            "(SELECT s.webhook_id FROM webhook_subscriptions s WHERE s.tenant_id = $1 AND s.pattern IN ($",
+            $first,
+            ", $",
+            $second,
+            ", $",
+            $third,
+            "))"
+        )
+    };
+}
+
+/// Before the deliveries, and whether or not the lane is due already: the lane's row stays locked until the commit, so
+/// whoever settles the lane at the same time sees either none of this or all of it.
+macro_rules! wake {
+    ($which:expr) => {
+        concat!(
+            "UPDATE lanes SET due_at = CASE WHEN due_at IS NULL OR due_at > $2 THEN $2 ELSE due_at END
+            WHERE kind = 'webhook' AND tenant_id = $1 AND key IN ",
+            $which
+        )
+    };
+}
+
+/// The id of a delivery is that of its event with the endpoint's own four digits at the end.
+macro_rules! deliver {
+    ($which:expr) => {
+        concat!(
+            "INSERT INTO deliveries (tenant_id, id, webhook_id, event_sequence, event_id, event_type, record_id, status,
+                skipped_reason, generation, next_attempt_at, tries, attempts, created_at)
+            SELECT w.tenant_id, 'dlv_' || substr($2, 5, 22) || w.code, w.id, $3, $2, $4,
+                CASE WHEN w.ordered THEN CAST($5 AS TEXT) END,
+                CASE WHEN w.status = 'enabled' THEN 'pending' ELSE 'skipped' END,
+                CASE WHEN w.status <> 'enabled' THEN w.status END,
+                w.generation,
+                CASE WHEN w.status <> 'enabled' THEN NULL
+                    WHEN w.ordered AND EXISTS (SELECT 1 FROM deliveries e WHERE e.tenant_id = $1 AND e.webhook_id = w.id
+                        AND e.record_id = $5 AND e.event_sequence < $3 AND e.status IN ('pending', 'delivering')) THEN NULL
+                    ELSE CAST($6 AS BIGINT) END,
+                0, 0, $6
+            FROM webhooks w WHERE w.tenant_id = $1 AND w.id IN ",
+            $which,
+            " ON CONFLICT (tenant_id, id) DO NOTHING"
+        )
+    };
+}
+
 crate::statements! {
     INSERT = "INSERT INTO events (tenant_id, sequence, id, type, family, record_id, at, body)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
-    /// Before the deliveries, and whether or not the lane is due already: the lane's row stays locked until the commit,
-    /// so whoever settles the lane at the same time sees either none of this or all of it.
-    WAKE = "UPDATE lanes SET due_at = CASE WHEN due_at IS NULL OR due_at > $2 THEN $2 ELSE due_at END
-        WHERE kind = 'webhook' AND tenant_id = $1 AND key IN
-            (SELECT w.id FROM webhooks w WHERE w.tenant_id = $1 AND w.status = 'enabled' AND w.deleted_at IS NULL AND
-                (w.id = $6 OR w.id IN (SELECT s.webhook_id FROM webhook_subscriptions s
-                    WHERE s.tenant_id = $1 AND s.pattern IN ($3, $4, $5))))";
-    /// The id of a delivery is that of its event with the endpoint's own four digits at the end.
-    DELIVER = "INSERT INTO deliveries (tenant_id, id, webhook_id, event_sequence, event_id, event_type, record_id, status,
-            skipped_reason, generation, next_attempt_at, tries, attempts, created_at)
-        SELECT w.tenant_id, 'dlv_' || substr($2, 5, 22) || w.code, w.id, $3, $2, $4,
-            CASE WHEN w.ordered THEN CAST($5 AS TEXT) END,
-            CASE WHEN w.status = 'enabled' THEN 'pending' ELSE 'skipped' END,
-            CASE WHEN w.status <> 'enabled' THEN w.status END,
-            w.generation,
-            CASE WHEN w.status <> 'enabled' THEN NULL
-                WHEN w.ordered AND EXISTS (SELECT 1 FROM deliveries e WHERE e.tenant_id = $1 AND e.webhook_id = w.id
-                    AND e.record_id = $5 AND e.event_sequence < $3 AND e.status IN ('pending', 'delivering')) THEN NULL
-                ELSE CAST($6 AS BIGINT) END,
-            0, 0, $6
-        FROM webhooks w WHERE w.tenant_id = $1 AND w.deleted_at IS NULL AND
-            (w.id = $10 OR w.id IN (SELECT s.webhook_id FROM webhook_subscriptions s
-                WHERE s.tenant_id = $1 AND s.pattern IN ($7, $8, $9)))";
+    WAKE = wake!(subscribers!("3", "4", "5"));
+    WAKE_ONE = wake!("($3)");
+    DELIVER = deliver!(subscribers!("7", "8", "9"));
+    DELIVER_ONE = deliver!("($7)");
 }
 
 /// An event as it is written down.
@@ -123,10 +154,12 @@ async fn write(tx: &mut Tx, name: &str, record: &str, data: Box<RawValue>, to: O
     }
     tx.exec(INSERT, crate::args![sequence, id, name, family(name), record, at, body]).await?;
     let [exact, all_of_family, everything] = patterns(name);
-    let to = to.map(|webhook| webhook.to_string()).unwrap_or_default();
-    tx.exec(WAKE, crate::args![at, exact, all_of_family, everything, to]).await?;
-    let args = crate::args![id, sequence, name, record, at, exact, all_of_family, everything, to];
-    tx.exec(DELIVER, args).await?;
+    tx.exec(WAKE, crate::args![at, exact, all_of_family, everything]).await?;
+    tx.exec(DELIVER, crate::args![id, sequence, name, record, at, exact, all_of_family, everything]).await?;
+    if let Some(webhook) = to {
+        tx.exec(WAKE_ONE, crate::args![at, webhook]).await?;
+        tx.exec(DELIVER_ONE, crate::args![id, sequence, name, record, at, webhook]).await?;
+    }
     tx.announce();
     Ok(Published { id, sequence, at })
 }

@@ -24,6 +24,7 @@ mod order;
 mod outbound;
 mod pages;
 mod receiver;
+mod plans;
 mod records;
 mod schema;
 mod session;

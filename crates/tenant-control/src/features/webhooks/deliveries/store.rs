@@ -149,6 +149,10 @@ pub async fn list(db: &Db, filter: &Filter, after: Option<Vec<Value>>, limit: us
     }
     if let Some(any) = &filter.status {
         select = select.any("d.status", any.iter().map(|status| status.as_str()));
+        // Said in so many words, the index of what has not succeeded can be used.
+        if !any.contains(&Status::Succeeded) {
+            select = select.raw("AND d.status <> 'succeeded'", []);
+        }
     }
     if let Some(since) = filter.since {
         select = select.raw("AND d.id >= ?", [DeliveryId::first_at(since).into()]);
