@@ -15,6 +15,7 @@ mod server;
 mod start;
 mod store_postgres;
 mod store_sqlite;
+mod webhooks;
 mod workload;
 
 use std::error::Error;
@@ -23,8 +24,21 @@ use std::process::ExitCode;
 /// Every failure ends the run and is shown as it is.
 type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
-const USAGE: &str = "usage: bench store-sqlite | store-postgres | read | start | memory | all\n\
+const USAGE: &str = "usage: bench store-sqlite | store-postgres | read | start | memory | webhooks-rate |\n\
+    webhooks-latency | webhooks-neighbours | webhooks-backlog | all\n\
     rounds and sizes: see README.md";
+
+const ALL: [&str; 9] = [
+    "store-sqlite",
+    "store-postgres",
+    "read",
+    "start",
+    "memory",
+    "webhooks-rate",
+    "webhooks-latency",
+    "webhooks-neighbours",
+    "webhooks-backlog",
+];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -47,8 +61,12 @@ fn run(arguments: &[&str]) -> Outcome {
         ["read"] => read::run(),
         ["start"] => start::run(),
         ["memory"] => memory::run(),
+        ["webhooks-rate"] => webhooks::rate::run(),
+        ["webhooks-latency"] => webhooks::latency::run(),
+        ["webhooks-neighbours"] => webhooks::neighbours::run(),
+        ["webhooks-backlog"] => webhooks::backlog::run(),
         ["all"] => {
-            for part in ["store-sqlite", "store-postgres", "read", "start", "memory"] {
+            for part in ALL {
                 run(&[part])?;
                 println!();
             }
@@ -56,6 +74,8 @@ fn run(arguments: &[&str]) -> Outcome {
         }
         // The other side of `read`, which starts it as a process of its own.
         ["bare-server", bytes] => bare_server::run(bytes.parse()?),
+        // The receivers of `webhooks-rate`, likewise.
+        ["sink", ports] => webhooks::sink::run(ports.parse()?),
         _ => Err(USAGE.into()),
     }
 }

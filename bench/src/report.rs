@@ -18,18 +18,28 @@ impl Comparison {
         self.rounds.push((ours, theirs));
     }
 
-    /// The ratio is the median of the rounds' ratios, so that a disturbed round counts as one and not by its size.
+    /// Ours should be the larger.
     pub fn finish(&self, aim: f64) {
+        self.tell(&format!("aim at least {aim}"), |ratio| ratio >= aim);
+    }
+
+    /// Ours should be the smaller, or not much larger.
+    pub fn finish_at_most(&self, aim: f64) {
+        self.tell(&format!("aim at most {aim}"), |ratio| ratio <= aim);
+    }
+
+    /// The ratio is the median of the rounds' ratios, so that a disturbed round counts as one and not by its size.
+    fn tell(&self, aim: &str, is_met: impl Fn(f64) -> bool) {
         let of = |pick: fn(&(f64, f64)) -> f64| median(self.rounds.iter().map(pick).collect());
         let ratio = of(|(ours, theirs)| ours / theirs);
         println!(
-            "{} {:.0} {}, {} {:.0}: ratio {ratio:.2}, aim at least {aim} ({}; median of {} rounds)",
+            "{} {:.0} {}, {} {:.0}: ratio {ratio:.2}, {aim} ({}; median of {} rounds)",
             self.ours,
             of(|(ours, _)| *ours),
             self.unit,
             self.theirs,
             of(|(_, theirs)| *theirs),
-            if ratio >= aim { "met" } else { "MISSED" },
+            if is_met(ratio) { "met" } else { "MISSED" },
             self.rounds.len(),
         );
     }
@@ -54,4 +64,11 @@ pub fn median(mut figures: Vec<f64>) -> f64 {
         n if n % 2 == 1 => figures[middle],
         _ => f64::midpoint(figures[middle - 1], figures[middle]),
     }
+}
+
+/// The figure that so many thousandths of all figures do not exceed.
+pub fn percentile(mut figures: Vec<f64>, thousandths: usize) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    let place = (figures.len() * thousandths).div_ceil(1_000);
+    figures.get(place.saturating_sub(1)).copied().unwrap_or(f64::NAN)
 }

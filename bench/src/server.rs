@@ -26,10 +26,19 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts it with its access log on, into a file of the data folder.
     pub fn start(data: &Path) -> Outcome<Self> {
+        Server::start_with(data, &[])
+    }
+
+    /// Starts it with its access log on, into a file of the data folder.
+    pub fn start_with(data: &Path, more: &[&str]) -> Outcome<Self> {
         let mut command = Command::new(binary()?);
-        command.arg("serve").arg("--data-dir").arg(data).args(["--listen", "127.0.0.1:0", "--log-level", "info"]);
+        command
+            .arg("serve")
+            .arg("--data-dir")
+            .arg(data)
+            .args(["--listen", "127.0.0.1:0", "--log-level", "info"])
+            .args(more);
         for policy in ["read", "write", "public"] {
             command.arg("--rate-limit").arg(format!("{policy}={NO_LIMIT}"));
         }
@@ -113,17 +122,18 @@ fn binary() -> Outcome<PathBuf> {
 
 /// A tenant, and an API key of it with every scope.
 pub fn make_key(server: &Server, data: &Path) -> Outcome<String> {
-    let whom = ["--tenant", "bench", "--email", "bench@example.test"];
-    admin(data, &["tenant", "create", "--slug", "bench", "--name", "Bench"])?;
+    make_key_of(server, data, "bench")
+}
+
+/// The same, for a tenant of this name.
+pub fn make_key_of(server: &Server, data: &Path, slug: &str) -> Outcome<String> {
+    let whom = ["--tenant", slug, "--email", "bench@example.test"];
+    admin(data, &["tenant", "create", "--slug", slug, "--name", "Bench"])?;
     admin(data, &[&["user", "create", "--role", "admin"], whom.as_slice()].concat())?;
     let session = admin(data, &[&["session", "create"], whom.as_slice()].concat())?;
     let cookie = session["cookie"].as_str().ok_or("no cookie")?;
     let body = r#"{"name":"bench","scopes":["*"]}"#;
-    let head = format!(
-        "POST /api/admin/api-keys HTTP/1.1\r\nCookie: {cookie}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n",
-        body.len()
-    );
-    let made = ask(server.address, &head, body)?;
+    let made = post_as(server.address, "/api/admin/api-keys", &format!("Cookie: {cookie}"), body)?;
     let record: Value = serde_json::from_str(&made.body)?;
     Ok(record["key"].as_str().ok_or_else(|| format!("no key was made: {}", made.body))?.to_owned())
 }
@@ -141,6 +151,19 @@ pub struct Answer {
 /// One GET on a connection of its own; `headers` are lines that end with CR LF.
 pub fn get(address: SocketAddr, path: &str, headers: &str) -> Outcome<Answer> {
     ask(address, &format!("GET {path} HTTP/1.1\r\n{headers}"), "")
+}
+
+/// One POST of JSON by an API key, on a connection of its own.
+pub fn post(address: SocketAddr, path: &str, key: &str, body: &str) -> Outcome<Answer> {
+    post_as(address, path, &format!("Authorization: Bearer {key}"), body)
+}
+
+fn post_as(address: SocketAddr, path: &str, credential: &str, body: &str) -> Outcome<Answer> {
+    let length = body.len();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\n{credential}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n"
+    );
+    ask(address, &head, body)
 }
 
 fn ask(address: SocketAddr, head: &str, body: &str) -> Outcome<Answer> {

@@ -131,8 +131,9 @@ CREATE TABLE webhook_recoveries (
     webhook_id TEXT COLLATE "C" NOT NULL,
     since BIGINT NOT NULL,
     until BIGINT NOT NULL,
-    -- Events up to here have been looked at.
+    -- Events up to here have been looked at, of those up to there.
     position BIGINT NOT NULL,
+    through BIGINT NOT NULL,
     examined BIGINT NOT NULL,
     queued BIGINT NOT NULL,
     started_at BIGINT NOT NULL,
@@ -146,6 +147,8 @@ CREATE TABLE lanes (
     tenant_id TEXT COLLATE "C" NOT NULL,
     key TEXT COLLATE "C" NOT NULL,
     due_at BIGINT,
+    -- New work alone does not make it due before this.
+    not_before BIGINT,
     token BIGINT NOT NULL,
     node TEXT COLLATE "C",
     leased_until BIGINT,

@@ -131,8 +131,9 @@ CREATE TABLE webhook_recoveries (
     webhook_id TEXT NOT NULL,
     since INTEGER NOT NULL,
     until INTEGER NOT NULL,
-    -- Events up to here have been looked at.
+    -- Events up to here have been looked at, of those up to there.
     position INTEGER NOT NULL,
+    through INTEGER NOT NULL,
     examined INTEGER NOT NULL,
     queued INTEGER NOT NULL,
     started_at INTEGER NOT NULL,
@@ -146,6 +147,8 @@ CREATE TABLE lanes (
     tenant_id TEXT NOT NULL,
     key TEXT NOT NULL,
     due_at INTEGER,
+    -- New work alone does not make it due before this.
+    not_before INTEGER,
     token INTEGER NOT NULL,
     node TEXT,
     leased_until INTEGER,

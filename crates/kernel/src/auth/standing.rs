@@ -69,6 +69,22 @@ impl Standing {
     }
 }
 
+impl Caller {
+    /// Asks, after a wait, whether the credential still stands: what was revoked meanwhile learns nothing more.
+    pub async fn still_holds(&self, scope: Scope) -> Result<()> {
+        let db = self.own();
+        let standing = self.standing();
+        let rights = match standing {
+            Standing::Key(id) => db.find::<KeyRow>(FIND_KEY, crate::args![id]).await?.map(|row| row.rights(standing)),
+            Standing::Person { session, .. } => {
+                let row: Option<(String, bool)> = db.find(FIND_SESSION, crate::args![session]).await?;
+                row.and_then(|(role, operator)| Some(person(standing, Role::parse(&role)?, operator)))
+            }
+        };
+        rights.ok_or_else(unauthenticated)?.require(scope)
+    }
+}
+
 impl Rights {
     pub fn is_key(&self, id: ApiKeyId) -> bool {
         matches!(self.standing, Standing::Key(own) if own == id)

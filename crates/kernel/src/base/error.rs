@@ -55,7 +55,8 @@ impl Error {
             fields.iter().map(|f| if f.pointer.is_empty() { "the body" } else { &f.pointer }).collect();
         // A target that must not be reached has a code of its own, where it is the only fault.
         let target = Code::TargetNotAllowed;
-        let code = if fields.iter().all(|field| field.code == target.name()) { target } else { Code::InvalidFields };
+        let only = !fields.is_empty() && fields.iter().all(|field| field.code == target.name());
+        let code = if only { target } else { Code::InvalidFields };
         let mut error = Error::new(code, format!("Not valid: {}. See errors for each.", names.join(", ")));
         error.0.fields = fields;
         error

@@ -89,7 +89,7 @@ fn body_schema(name: &str, data: &str) -> Value {
         "required": ["id", "type", "timestamp", "tenant_id", "sequence", "data"],
         "properties": {
             "id": {"type": "string", "description": "The same in every retry, resend and endpoint; also the header webhook-id."},
-            "type": {"type": "string", "const": name},
+            "type": {"type": "string", "enum": [name]},
             "timestamp": {"type": "string", "format": "date-time", "description": "When it happened."},
             "tenant_id": {"type": "string"},
             "sequence": {"type": "integer", "format": "int64", "description": "Rises strictly in the order of commits of the tenant; gaps are normal."},

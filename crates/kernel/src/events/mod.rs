@@ -42,7 +42,11 @@ macro_rules! subscribers {
 macro_rules! wake {
     ($which:expr) => {
         concat!(
-            "UPDATE lanes SET due_at = CASE WHEN due_at IS NULL OR due_at > $2 THEN $2 ELSE due_at END
+            "UPDATE lanes SET due_at = CASE
+                WHEN not_before > $2 AND (due_at IS NULL OR due_at > not_before) THEN not_before
+                WHEN not_before > $2 THEN due_at
+                WHEN due_at IS NULL OR due_at > $2 THEN $2
+                ELSE due_at END
             WHERE kind = 'webhook' AND tenant_id = $1 AND key IN ",
             $which
         )
@@ -64,10 +68,9 @@ macro_rules! deliver {
                     WHEN w.ordered AND EXISTS (SELECT 1 FROM deliveries e WHERE e.tenant_id = $1 AND e.webhook_id = w.id
                         AND e.record_id = $5 AND e.event_sequence < $3 AND e.status IN ('pending', 'delivering')) THEN NULL
                     ELSE CAST($6 AS BIGINT) END,
-                0, 0, $6
+                0, 0, $7
             FROM webhooks w WHERE w.tenant_id = $1 AND w.id IN ",
-            $which,
-            " ON CONFLICT (tenant_id, id) DO NOTHING"
+            $which
         )
     };
 }
@@ -75,10 +78,14 @@ macro_rules! deliver {
 crate::statements! {
     INSERT = "INSERT INTO events (tenant_id, sequence, id, type, family, record_id, at, body)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
-    WAKE = wake!(subscribers!("3", "4", "5"));
+    WAKE = wake!(concat!(
+        "(SELECT w.id FROM webhooks w WHERE w.tenant_id = $1 AND w.status = 'enabled' AND w.id IN ",
+        subscribers!("3", "4", "5"),
+        ")"
+    ));
     WAKE_ONE = wake!("($3)");
-    DELIVER = deliver!(subscribers!("7", "8", "9"));
-    DELIVER_ONE = deliver!("($7)");
+    DELIVER = deliver!(subscribers!("8", "9", "10"));
+    DELIVER_ONE = concat!(deliver!("($8)"), " ON CONFLICT (tenant_id, id) DO NOTHING");
 }
 
 /// An event as it is written down.
@@ -154,11 +161,13 @@ async fn write(tx: &mut Tx, name: &str, record: &str, data: Box<RawValue>, to: O
     }
     tx.exec(INSERT, crate::args![sequence, id, name, family(name), record, at, body]).await?;
     let [exact, all_of_family, everything] = patterns(name);
-    tx.exec(WAKE, crate::args![at, exact, all_of_family, everything]).await?;
-    tx.exec(DELIVER, crate::args![id, sequence, name, record, at, exact, all_of_family, everything]).await?;
+    // Due by this node's clock: the tenant's is at least as late, and ahead of it for as long as another node once was.
+    let now = tx.world().now();
+    tx.exec(WAKE, crate::args![now, exact, all_of_family, everything]).await?;
+    tx.exec(DELIVER, crate::args![id, sequence, name, record, now, at, exact, all_of_family, everything]).await?;
     if let Some(webhook) = to {
-        tx.exec(WAKE_ONE, crate::args![at, webhook]).await?;
-        tx.exec(DELIVER_ONE, crate::args![id, sequence, name, record, at, webhook]).await?;
+        tx.exec(WAKE_ONE, crate::args![now, webhook]).await?;
+        tx.exec(DELIVER_ONE, crate::args![id, sequence, name, record, now, at, webhook]).await?;
     }
     tx.announce();
     Ok(Published { id, sequence, at })

@@ -81,7 +81,7 @@ fn webhooks(kinds: &[Described]) -> Result<Paths> {
     for kind in kinds {
         let schema: Schema = serde_json::from_value(kind.body_schema()).map_err(Error::internal)?;
         let content = ContentBuilder::new().schema(Some(schema)).example(Some(kind.example.clone())).build();
-        let header = |name: &str, text: &str| header_parameter(name, text, text_schema());
+        let header = |name: &str, text: &str| header_parameter(name, text, Required::True, text_schema());
         let answer = ResponseBuilder::new()
             .description("Any 2xx within 15 seconds counts as delivered; anything else is tried again, 410 ends it.")
             .build();
@@ -176,12 +176,12 @@ fn complete(method: &str, operation: &mut Operation, guarded: bool) {
     if method == "post" {
         let text = "Makes a retry safe: the same key and body replay the first answer for 24 hours.";
         let schema = text_schema().min_length(Some(1)).max_length(Some(255));
-        parameters.push(RefOr::T(header_parameter("Idempotency-Key", text, schema)));
+        parameters.push(RefOr::T(header_parameter("Idempotency-Key", text, Required::False, schema)));
     }
     if is_change {
         // Without bounds: what is not the version's ETag, whatever its length, is refused as such.
         let text = "The ETag of the version to change; another version is refused with 412.";
-        parameters.push(RefOr::T(header_parameter("If-Match", text, text_schema())));
+        parameters.push(RefOr::T(header_parameter("If-Match", text, Required::False, text_schema())));
     }
     let mut statuses = vec![400, 429, 500, 503];
     if guarded {
@@ -209,11 +209,11 @@ fn text_schema() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String)
 }
 
-fn header_parameter(name: &str, description: &str, schema: ObjectBuilder) -> Parameter {
+fn header_parameter(name: &str, description: &str, required: Required, schema: ObjectBuilder) -> Parameter {
     ParameterBuilder::new()
         .name(name)
         .parameter_in(ParameterIn::Header)
-        .required(Required::False)
+        .required(required)
         .description(Some(description))
         .schema(Some(schema))
         .build()

@@ -6,8 +6,6 @@
 //! [`Lane::hold`]s it, which fails for an old token. So the token, not the clock, is the safety: a node that slept
 //! through its lease can send a request twice, but cannot overwrite what its successor has noted.
 
-use futures_util::future::join_all;
-
 use crate::base::{Result, SECOND_MS, TenantId, Timestamp};
 use crate::http::App;
 use crate::store::{Db, Purpose, Store, Tx};
@@ -15,21 +13,23 @@ use crate::store::{Db, Purpose, Store, Tx};
 crate::statements! {
     MAKE = "INSERT INTO lanes (kind, tenant_id, key, token) VALUES ($2, $1, $3, 0)";
     REMOVE = "DELETE FROM lanes WHERE kind = $2 AND tenant_id = $1 AND key = $3 AND token = $4";
-    WAKE = "UPDATE lanes SET due_at = CASE WHEN due_at IS NULL OR due_at > $4 THEN $4 ELSE due_at END
+    WAKE = "UPDATE lanes SET due_at = CASE WHEN due_at IS NULL OR due_at > $4 THEN $4 ELSE due_at END, not_before = NULL
         WHERE kind = $2 AND tenant_id = $1 AND key = $3";
-    /// The oldest first, so that every lane gets its turn. Those that another node works on are passed over.
-    FIND_DUE = "SELECT tenant_id, key FROM lanes
-        WHERE kind = $1 AND due_at <= $2 AND (leased_until IS NULL OR leased_until <= $2) ORDER BY due_at, tenant_id, key LIMIT $3";
-    /// Of two nodes that try at once the second finds it leased and changes nothing.
-    LEASE = "UPDATE lanes SET token = token + 1, node = $4, leased_until = $5
-        WHERE kind = $1 AND tenant_id = $2 AND key = $3 AND due_at <= $6 AND (leased_until IS NULL OR leased_until <= $6)
-        RETURNING token";
+    FIND_DUE = "SELECT tenant_id FROM lanes
+        WHERE kind = $1 AND due_at <= $2 AND (leased_until IS NULL OR leased_until <= $2) ORDER BY due_at LIMIT 1";
     HOLD = "UPDATE lanes SET leased_until = $5 WHERE kind = $2 AND tenant_id = $1 AND key = $3 AND token = $4";
-    RELEASE = "UPDATE lanes SET leased_until = NULL, node = NULL, due_at = $5
+    RELEASE = "UPDATE lanes SET leased_until = NULL, node = NULL, due_at = $5, not_before = $6
         WHERE kind = $2 AND tenant_id = $1 AND key = $3 AND token = $4";
     FORGET_LEASES = "UPDATE lanes SET leased_until = NULL, node = NULL WHERE leased_until IS NOT NULL";
     NEXT_DUE = "SELECT MIN(due_at) FROM lanes WHERE kind = $1";
+    LONGEST_DUE = "SELECT MIN(due_at) FROM lanes WHERE kind = $1 AND (leased_until IS NULL OR leased_until <= $2)";
 }
+
+/// Without its end, which says what to do about rows that are locked.
+const LEASE: &str = "UPDATE lanes SET token = token + 1, node = $3, leased_until = $4
+    WHERE kind = $1 AND (tenant_id, key) IN (SELECT tenant_id, key FROM lanes
+        WHERE kind = $1 AND due_at <= $2 AND (leased_until IS NULL OR leased_until <= $2)
+        ORDER BY due_at, tenant_id, key LIMIT $5";
 
 /// How long a lease lasts without a sign of life.
 pub const LEASE_MS: i64 = 20 * SECOND_MS;
@@ -53,41 +53,30 @@ pub async fn make(tx: &mut Tx, kind: &'static str, key: &str) -> Result<()> {
     tx.exec(MAKE, crate::args![kind, key]).await.map(drop)
 }
 
-/// Makes a lane due, at `at` or earlier.
-pub async fn wake(tx: &mut Tx, kind: &'static str, key: &str, at: Timestamp) -> Result<()> {
+/// Makes a lane due now. By this node's clock, as everything about lanes: the tenant's clock may be ahead of it.
+pub async fn wake(tx: &mut Tx, kind: &'static str, key: &str) -> Result<()> {
     tx.announce();
-    tx.exec(WAKE, crate::args![kind, key, at]).await.map(drop)
+    let now = tx.world().now();
+    tx.exec(WAKE, crate::args![kind, key, now]).await.map(drop)
 }
 
-/// Leases up to `max` lanes that are due.
+/// Leases up to `max` lanes that are due, the oldest first, so that every lane gets its turn. Those that another node
+/// works on are passed over, and so are those whose row is locked by a write under way: they come the next time.
 pub async fn lease_due(app: &App, kind: &'static str, max: usize) -> Result<Vec<Lane>> {
     let now = app.world.now();
+    let (node, until, max) = (app.node.clone(), now.plus(LEASE_MS), max as i64);
     let db = app.store.system(Purpose::Jobs);
-    let due: Vec<(TenantId, String)> = db.list(FIND_DUE, crate::args![kind, now, max as i64]).await?;
-    // At once: a lane whose row is locked by a write of its tenant keeps only itself waiting.
-    let leases = due.into_iter().map(|(tenant_id, key)| lease(app, &db, kind, tenant_id, key, now));
-    let mut leased = Vec::new();
-    for lease in join_all(leases).await {
-        match lease {
-            Ok(lane) => leased.extend(lane),
-            Err(error) => tracing::warn!(%error, "a lane was not leased; it will be tried again"),
-        }
+    if db.find::<TenantId>(FIND_DUE, crate::args![kind, now]).await?.is_none() {
+        return Ok(Vec::new());
     }
-    Ok(leased)
-}
-
-async fn lease(
-    app: &App,
-    db: &Db,
-    kind: &'static str,
-    tenant_id: TenantId,
-    key: String,
-    now: Timestamp,
-) -> Result<Option<Lane>> {
-    let (node, until, lane) = (app.node.clone(), now.plus(LEASE_MS), key.clone());
-    let token: Option<i64> =
-        db.write(async move |tx| tx.find(LEASE, crate::args![kind, tenant_id, lane, node, until, now]).await).await?;
-    Ok(token.map(|token| Lane { tenant_id, key, kind, token, db: tenant_db(&app.store, tenant_id) }))
+    let leased: Vec<(TenantId, String, i64)> = db
+        .write(async move |tx| {
+            let sql = format!("{LEASE}{}) RETURNING tenant_id, key, token", tx.skip_locked());
+            tx.list(&sql, crate::args![kind, now, node, until, max]).await
+        })
+        .await?;
+    let lane = |(tenant_id, key, token)| Lane { tenant_id, key, kind, token, db: tenant_db(&app.store, tenant_id) };
+    Ok(leased.into_iter().map(lane).collect())
 }
 
 /// Ends all leases, for a node that knows to be the only one.
@@ -98,6 +87,12 @@ pub(super) async fn forget_leases(store: &Store) -> Result<()> {
 /// When the next lane of a kind is due, or was.
 pub async fn next_due(store: &Store, kind: &'static str) -> Result<Option<Timestamp>> {
     store.system(Purpose::Jobs).one(NEXT_DUE, crate::args![kind]).await
+}
+
+/// Since when the first lane that nobody works on is due, if it is.
+pub async fn longest_due(store: &Store, kind: &'static str, now: Timestamp) -> Result<Option<Timestamp>> {
+    let due: Option<Timestamp> = store.system(Purpose::Jobs).one(LONGEST_DUE, crate::args![kind, now]).await?;
+    Ok(due.filter(|due| *due <= now))
 }
 
 /// A tenant's records, for what the service does by itself.
@@ -117,9 +112,10 @@ impl Lane {
         Ok(tx.exec(HOLD, crate::args![self.kind, self.key, self.token, until]).await? == 1)
     }
 
-    /// Gives the lane back, due again at `due_at` or when something wakes it.
-    pub async fn release(&self, tx: &mut Tx, due_at: Option<Timestamp>) -> Result<bool> {
-        Ok(tx.exec(RELEASE, crate::args![self.kind, self.key, self.token, due_at]).await? == 1)
+    /// Gives the lane back, due again at `due_at` or when something wakes it. New work alone does not wake it before
+    /// `not_before`.
+    pub async fn release(&self, tx: &mut Tx, due_at: Option<Timestamp>, not_before: Option<Timestamp>) -> Result<bool> {
+        Ok(tx.exec(RELEASE, crate::args![self.kind, self.key, self.token, due_at, not_before]).await? == 1)
     }
 
     /// Ends the lane for good.

@@ -25,6 +25,9 @@ crate::statements! {
         (SELECT tenant_id, actor_id, route, idempotency_key FROM idempotency_records WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)";
     CLEAN_AUDIT = "DELETE FROM audit_entries WHERE (tenant_id, id) IN
         (SELECT tenant_id, id FROM audit_entries WHERE at < $1 ORDER BY at LIMIT $2)";
+    /// In the order in which they are read, so that a reader can tell whether it has missed some.
+    CLEAN_EVENTS = "DELETE FROM events WHERE (tenant_id, sequence) IN
+        (SELECT tenant_id, sequence FROM events WHERE at < $1 ORDER BY at, tenant_id, sequence LIMIT $2)";
     CLEAN_RATES = "DELETE FROM rate_usage WHERE (window_start, bucket, node) IN
         (SELECT window_start, bucket, node FROM rate_usage WHERE window_start < $1 ORDER BY window_start LIMIT $2)";
 }
@@ -96,6 +99,7 @@ pub async fn clean(app: &App) -> Result<()> {
         (CLEAN_SECRETS, now),
         (CLEAN_IDEMPOTENCY, now),
         (CLEAN_AUDIT, now.plus(-settings.audit_retention_ms)),
+        (CLEAN_EVENTS, now.plus(-settings.event_retention_ms)),
         (CLEAN_RATES, now.plus(-2 * MINUTE_MS)),
     ];
     let db = app.store.system(Purpose::Housekeeping);

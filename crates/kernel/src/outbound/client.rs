@@ -18,11 +18,13 @@ use tokio::time::{Instant, timeout_at};
 
 use super::connector::{Connector, Fault};
 use super::exchange::{Failure, FailureKind, Request, Response, Timings};
+use crate::base::TenantId;
+
 use super::wire::{Line, Notes, TRIP, Trip};
 
 /// How long a connection waits for its next request, and how many wait for one host. Enough for a run of requests to
 /// the same place; a place that is called now and then is connected to anew.
-const IDLE_MAX: Duration = Duration::from_mins(1);
+const IDLE_MAX: Duration = Duration::from_secs(15);
 const IDLE_PER_HOST_MAX: usize = 16;
 /// Of the head of an answer, and of what is read ahead of its body.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
@@ -55,8 +57,9 @@ impl Client {
 
     pub async fn send(&self, request: Request) -> Result<Response, Failure> {
         let (timeout, body_max) = (request.timeout.min(TIMEOUT_MAX), request.body_max);
+        let for_whom = request.for_whom;
         let mut outgoing = outgoing(request);
-        let mut attempt = Attempt::start(timeout, capture_connection(&mut outgoing));
+        let mut attempt = Attempt::start(timeout, for_whom, capture_connection(&mut outgoing));
         let deadline = attempt.trip.deadline;
         let answering = TRIP.scope(attempt.trip.clone(), self.0.request(outgoing));
         let answer = match timeout_at(deadline, answering).await {
@@ -108,9 +111,9 @@ struct Attempt {
 }
 
 impl Attempt {
-    fn start(timeout: Duration, captured: CaptureConnection) -> Self {
+    fn start(timeout: Duration, for_whom: Option<TenantId>, captured: CaptureConnection) -> Self {
         let start = Instant::now();
-        let trip = Trip::new(start + timeout);
+        let trip = Trip::new(start + timeout, for_whom);
         Attempt { start, timeout, trip, captured, first_byte: None, status: None, body: Vec::new() }
     }
 

@@ -93,7 +93,8 @@ impl Connector {
 
     async fn resolve(&self, host: &Host, trip: &Trip) -> Result<Vec<IpAddr>, Fault> {
         let start = Instant::now();
-        let addresses = self.0.resolver.resolve(host).await.map_err(|error| Fault::new(FailureKind::Name, error))?;
+        let addresses = self.0.resolver.resolve(host, trip.for_whom).await;
+        let addresses = addresses.map_err(|error| Fault::new(FailureKind::Name, error))?;
         trip.notes().resolved = Some(start.elapsed());
         self.0.guard.check_all(&addresses).map_err(|refused| Fault::new(FailureKind::NotAllowed, refused.detail))?;
         Ok(addresses)
@@ -144,7 +145,7 @@ impl Service<Uri> for Connector {
     /// Called within the trip's own task. The future may outlive the trip, when another connection becomes free first
     /// and the client finishes this one for the next request; so it takes the deadline along.
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let trip = TRIP.try_with(Clone::clone).unwrap_or_else(|_| Trip::new(Instant::now() + STRAY_MAX));
+        let trip = TRIP.try_with(Clone::clone).unwrap_or_else(|_| Trip::new(Instant::now() + STRAY_MAX, None));
         let connecting = timeout_at(trip.deadline, self.clone().connect(uri, trip));
         Box::pin(async move { connecting.await.unwrap_or_else(|_| Err(Fault::too_late())) })
     }

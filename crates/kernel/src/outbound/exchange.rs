@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, Method};
 use bytes::Bytes;
 
 use super::target::Target;
+use crate::base::TenantId;
 
 /// One request. The body is sent whole, with its length.
 #[derive(Clone, Debug)]
@@ -20,6 +21,8 @@ pub struct Request {
     pub timeout: Duration,
     /// How much of the answer is read. The rest is dropped with its connection, which is not a failure.
     pub body_max: usize,
+    /// The tenant on whose behalf: each may have only so many names looked up at once.
+    pub for_whom: Option<TenantId>,
 }
 
 /// An answer, whatever its status. A redirect is an answer like any other and is not followed.

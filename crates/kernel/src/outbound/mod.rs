@@ -25,7 +25,7 @@ pub use guard::NotAllowed;
 pub use names::{Answers, Names};
 pub use target::{BadTarget, Target};
 
-use crate::base::Result;
+use crate::base::{Result, TenantId};
 use client::Client;
 use connector::Connector;
 use guard::Guard;
@@ -72,9 +72,9 @@ impl Outbound {
 
     /// Whether a target may be saved: not if it is inside, or resolves to there. A name that does not resolve now
     /// passes, for it may be set up later. What counts is the same check at each connection.
-    pub async fn check(&self, target: &Target) -> Result<(), NotAllowed> {
+    pub async fn check(&self, target: &Target, for_whom: Option<TenantId>) -> Result<(), NotAllowed> {
         let host = Host::parse(target.host()).map_err(|bad| NotAllowed { detail: bad.to_string() })?;
-        match timeout(CHECK_MAX, self.0.connector.resolver().resolve(&host)).await {
+        match timeout(CHECK_MAX, self.0.connector.resolver().resolve(&host, for_whom)).await {
             Ok(Ok(addresses)) => self.0.connector.guard().check_all(&addresses),
             Ok(Err(_)) | Err(_) => Ok(()),
         }

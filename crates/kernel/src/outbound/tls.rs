@@ -20,7 +20,7 @@ use crate::base::{Error, Result};
 pub(super) struct Tls {
     extra: RootCertStore,
     /// Made at the first call by https: reading a system's certificates takes a while, and not every service calls out.
-    config: OnceCell<Result<Arc<ClientConfig>, String>>,
+    config: OnceCell<Arc<ClientConfig>>,
 }
 
 impl Tls {
@@ -32,7 +32,7 @@ impl Tls {
 
     pub async fn connect(&self, host: &Host, stream: TcpStream) -> Result<TlsStream<TcpStream>, String> {
         let name = server_name(host)?;
-        let config = self.config.get_or_init(|| self.configure()).await.clone()?;
+        let config = self.config.get_or_try_init(|| self.configure()).await?.clone();
         TlsConnector::from(config).connect(name, stream).await.map_err(|error| plain_reason(&error))
     }
 

@@ -13,6 +13,8 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::client::TlsStream;
 
+use crate::base::TenantId;
+
 tokio::task_local! {
     /// The trip that is under way. The connector learns only the host from the client, and needs the deadline too.
     pub(super) static TRIP: Trip;
@@ -22,6 +24,7 @@ tokio::task_local! {
 #[derive(Clone)]
 pub(super) struct Trip {
     pub deadline: Instant,
+    pub for_whom: Option<TenantId>,
     notes: Arc<Mutex<Notes>>,
 }
 
@@ -35,8 +38,8 @@ pub(super) struct Notes {
 }
 
 impl Trip {
-    pub fn new(deadline: Instant) -> Self {
-        Trip { deadline, notes: Arc::default() }
+    pub fn new(deadline: Instant, for_whom: Option<TenantId>) -> Self {
+        Trip { deadline, for_whom, notes: Arc::default() }
     }
 
     pub fn notes(&self) -> MutexGuard<'_, Notes> {

@@ -67,16 +67,17 @@ impl Db {
         match self.store.backend() {
             Backend::Sqlite(sqlite) => sqlite.writer.write(self.context.clone(), job).await,
             Backend::Postgres(postgres) => {
-                let turn = match self.tenant_id() {
-                    Some(_) if self.context.job => Some(postgres.turns.take_for_job().await?),
-                    Some(tenant) => Some(postgres.turns.take(tenant, postgres.wait_max).await?),
-                    None => None,
-                };
+                let (mut turn, mut job_turn) = (None, None);
+                match self.tenant_id() {
+                    Some(tenant) if self.context.job => job_turn = Some(postgres.turns.take_for_job(tenant).await?),
+                    Some(tenant) => turn = Some(postgres.turns.take(tenant, postgres.wait_max).await?),
+                    None => {}
+                }
                 let tx = Tx::postgres(Session::for_writing(&postgres.pool).await?, self.context.clone());
                 // Spawned, so that a caller who goes away cannot stop it between BEGIN and COMMIT.
                 let news = self.store.news_of_writes().clone();
                 let write = async move {
-                    let _turn = turn;
+                    let _turns = (turn, job_turn);
                     tx.run_to_commit(job, &news).await
                 };
                 tokio::spawn(write).await.map_err(Error::unavailable)?

@@ -46,6 +46,14 @@ pub(super) const POSTGRES_MIGRATION_LOCK: &str = "SET LOCAL statement_timeout = 
      SELECT pg_advisory_xact_lock(7309453291847); SELECT set_config('tc.tenant', '*', true)";
 pub(super) const SQLITE_MIGRATION_BEGIN: &str = "BEGIN EXCLUSIVE";
 
+/// What ends a SELECT whose rows are to be locked, those apart that are locked already.
+pub(super) fn skip_locked(engine: Engine) -> &'static str {
+    match engine {
+        Engine::Sqlite => "",
+        Engine::Postgres => " FOR UPDATE SKIP LOCKED",
+    }
+}
+
 /// Where it is noted which migrations a database has, and with which text.
 pub(super) fn migrations_table(engine: Engine) -> &'static str {
     match engine {

@@ -20,7 +20,7 @@ const TENANTS_MAX: usize = 1_024;
 
 /// Writes of the service's own work at once, of all tenants: a few of the pool's connections, so that no amount of work
 /// keeps requests waiting.
-const JOB_TURNS: usize = 4;
+const JOB_TURNS: usize = 6;
 
 /// The service's own work can wait longer than a client does, and must not be lost for it.
 const JOB_WAIT_MAX: Duration = Duration::from_secs(30);
@@ -28,38 +28,52 @@ const JOB_WAIT_MAX: Duration = Duration::from_secs(30);
 pub(super) struct Turns {
     tenants: Mutex<HashMap<TenantId, Arc<Semaphore>>>,
     jobs: Arc<Semaphore>,
+    jobs_of_tenant: Mutex<HashMap<TenantId, Arc<Semaphore>>>,
+}
+
+/// A turn of the service's own work: one of the tenant's, and one of all.
+pub(super) struct JobTurn {
+    _of_tenant: OwnedSemaphorePermit,
+    _of_all: OwnedSemaphorePermit,
 }
 
 impl Default for Turns {
     fn default() -> Self {
-        Turns { tenants: Mutex::default(), jobs: Arc::new(Semaphore::new(JOB_TURNS)) }
+        Turns { tenants: Mutex::default(), jobs: Arc::new(Semaphore::new(JOB_TURNS)), jobs_of_tenant: Mutex::default() }
     }
 }
 
 impl Turns {
     /// Waits for the tenant's turn, for so long at most.
     pub async fn take(&self, tenant: TenantId, wait_max: Duration) -> Result<OwnedSemaphorePermit> {
-        let turns = self.of(tenant);
+        let turns = of(&self.tenants, tenant);
         match tokio::time::timeout(wait_max, turns.acquire_owned()).await {
             Ok(Ok(turn)) => Ok(turn),
             _ => Err(Error::unavailable("too many writes of this tenant are waiting")),
         }
     }
 
-    /// Waits for a turn of the service's own work.
-    pub async fn take_for_job(&self) -> Result<OwnedSemaphorePermit> {
-        match tokio::time::timeout(JOB_WAIT_MAX, self.jobs.clone().acquire_owned()).await {
-            Ok(Ok(turn)) => Ok(turn),
+    /// Waits for a turn of the service's own work. The tenant's first: while its rows are locked, its work waits here and
+    /// not on turns that others need.
+    pub async fn take_for_job(&self, tenant: TenantId) -> Result<JobTurn> {
+        let of_tenant = of(&self.jobs_of_tenant, tenant);
+        let both = async {
+            let of_tenant = of_tenant.acquire_owned().await.ok()?;
+            let of_all = self.jobs.clone().acquire_owned().await.ok()?;
+            Some(JobTurn { _of_tenant: of_tenant, _of_all: of_all })
+        };
+        match tokio::time::timeout(JOB_WAIT_MAX, both).await {
+            Ok(Some(turn)) => Ok(turn),
             _ => Err(Error::unavailable("too many writes of the service's own work are waiting")),
         }
     }
+}
 
-    fn of(&self, tenant: TenantId) -> Arc<Semaphore> {
-        let mut turns = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
-        if turns.len() >= TENANTS_MAX {
-            // A permit holds its semaphore, so what is in use stays.
-            turns.retain(|_, semaphore| Arc::strong_count(semaphore) > 1);
-        }
-        turns.entry(tenant).or_insert_with(|| Arc::new(Semaphore::new(TURNS))).clone()
+fn of(tenants: &Mutex<HashMap<TenantId, Arc<Semaphore>>>, tenant: TenantId) -> Arc<Semaphore> {
+    let mut turns = tenants.lock().unwrap_or_else(PoisonError::into_inner);
+    if turns.len() >= TENANTS_MAX {
+        // A permit holds its semaphore, so what is in use stays.
+        turns.retain(|_, semaphore| Arc::strong_count(semaphore) > 1);
     }
+    turns.entry(tenant).or_insert_with(|| Arc::new(Semaphore::new(TURNS))).clone()
 }

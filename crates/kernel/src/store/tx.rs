@@ -205,6 +205,11 @@ impl Tx {
         self.tenant_id().filter(|_| self.announced)
     }
 
+    /// What ends a SELECT that locks rows and passes over those that are locked. SQLite has one writer and needs none.
+    pub fn skip_locked(&self) -> &'static str {
+        dialect::skip_locked(self.engine())
+    }
+
     /// Tries to be the only transaction that holds `name`, until the end of this one.
     ///
     /// On SQLite that is always so, because there is one writer. On PostgreSQL it is asked without waiting.

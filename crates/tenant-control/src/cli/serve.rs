@@ -92,8 +92,8 @@ fn warn_of_allowed(app: &Shared) {
     }
 }
 
-/// For attempts that are still under way when all requests are answered.
-const SENDING_MAX: Duration = Duration::from_secs(1);
+/// For attempts that are still under way when all requests are answered: a little more than the sender gives them.
+const SENDING_MAX: Duration = Duration::from_secs(8);
 
 /// What the 25 s for the whole end leave after the 20 s in which requests are finished.
 const FINISH_MAX: Duration = Duration::from_secs(3);

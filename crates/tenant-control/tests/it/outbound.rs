@@ -30,6 +30,7 @@ fn get(text: &str) -> Request {
         body: Bytes::new(),
         timeout: PATIENCE,
         body_max: 1_024,
+        for_whom: None,
     }
 }
 

@@ -164,7 +164,7 @@ const SYSTEM_DOORS: &[(&str, &str, usize, &str)] = &[
     ("crates/kernel/src/auth/credentials.rs", "Credentials", 2, "whose a key or cookie is, is what the read finds out"),
     ("crates/kernel/src/auth/people.rs", "Startup", 1, "whether there is any tenant yet"),
     ("crates/kernel/src/auth/sessions.rs", "SignIn", 1, "whose a sign-in link is, is what the read finds out"),
-    ("crates/kernel/src/jobs/lanes.rs", "Jobs", 3, "which lanes are due, of whichever tenant"),
+    ("crates/kernel/src/jobs/lanes.rs", "Jobs", 4, "which lanes are due, of whichever tenant"),
     ("crates/kernel/src/jobs/mod.rs", "Housekeeping", 2, "last use is noted and old rows are removed for all tenants"),
     ("crates/kernel/src/jobs/mod.rs", "RateLimits", 1, "the counters of all callers are exchanged in one batch"),
     ("crates/kernel/src/startup.rs", "Startup", 2, "the check values of the secrets belong to no tenant"),

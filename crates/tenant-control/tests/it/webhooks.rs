@@ -1,6 +1,27 @@
 //! `/api/admin/webhooks`: endpoints, and what is sent to them.
 
+mod answers;
+mod breaker;
+mod catalogue;
+mod change;
+mod create;
+mod disable;
+mod drive;
+mod expiring;
+mod feed;
+mod headers;
 mod hostile;
+mod lanes;
+mod log_filters;
+mod order;
+mod rate;
+mod recover;
+mod resend;
+mod retention;
+mod schedule;
+mod scopes;
+mod secrets;
+mod targets;
 
 use serde_json::{Value, json};
 
@@ -10,7 +31,6 @@ use crate::support::{Server, Setup, Tenancy, over_http};
 
 pub const WEBHOOKS: &str = "/api/admin/webhooks";
 pub const DELIVERIES: &str = "/api/admin/webhooks/deliveries";
-#[expect(dead_code, reason = "until the feed has tests")]
 pub const EVENTS: &str = "/api/admin/webhooks/events";
 
 /// A server that may send to this machine.

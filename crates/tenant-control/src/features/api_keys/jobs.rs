@@ -17,7 +17,11 @@ pub async fn announce_expiry(app: &App) -> Result<()> {
     let before = app.world.now().plus(ANNOUNCE_MS);
     let due = store::to_announce(&app.store.system(Purpose::Jobs), before, ROUND_MAX).await?;
     for (tenant, id) in due {
-        tenant_db(&app.store, tenant).write(async move |tx| store::announce(tx, id, before).await).await?;
+        let told = tenant_db(&app.store, tenant).write(async move |tx| store::announce(tx, id, before).await).await;
+        // One that cannot be told must not keep the others from being told.
+        if let Err(error) = told {
+            tracing::warn!(%error, key = %id, "it could not be told that a key expires soon; it will be tried again");
+        }
     }
     Ok(())
 }

@@ -32,8 +32,9 @@ pub async fn clean(app: &App) -> Result<()> {
 pub async fn measure(app: &App) -> Result<()> {
     let waiting = store::waiting(&app.store.system(Purpose::Jobs)).await?;
     metrics::gauge!("webhook_queue_depth").set(f64::from(u32::try_from(waiting).unwrap_or(u32::MAX)));
-    let due = lanes::next_due(&app.store, WEBHOOK_LANE).await?;
-    let late_ms = due.map_or(0, |due| (app.world.now().as_millis() - due.as_millis()).max(0));
+    let now = app.world.now();
+    let due = lanes::longest_due(&app.store, WEBHOOK_LANE, now).await?;
+    let late_ms = due.map_or(0, |due| now.as_millis() - due.as_millis());
     metrics::gauge!("webhook_queue_lag_seconds").set(f64::from(u32::try_from(late_ms).unwrap_or(u32::MAX)) / 1_000.0);
     Ok(())
 }

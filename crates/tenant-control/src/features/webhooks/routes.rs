@@ -89,10 +89,13 @@ pub async fn create(
     let db = caller.require(Scope::WebhooksWrite)?;
     query.parse()?;
     let body = body.read().await?;
-    check_target(&caller, &body.value.url).await?;
+    // Looked up before the transaction, and refused in it: a repeated request gets its first answer, whatever the name
+    // means by now.
+    let checked = check_target(&caller, &body.value.url).await;
     let (standing, secrets, input) = (caller.standing(), caller.app().secrets.clone(), body.value);
     idempotency
         .once(&caller, &db, PATH, body.digest, async move |tx| {
+            checked?;
             let rights = standing.confirm(tx, Scope::WebhooksWrite).await?;
             let made = store::create(tx, &rights, input, &secrets).await?;
             let location = format!("{PATH}?id={}", made.record.id);
@@ -103,7 +106,7 @@ pub async fn create(
 
 /// A name that does not resolve yet passes: the check when something is sent decides.
 async fn check_target(caller: &Caller, url: &Target) -> Result<()> {
-    let checked = caller.app().outbound.check(url).await;
+    let checked = caller.app().outbound.check(url, Some(caller.tenant_id())).await;
     checked.map_err(|refusal| Error::target_not_allowed("/url", refusal.detail))
 }
 

@@ -55,6 +55,8 @@ kernel::statements! {
         WHERE tenant_id = $1 AND id = $2";
     /// Whatever waits is of an older generation from now on.
     SWITCH_OFF = "UPDATE webhooks SET generation = generation + 1 WHERE tenant_id = $1 AND id = $2";
+    END_RECOVERY = "UPDATE webhook_recoveries SET finished_at = $3
+        WHERE tenant_id = $1 AND webhook_id = $2 AND finished_at IS NULL";
     SET_STATUS = "UPDATE webhooks SET status = $3, disabled_reason = $4, version = version + 1, updated_at = $5
         WHERE tenant_id = $1 AND id = $2";
     DELETE = "UPDATE webhooks SET deleted_at = $3, status = 'disabled', headers = $4, header_names = '[]', version = version + 1,
@@ -224,6 +226,8 @@ pub async fn replace(
     check_subscription(rights, &input.events)?;
     let now = tx.tick().await?.at;
     let stored = read(tx, id).await?;
+    // What waits for the endpoint, or is sent again, is of the events it had.
+    check_subscription(rights, &stored.record.events)?;
     if_match.check(stored.record.version)?;
     let kept = open_headers(tx, secrets, id, &stored)?;
     let headers = merge_headers(&kept, input.headers)?;
@@ -276,7 +280,7 @@ pub async fn replace(
         (true, false) => switch_off(tx, id, now).await?,
         (false, true) => drop(tx.exec(FORGET_FAILURES, args![id]).await?),
         // The sender looks again at what it holds back or lets pass.
-        _ => lanes::wake(tx, WEBHOOK_LANE, &id.to_string(), now).await?,
+        _ => lanes::wake(tx, WEBHOOK_LANE, &id.to_string()).await?,
     }
     Ok(read(tx, id).await?.at(now))
 }
@@ -334,7 +338,9 @@ pub async fn auto_disable(tx: &mut Tx, id: WebhookId, reason: &str) -> Result<Op
 
 async fn switch_off(tx: &mut Tx, id: WebhookId, now: Timestamp) -> Result<()> {
     tx.exec(SWITCH_OFF, args![id]).await?;
-    lanes::wake(tx, WEBHOOK_LANE, &id.to_string(), now).await
+    lanes::wake(tx, WEBHOOK_LANE, &id.to_string()).await?;
+    // Enabling sends nothing, so what a recovery had still to look at is left to the next one.
+    tx.exec(END_RECOVERY, args![id, now]).await.map(drop)
 }
 
 async fn subscribe(tx: &mut Tx, id: WebhookId, events: &[String]) -> Result<()> {

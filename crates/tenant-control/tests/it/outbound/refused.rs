@@ -23,7 +23,7 @@ fn strict() -> Outbound {
 }
 
 async fn refuses(outbound: &Outbound, text: &str) {
-    let checked = outbound.check(&target(text)).await;
+    let checked = outbound.check(&target(text), None).await;
     assert!(checked.is_err(), "{text} may be saved");
     let failure = outbound.send(get(text)).await.expect_err(text);
     assert_eq!(failure.kind, FailureKind::NotAllowed, "{text}: {failure:?}");
@@ -80,7 +80,7 @@ fn what_two_readers_may_understand_differently_is_no_target() {
 async fn what_is_public_may_be_called() {
     let outbound = strict();
     for text in PUBLIC {
-        assert_eq!(outbound.check(&target(text)).await, Ok(()), "{text}");
+        assert_eq!(outbound.check(&target(text), None).await, Ok(()), "{text}");
     }
 }
 
@@ -95,7 +95,7 @@ async fn a_name_that_moves_inside_after_it_was_saved_is_not_called() {
     let settings = Settings { names: Names::Table(Arc::new(names)), ..Settings::default() };
     let outbound = Outbound::new(settings).unwrap();
     let text = format!("http://moving.example:{}/", trap.port);
-    assert_eq!(outbound.check(&target(&text)).await, Ok(()));
+    assert_eq!(outbound.check(&target(&text), None).await, Ok(()));
     let failure = outbound.send(get(&text)).await.expect_err("a refusal");
     assert_eq!(failure.kind, FailureKind::NotAllowed, "{failure:?}");
     trap.caught_nobody();
@@ -120,7 +120,7 @@ async fn a_name_is_asked_for_once_and_what_was_checked_is_called() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_that_does_not_resolve_may_be_saved_and_fails_when_called() {
     let outbound = Outbound::new(loopback()).unwrap();
-    assert_eq!(outbound.check(&target("http://unknown.example/")).await, Ok(()));
+    assert_eq!(outbound.check(&target("http://unknown.example/"), None).await, Ok(()));
     let failure = outbound.send(get("http://unknown.example/")).await.expect_err("no address");
     assert_eq!((failure.kind, failure.kind.as_str()), (FailureKind::Name, "name_not_resolved"));
 }
@@ -130,7 +130,7 @@ async fn the_operator_allows_networks_and_nothing_beside_them() {
     let outbound = Outbound::new(loopback()).unwrap();
     assert_eq!(outbound.allowed().iter().map(ToString::to_string).collect::<Vec<_>>(), ["127.0.0.0/8"]);
     for text in ["http://127.0.0.1/", "http://127.9.9.9/", "http://[::ffff:127.0.0.1]/", "http://hooks.example.org/"] {
-        assert_eq!(outbound.check(&target(text)).await, Ok(()), "{text}");
+        assert_eq!(outbound.check(&target(text), None).await, Ok(()), "{text}");
     }
     // This host is both of its addresses, and one of them was not allowed.
     for text in ["http://10.0.0.7/", "http://[::1]/", "http://169.254.169.254/", "http://localhost/"] {

@@ -13,6 +13,7 @@ pub mod raw;
 pub mod receiver;
 pub mod server;
 pub mod stores;
+pub mod verifiers;
 
 pub use answer::Answer;
 pub use people::{Key, Tenancy};

@@ -210,9 +210,9 @@ pub async fn act(
     let (standing, action) = (caller.standing(), body.value);
     idempotency
         .once(&caller, &db, PATH, body.digest, async move |tx| {
-            standing.confirm(tx, Scope::WebhooksWrite).await?;
+            let rights = standing.confirm(tx, Scope::WebhooksWrite).await?;
             match action {
-                Action::Resend(id) => store::resend(tx, id).await.map(|sent| Taken::Delivery(Box::new(sent))),
+                Action::Resend(id) => store::resend(tx, &rights, id).await.map(|sent| Taken::Delivery(Box::new(sent))),
                 Action::Recover { webhook, since, until } => {
                     store::recover(tx, webhook, since, until).await.map(Taken::Recovery)
                 }

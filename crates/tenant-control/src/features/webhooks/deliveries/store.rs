@@ -4,12 +4,13 @@ use std::collections::HashMap;
 
 use kernel::args;
 use kernel::audit::{self, Entry};
+use kernel::auth::Rights;
 use kernel::base::{DeliveryId, Error, EventId, Result, TenantId, Timestamp, WebhookId};
 use kernel::events::{self, WEBHOOK_LANE};
-use kernel::jobs::lanes;
+use kernel::jobs::lanes::{self, Lane};
 use kernel::store::{Db, Direction, FromRow, Row, Select, Tx, Value};
 
-use super::super::{Recovery, Status as WebhookStatus, WEBHOOK_TEST, store as webhooks};
+use super::super::{Recovery, Status as WebhookStatus, WEBHOOK_TEST, check_subscription, store as webhooks};
 use super::{Attempt, Delivery, Status};
 
 macro_rules! columns {
@@ -32,23 +33,58 @@ kernel::statements! {
     /// Whether what was sent is still kept.
     HAS_PAYLOAD = "SELECT e.sequence FROM deliveries d JOIN events e ON e.tenant_id = d.tenant_id AND e.sequence = d.event_sequence
         WHERE d.tenant_id = $1 AND d.id = $2";
-    RESEND = "UPDATE deliveries SET status = 'pending', skipped_reason = NULL, tries = 0, next_attempt_at = $3,
+    /// Held, like any other, while an earlier event of the record is not done with.
+    RESEND = "UPDATE deliveries SET status = 'pending', skipped_reason = NULL, tries = 0,
+            next_attempt_at = CASE WHEN EXISTS (SELECT 1 FROM deliveries e WHERE e.tenant_id = $1
+                AND e.webhook_id = deliveries.webhook_id AND e.record_id = deliveries.record_id
+                AND e.event_sequence < deliveries.event_sequence AND e.status IN ('pending', 'delivering')) THEN NULL
+                ELSE CAST($3 AS BIGINT) END,
             generation = (SELECT w.generation FROM webhooks w WHERE w.tenant_id = $1 AND w.id = deliveries.webhook_id)
         WHERE tenant_id = $1 AND id = $2";
+    RECORD = "SELECT record_id, event_sequence FROM deliveries WHERE tenant_id = $1 AND id = $2 AND record_id IS NOT NULL";
+    /// Later events of a record that is waiting again wait too.
+    HOLD_LATER = "UPDATE deliveries SET next_attempt_at = NULL
+        WHERE tenant_id = $1 AND webhook_id = $2 AND record_id = $3 AND event_sequence > $4 AND status = 'pending'";
     NEXT_TENANT = "SELECT MIN(tenant_id) FROM webhooks WHERE tenant_id > $1";
     CLEAN_ATTEMPTS = "DELETE FROM delivery_attempts WHERE tenant_id = $1 AND delivery_id IN
-        (SELECT d.id FROM deliveries d WHERE d.tenant_id = $1 AND d.id < $2 ORDER BY d.id LIMIT $3)";
+        (SELECT d.id FROM deliveries d WHERE d.tenant_id = $1 AND d.id < $2 AND d.status NOT IN ('pending', 'delivering')
+            ORDER BY d.id LIMIT $3)";
+    /// What is not done with stays, however old it is.
     CLEAN = "DELETE FROM deliveries WHERE tenant_id = $1 AND id IN
-        (SELECT d.id FROM deliveries d WHERE d.tenant_id = $1 AND d.id < $2 ORDER BY d.id LIMIT $3)";
+        (SELECT d.id FROM deliveries d WHERE d.tenant_id = $1 AND d.id < $2 AND d.status NOT IN ('pending', 'delivering')
+            ORDER BY d.id LIMIT $3)";
     CLEAN_WEBHOOKS = "DELETE FROM webhooks WHERE tenant_id = $1 AND deleted_at < $2 AND NOT EXISTS
         (SELECT 1 FROM lanes l WHERE l.kind = 'webhook' AND l.tenant_id = $1 AND l.key = webhooks.id)";
     WAITING = "SELECT COUNT(*) FROM deliveries WHERE status = 'pending'";
-    FIRST_SINCE = "SELECT MIN(sequence) FROM events WHERE tenant_id = $1 AND at >= $2";
+    FIRST_SINCE = "SELECT sequence FROM events WHERE tenant_id = $1 AND at >= $2 ORDER BY at, sequence LIMIT 1";
+    LAST_BEFORE = "SELECT sequence FROM events WHERE tenant_id = $1 AND at < $2 ORDER BY at DESC, sequence DESC LIMIT 1";
     RUNNING = "SELECT since FROM webhook_recoveries WHERE tenant_id = $1 AND webhook_id = $2 AND finished_at IS NULL";
-    RECOVER = "INSERT INTO webhook_recoveries (tenant_id, webhook_id, since, until, position, examined, queued, started_at)
-        VALUES ($1, $2, $3, $4, $5, 0, 0, $6)
-        ON CONFLICT (tenant_id, webhook_id) DO UPDATE SET since = $3, until = $4, position = $5, examined = 0, queued = 0,
-            started_at = $6, finished_at = NULL";
+    RECOVER = "INSERT INTO webhook_recoveries (tenant_id, webhook_id, since, until, position, through, examined, queued,
+            started_at)
+        VALUES ($1, $2, $3, $4, $5, $6, 0, 0, $7)
+        ON CONFLICT (tenant_id, webhook_id) DO UPDATE SET since = $3, until = $4, position = $5, through = $6, examined = 0,
+            queued = 0, started_at = $7, finished_at = NULL";
+    COUNT_DUE = "SELECT COUNT(*) FROM (SELECT 1 AS one FROM deliveries
+        WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'pending' AND next_attempt_at <= $3 LIMIT $4) counted";
+    RECOVERY = "SELECT position, through FROM webhook_recoveries
+        WHERE tenant_id = $1 AND webhook_id = $2 AND finished_at IS NULL";
+    RECOVERABLE = "SELECT sequence, id, type, record_id, at FROM events
+        WHERE tenant_id = $1 AND sequence > $2 AND sequence <= $3 ORDER BY sequence LIMIT $4";
+    /// A delivery that succeeded, or is on its way, stays as it is.
+    REQUEUE = "INSERT INTO deliveries (tenant_id, id, webhook_id, event_sequence, event_id, event_type, record_id, status,
+            generation, next_attempt_at, tries, attempts, created_at)
+        SELECT w.tenant_id, 'dlv_' || substr($3, 5, 22) || w.code, w.id, $4, $3, $5,
+            CASE WHEN w.ordered THEN CAST($6 AS TEXT) END, 'pending', w.generation,
+            CASE WHEN w.ordered AND EXISTS (SELECT 1 FROM deliveries e WHERE e.tenant_id = $1 AND e.webhook_id = w.id
+                AND e.record_id = $6 AND e.event_sequence < $4 AND e.status IN ('pending', 'delivering')) THEN NULL
+                ELSE CAST($7 AS BIGINT) END,
+            0, 0, CAST($8 AS BIGINT)
+        FROM webhooks w WHERE w.tenant_id = $1 AND w.id = $2 AND w.status = 'enabled' AND w.deleted_at IS NULL
+        ON CONFLICT (tenant_id, id) DO UPDATE SET status = 'pending', skipped_reason = NULL, tries = 0,
+            next_attempt_at = excluded.next_attempt_at, generation = excluded.generation, record_id = excluded.record_id
+        WHERE deliveries.status IN ('skipped', 'failed') AND deliveries.succeeded_at IS NULL";
+    RECOVERED = "UPDATE webhook_recoveries SET position = $3, examined = examined + $4, queued = queued + $5, finished_at = $6
+        WHERE tenant_id = $1 AND webhook_id = $2";
 }
 
 struct StoredDelivery {
@@ -234,8 +270,12 @@ pub async fn clean(tx: &mut Tx, before: Timestamp) -> Result<bool> {
     let first_kept = DeliveryId::first_at(before);
     tx.exec(CLEAN_ATTEMPTS, args![first_kept, CLEAN_ROWS]).await?;
     let removed = tx.exec(CLEAN, args![first_kept, CLEAN_ROWS]).await?;
-    tx.exec(CLEAN_WEBHOOKS, args![before]).await?;
-    Ok(removed == CLEAN_ROWS.unsigned_abs())
+    let more = removed == CLEAN_ROWS.unsigned_abs();
+    // Last, because a tenant without endpoints is not looked at any more.
+    if !more {
+        tx.exec(CLEAN_WEBHOOKS, args![before]).await?;
+    }
+    Ok(more)
 }
 
 /// How many deliveries of all tenants wait.
@@ -255,14 +295,17 @@ async fn require_enabled(tx: &mut Tx, id: WebhookId) -> Result<super::super::Web
 }
 
 /// Makes a delivery pending again, due now, with the whole schedule before it.
-pub async fn resend(tx: &mut Tx, id: DeliveryId) -> Result<Delivery> {
-    let now = tx.tick().await?.at;
+pub async fn resend(tx: &mut Tx, rights: &Rights, id: DeliveryId) -> Result<Delivery> {
     let delivery = read(tx, id).await?;
-    match require_enabled(tx, delivery.webhook_id).await {
+    let webhook = match require_enabled(tx, delivery.webhook_id).await {
         Err(error) if error.code() == kernel::base::Code::NotFound => {
             return Err(Error::conflict("The endpoint of this delivery has been deleted."));
         }
-        other => other.map(drop)?,
+        found => found?,
+    };
+    // An endpoint may have been given to another reader since, with other events.
+    if !matches(&webhook.events, &delivery.event_type) && delivery.event_type != WEBHOOK_TEST.name() {
+        check_subscription(rights, std::slice::from_ref(&delivery.event_type))?;
     }
     if delivery.status == Status::Delivering {
         return Err(Error::conflict("An attempt of this delivery is under way. Wait for what becomes of it."));
@@ -271,10 +314,19 @@ pub async fn resend(tx: &mut Tx, id: DeliveryId) -> Result<Delivery> {
         return Err(Error::conflict("The payload is no longer kept, so it cannot be sent again."));
     }
     let lane = delivery.webhook_id.to_string();
-    lanes::wake(tx, WEBHOOK_LANE, &lane, now).await?;
-    tx.exec(RESEND, args![id, now]).await?;
+    lanes::wake(tx, WEBHOOK_LANE, &lane).await?;
+    let due = tx.world().now();
+    tx.exec(RESEND, args![id, due]).await?;
+    if let Some((record, sequence)) = tx.find::<(String, i64)>(RECORD, args![id]).await? {
+        hold_later(tx, delivery.webhook_id, &record, sequence).await?;
+    }
     audit::record(tx, Entry::new("webhook.resend", "delivery", id)).await?;
     read(tx, id).await
+}
+
+/// Keeps the order of a record whose earlier event waits again.
+pub async fn hold_later(tx: &mut Tx, webhook: WebhookId, record: &str, sequence: i64) -> Result<()> {
+    tx.exec(HOLD_LATER, args![webhook, record, sequence]).await.map(drop)
 }
 
 /// Starts a recovery; the sender goes through the window a few events at a time.
@@ -285,13 +337,79 @@ pub async fn recover(tx: &mut Tx, webhook: WebhookId, since: Timestamp, until: O
         return Err(Error::conflict("A recovery of this endpoint is under way; its record shows how far it has come."));
     }
     let until = until.map_or(now.plus(1), |until| until.min(now.plus(1)));
-    let first: Option<i64> = tx.one(FIRST_SINCE, args![since]).await?;
-    let position = first.map_or(i64::MAX, |first| first - 1);
-    lanes::wake(tx, WEBHOOK_LANE, &webhook.to_string(), now).await?;
-    tx.exec(RECOVER, args![webhook, since, until, position, now]).await?;
+    // Times rise with the sequence, so that a window of time is one of numbers.
+    let first: Option<i64> = tx.find(FIRST_SINCE, args![since]).await?;
+    let through: Option<i64> = tx.find(LAST_BEFORE, args![until]).await?;
+    let (position, through) = (first.map_or(i64::MAX, |first| first - 1), through.unwrap_or(0));
+    lanes::wake(tx, WEBHOOK_LANE, &webhook.to_string()).await?;
+    tx.exec(RECOVER, args![webhook, since, until, position, through, now]).await?;
     audit::record(tx, Entry::new("webhook.recover", "webhook", webhook)).await?;
     let recovery = webhooks::read(tx, webhook).await?.at(now).recovery;
     recovery.ok_or_else(|| Error::internal("a recovery that was just written is missing"))
+}
+
+/// Deliveries that a recovery lets be due at once.
+const RECOVERY_AHEAD: i64 = 100;
+/// Events that one step of a recovery looks at.
+const RECOVERY_STEP: i64 = 100;
+
+/// Whether so little is due that a recovery may add to it. What waits for a retry does not count: it may wait for hours.
+pub async fn may_recover(tx: &mut Tx, id: WebhookId) -> Result<bool> {
+    let now = tx.world().now();
+    let due: i64 = tx.one(COUNT_DUE, args![id, now, RECOVERY_AHEAD]).await?;
+    Ok(due < RECOVERY_AHEAD)
+}
+
+/// What a step of a recovery has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recovered {
+    /// The lane is another node's.
+    Lost,
+    /// Enough is waiting already.
+    Full,
+    More,
+    Done,
+}
+
+/// One step of a recovery: the next events of its window that match and have had no success.
+pub async fn recover_step(lane: &Lane, id: WebhookId, patterns: Vec<String>, ordered: bool) -> Result<Recovered> {
+    let held = lane.clone();
+    lane.db()
+        .write(async move |tx| {
+            if !held.hold(tx).await? {
+                return Ok(Recovered::Lost);
+            }
+            let running: Option<(i64, i64)> = tx.find(RECOVERY, args![id]).await?;
+            let Some((position, through)) = running else { return Ok(Recovered::Done) };
+            if !may_recover(tx, id).await? {
+                return Ok(Recovered::Full);
+            }
+            let now = tx.world().now();
+            let window = args![position, through, RECOVERY_STEP];
+            let found: Vec<(i64, EventId, String, String, Timestamp)> = tx.list(RECOVERABLE, window).await?;
+            let (mut last, mut queued) = (position, 0);
+            for (sequence, event, kind, record, at) in &found {
+                last = *sequence;
+                if !matches(&patterns, kind) {
+                    continue;
+                }
+                let requeued = tx.exec(REQUEUE, args![id, event, *sequence, kind, record, now, *at]).await?;
+                if ordered && requeued > 0 {
+                    hold_later(tx, id, record, *sequence).await?;
+                }
+                queued += requeued;
+            }
+            let done = (found.len() as i64) < RECOVERY_STEP;
+            let finished_at = done.then_some(now);
+            let (examined, queued) = (found.len() as i64, queued.cast_signed());
+            tx.exec(RECOVERED, args![id, last, examined, queued, finished_at]).await?;
+            Ok(if done { Recovered::Done } else { Recovered::More })
+        })
+        .await
+}
+
+fn matches(patterns: &[String], kind: &str) -> bool {
+    events::patterns(kind).iter().any(|pattern| patterns.contains(pattern))
 }
 
 /// Sends a test event to one endpoint.

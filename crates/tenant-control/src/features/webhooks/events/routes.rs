@@ -124,7 +124,8 @@ fn event_type(kind: &Described) -> EventType {
     }
 }
 
-/// Where a reader of the feed is: behind which number, and when it was told so.
+/// Where a reader of the feed is: behind which number, and the moment since which it needs what is kept. That is the
+/// moment of its last event while there is more, else when it was told that there is none.
 struct Position {
     sequence: i64,
     at: Timestamp,
@@ -139,7 +140,8 @@ async fn feed(caller: &Caller, db: &Db, page: &PageRequest) -> Result<Feed> {
         _ => Position { sequence: 0, at: caller.app().world.now() },
     };
     let kept_since = caller.app().world.now().plus(-caller.app().settings.event_retention_ms);
-    if position.at < kept_since {
+    // Events are removed oldest first: while the one that was told last is there, so are all after it.
+    if position.at < kept_since && !store::is_kept(db, position.sequence).await? {
         let detail = "Events after this cursor are no longer kept. Start again without a cursor.";
         return Err(Error::new(Code::InvalidCursor, detail));
     }
@@ -149,14 +151,18 @@ async fn feed(caller: &Caller, db: &Db, page: &PageRequest) -> Result<Feed> {
     let mut news = caller.app().store.news();
     loop {
         let read_at = caller.app().world.now();
-        let (data, has_more) = read(db, &families, &mut position.sequence, page.limit).await?;
+        let (data, has_more) = read(db, &families, &mut position, page.limit).await?;
+        if !has_more {
+            position.at = read_at;
+        }
         if !data.is_empty() || has_more || Instant::now() >= until {
-            let next = [Value::Int(position.sequence), Value::Int(read_at.as_millis())];
+            let next = [Value::Int(position.sequence), Value::Int(position.at.as_millis())];
             let next_cursor = list.cursor(caller, &next)?;
             return Ok(Feed { data, has_more, next_cursor });
         }
         let poll = (Instant::now() + Duration::from_millis(POLL_MS.unsigned_abs())).min(until);
         caller.wait(hear(&mut news, caller.tenant_id(), poll)).await?;
+        caller.still_holds(Scope::WebhooksRead).await?;
         if *caller.app().stopping.borrow() {
             until = Instant::now();
         }
@@ -178,25 +184,25 @@ async fn hear(news: &mut Receiver<TenantId>, tenant: TenantId, poll: Instant) {
 async fn read(
     db: &Db,
     families: &[&'static str],
-    position: &mut i64,
+    position: &mut Position,
     limit: usize,
 ) -> Result<(Vec<Box<RawValue>>, bool)> {
     let head = store::head(db).await?;
     for _ in 0..STEPS_MAX {
-        if *position >= head {
+        if position.sequence >= head {
             return Ok((Vec::new(), false));
         }
-        let through = head.min(*position + WINDOW);
-        let mut found = store::window(db, families, *position, through, limit + 1).await?;
-        if found.len() > limit {
-            found.truncate(limit);
-            *position = found.last().map_or(through, |last| last.sequence);
-            return Ok((found.into_iter().map(|told| told.body).collect(), true));
-        }
-        *position = through;
-        if !found.is_empty() {
-            return Ok((found.into_iter().map(|told| told.body).collect(), through < head));
+        let through = head.min(position.sequence + WINDOW);
+        let mut found = store::window(db, families, position.sequence, through, limit + 1).await?;
+        let all = found.len() <= limit;
+        found.truncate(limit);
+        position.sequence = through;
+        if let Some(last) = found.last() {
+            position.at = last.at;
+            let more = !all || through < head;
+            position.sequence = if more { last.sequence } else { through };
+            return Ok((found.into_iter().map(|told| told.body).collect(), more));
         }
     }
-    Ok((Vec::new(), *position < head))
+    Ok((Vec::new(), position.sequence < head))
 }

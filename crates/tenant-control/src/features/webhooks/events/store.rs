@@ -1,25 +1,27 @@
 //! SQL of the feed.
 
 use kernel::args;
-use kernel::base::Result;
+use kernel::base::{Result, Timestamp};
 use kernel::store::{Db, Direction, FromRow, Row, Select};
 use serde_json::value::RawValue;
 
 kernel::statements! {
     HEAD = "SELECT sequence FROM tenant_clocks WHERE tenant_id = $1";
-    WINDOW = "SELECT sequence, body FROM events WHERE tenant_id = $1";
+    KEPT = "SELECT sequence FROM events WHERE tenant_id = $1 AND sequence = $2";
+    WINDOW = "SELECT sequence, at, body FROM events WHERE tenant_id = $1";
 }
 
 /// An event of the feed.
 pub struct Told {
     pub sequence: i64,
+    pub at: Timestamp,
     pub body: Box<RawValue>,
 }
 
 impl FromRow for Told {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        let body = RawValue::from_string(row.get(1)?).map_err(kernel::base::Error::internal)?;
-        Ok(Told { sequence: row.get(0)?, body })
+        let body = RawValue::from_string(row.get(2)?).map_err(kernel::base::Error::internal)?;
+        Ok(Told { sequence: row.get(0)?, at: row.get(1)?, body })
     }
 }
 
@@ -27,6 +29,11 @@ impl FromRow for Told {
 /// writes come one after the other.
 pub async fn head(db: &Db) -> Result<i64> {
     Ok(db.find(HEAD, args![]).await?.unwrap_or(0))
+}
+
+/// Whether the event with this number is still there.
+pub async fn is_kept(db: &Db, sequence: i64) -> Result<bool> {
+    Ok(db.find::<i64>(KEPT, args![sequence]).await?.is_some())
 }
 
 /// Events of these families above `after` and up to `through`, in their order.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
-use kernel::base::{Code, Timestamp};
+use kernel::base::{Code, TenantId, Timestamp};
 use kernel::http::App;
 use kernel::outbound::{Failure, Request, Response};
 use kernel::store::Db;
@@ -56,11 +56,11 @@ pub async fn send(app: Arc<App>, db: Db, settings: Arc<Settings>, endpoint: Arc<
             return Outcome { due, attempt: None, fate: Fate::Retry(again) };
         }
     };
-    let Some(request) = request(&settings, &endpoint, &due, body, at) else {
+    let Some(request) = request(&settings, &endpoint, db.tenant_id(), &due, body, at) else {
         return Outcome { due, attempt: None, fate: Fate::GivenUp };
     };
     let (attempt, asked) = match app.outbound.send(request).await {
-        Ok(response) => read_answer(at, &response),
+        Ok(response) => read_answer(at, app.world.now(), &response),
         Err(failure) => (read_failure(at, &failure), None),
     };
     let fate = if attempt.error.is_none() {
@@ -75,7 +75,14 @@ pub async fn send(app: Arc<App>, db: Db, settings: Arc<Settings>, endpoint: Arc<
     Outcome { due, attempt: Some(attempt), fate }
 }
 
-fn request(settings: &Settings, endpoint: &Endpoint, due: &Due, body: String, at: Timestamp) -> Option<Request> {
+fn request(
+    settings: &Settings,
+    endpoint: &Endpoint,
+    tenant: Option<TenantId>,
+    due: &Due,
+    body: String,
+    at: Timestamp,
+) -> Option<Request> {
     let mut headers = HeaderMap::with_capacity(endpoint.headers.len() + 5);
     for (name, value) in &endpoint.headers {
         headers.insert(HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?);
@@ -95,17 +102,18 @@ fn request(settings: &Settings, endpoint: &Endpoint, due: &Due, body: String, at
         body: body.into(),
         timeout: settings.timeout,
         body_max: ANSWER_BYTES_MAX,
+        for_whom: tenant,
     })
 }
 
-fn read_answer(at: Timestamp, response: &Response) -> (Attempt, Option<Timestamp>) {
+fn read_answer(at: Timestamp, now: Timestamp, response: &Response) -> (Attempt, Option<Timestamp>) {
     let error = match response.status {
         200..=299 => None,
         300..=399 => Some("redirect: redirects are not followed".to_owned()),
         status => Some(format!("http_status: answered {status}")),
     };
     let asked = response.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
-    let asked = asked.and_then(|text| retry_after(text, at));
+    let asked = asked.and_then(|text| retry_after(text, now));
     let attempt = Attempt {
         at,
         status_code: Some(i64::from(response.status)),

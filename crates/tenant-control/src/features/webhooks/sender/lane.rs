@@ -12,9 +12,11 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
+use super::super::deliveries::store::{Recovered, recover_step};
 use super::attempt::{self, Fate, Outcome, outcome_name};
 use super::pace::Pace;
-use super::store::{self, Due, Learnt, Look, Recovered};
+use super::places::Place;
+use super::store::{self, Due, Learnt, Look};
 use super::{Endpoint, Sender};
 
 /// Deliveries looked up at once.
@@ -23,6 +25,12 @@ const READY_MAX: usize = 32;
 const UNSETTLED_MAX: usize = 256;
 /// An attempt that takes longer than this is shown as delivering.
 const SHOWN_AFTER: Duration = Duration::from_secs(1);
+/// How long a lane is worked on while others wait for a turn.
+const TENURE: Duration = Duration::from_secs(5);
+/// How long attempts under way are waited for when the process stops.
+const STOP_MAX: Duration = Duration::from_secs(5);
+/// How long a lane goes on without a look at its endpoint, which another node may have changed.
+const PATIENCE: Duration = Duration::from_millis(POLL_MS.unsigned_abs());
 
 /// Works on a lane until nothing is due within `linger_ms`, the lease is lost, or the process stops.
 pub async fn run(sender: Sender, lane: Lane, wake: Arc<Notify>, linger_ms: i64, stop: watch::Receiver<bool>) {
@@ -52,7 +60,16 @@ struct Run {
     settling: Option<JoinHandle<Result<bool>>>,
     /// Outcomes in the write under way, which are done with when it ends.
     in_write: Vec<DeliveryId>,
+    /// The write under way switches the endpoint off.
+    switching_off: bool,
     held_at: Instant,
+    looked_at: Instant,
+    began_at: Instant,
+    recovered_at: Instant,
+    /// Whether nothing is held any more for the sake of an order that the endpoint does not ask for.
+    unheld: bool,
+    /// When the process began to stop.
+    stopping_since: Option<Instant>,
 }
 
 struct Loaded {
@@ -88,7 +105,13 @@ impl Run {
             outcomes: Vec::new(),
             settling: None,
             in_write: Vec::new(),
+            switching_off: false,
             held_at: Instant::now(),
+            looked_at: Instant::now(),
+            began_at: Instant::now(),
+            recovered_at: Instant::now(),
+            unheld: false,
+            stopping_since: None,
         }
     }
 
@@ -102,10 +125,11 @@ impl Run {
         }
         let mut look = true;
         loop {
-            if look {
+            // Other nodes tell nobody of a change, so however busy the lane is, it is looked at now and then.
+            if look || self.looked_at.elapsed() >= PATIENCE {
                 self.load().await?;
             }
-            let next = if *stop.borrow() { self.wind_up().await? } else { self.step().await? };
+            let next = if *stop.borrow() { self.stop().await? } else { self.step().await? };
             let until = match next {
                 Next::Leave => return Ok(()),
                 Next::GoOn => {
@@ -115,9 +139,9 @@ impl Run {
                 }
                 Next::Wait(until) => until,
             };
-            let (now, patience) = (self.now(), Duration::from_millis(POLL_MS.unsigned_abs()));
-            let wait = until.map_or(patience, |until| {
-                Duration::from_millis((until.as_millis() - now.as_millis()).max(1).unsigned_abs()).min(patience)
+            let now = self.now();
+            let wait = until.map_or(PATIENCE, |until| {
+                Duration::from_millis((until.as_millis() - now.as_millis()).max(1).unsigned_abs()).min(PATIENCE)
             });
             tokio::select! {
                 Some(ended) = self.attempts.join_next() => {
@@ -128,7 +152,7 @@ impl Run {
                     if !self.settled(settled)? {
                         return Ok(());
                     }
-                    look = false;
+                    look = std::mem::take(&mut self.switching_off);
                 }
                 () = wake.notified() => look = true,
                 () = tokio::time::sleep(wait) => look = true,
@@ -139,6 +163,7 @@ impl Run {
 
     /// Reads the endpoint as it is now.
     async fn load(&mut self) -> Result<()> {
+        self.looked_at = Instant::now();
         let (secrets, tenant) = (&self.sender.app.secrets, self.lane.tenant_id);
         let known = self.endpoint.as_ref().map(|loaded| loaded.endpoint.as_ref());
         let read = match store::endpoint(self.lane.db(), secrets, tenant, self.id, known).await? {
@@ -150,8 +175,14 @@ impl Run {
             Look::Changed(read) => read,
         };
         self.ready.clear();
-        let known = self.endpoint.take().filter(|loaded| loaded.endpoint.version == read.version);
-        let pace = known.map_or_else(|| self.pace(&read), |loaded| loaded.pace);
+        self.unheld = false;
+        // What was learnt holds until the endpoint is switched off; enabling it is a new start.
+        let goes_on = |known: &Endpoint| known.target.is_some() && known.generation == read.generation;
+        let mut pace = match self.endpoint.take() {
+            Some(loaded) if goes_on(&loaded.endpoint) => loaded.pace,
+            _ => self.pace(&read),
+        };
+        pace.limit(read.rate_limit_per_second, self.now());
         self.endpoint = Some(Loaded { endpoint: Arc::from(read), pace });
         Ok(())
     }
@@ -184,15 +215,21 @@ impl Run {
         if endpoint.target.is_none() {
             return self.leave_off(&endpoint).await;
         }
-        if !endpoint.ordered && store::unhold(&self.lane, self.id).await?.is_none() {
-            return Ok(Next::Leave);
+        if !endpoint.ordered && !self.unheld {
+            match store::unhold(&self.lane, self.id).await? {
+                None => return Ok(Next::Leave),
+                Some(more) => self.unheld = !more,
+            }
+        }
+        // Others wait for their turn, and this lane has had its own.
+        if self.sender.is_crowded() && self.began_at.elapsed() >= TENURE {
+            return self.wind_up().await;
         }
         self.fill(&endpoint).await?;
-        if !self.attempts.is_empty() || self.settling.is_some() || !self.outcomes.is_empty() {
-            return Ok(Next::Wait(None));
-        }
-        if endpoint.recovering && self.ready.is_empty() {
-            match store::recover(&self.lane, self.id, endpoint.events.clone()).await? {
+        let busy = !self.attempts.is_empty() || self.settling.is_some() || !self.outcomes.is_empty();
+        if endpoint.recovering && self.ready.is_empty() && (!busy || self.recovered_at.elapsed() >= PATIENCE) {
+            self.recovered_at = Instant::now();
+            match recover_step(&self.lane, self.id, endpoint.events.clone(), endpoint.ordered).await? {
                 Recovered::Lost => return Ok(Next::Leave),
                 Recovered::Full => {}
                 Recovered::More => return Ok(Next::GoOn),
@@ -202,11 +239,16 @@ impl Run {
                 }
             }
         }
-        self.linger_or_leave(endpoint.recovering).await
+        if busy {
+            let now = self.now();
+            let pause = self.endpoint.as_mut().and_then(|loaded| loaded.pace.pause(now));
+            return Ok(Next::Wait(pause.filter(|_| !self.ready.is_empty()).map(|(until, _)| until)));
+        }
+        self.linger_or_leave(&endpoint).await
     }
 
     /// Stays while something is due soon, else gives the lane back.
-    async fn linger_or_leave(&mut self, recovering: bool) -> Result<Next> {
+    async fn linger_or_leave(&mut self, endpoint: &Endpoint) -> Result<Next> {
         let now = self.now();
         let next = store::next(self.lane.db(), self.id).await?;
         let pause = self.endpoint.as_mut().and_then(|loaded| loaded.pace.pause(now));
@@ -217,18 +259,23 @@ impl Run {
         if due.is_some_and(|due| due <= now) {
             return Ok(Next::GoOn);
         }
-        let soon = |at: Timestamp| at.as_millis() - now.as_millis() <= self.linger_ms;
+        let linger_ms = if self.sender.is_crowded() { 0 } else { self.linger_ms };
+        let soon = |at: Timestamp| at.as_millis() - now.as_millis() <= linger_ms;
         let idle = i64::try_from(self.held_at.elapsed().as_millis()).unwrap_or(i64::MAX);
-        if self.linger_ms > 0 && (due.is_some_and(soon) || (due.is_none() && idle < self.linger_ms)) {
+        if linger_ms > 0 && (due.is_some_and(soon) || (due.is_none() && idle < linger_ms)) {
             return Ok(Next::Wait(due));
         }
-        store::release(&self.lane, self.id, pause, recovering).await?;
+        store::release(&self.lane, self.id, endpoint, pause).await?;
         Ok(Next::Leave)
     }
 
     /// Starts as many attempts as the pace allows.
     async fn fill(&mut self, endpoint: &Arc<Endpoint>) -> Result<()> {
         if self.outcomes.len() + self.in_write.len() >= UNSETTLED_MAX {
+            return Ok(());
+        }
+        // It wants no more, which is about to be noted.
+        if self.switching_off || self.outcomes.iter().any(Outcome::is_gone) {
             return Ok(());
         }
         let now = self.now();
@@ -243,22 +290,30 @@ impl Run {
             self.ready = due.into_iter().filter(|due| !self.flying.contains_key(&due.id)).collect();
         }
         for _ in 0..room {
+            if self.ready.is_empty() {
+                break;
+            }
+            let place = if self.attempts.is_empty() {
+                Some(Place::default())
+            } else {
+                self.sender.places.take(&self.of_tenant)
+            };
+            let Some(place) = place else { break };
             let Some(due) = self.ready.pop_front() else { break };
             self.flying.insert(due.id, Flight { since: Instant::now(), shown: false });
             if let Some(loaded) = &mut self.endpoint {
                 loaded.pace.started();
             }
-            self.start(endpoint.clone(), due);
+            self.start(endpoint.clone(), due, place);
         }
         Ok(())
     }
 
-    fn start(&mut self, endpoint: Arc<Endpoint>, due: Due) {
-        let Sender { app, settings, places } = self.sender.clone();
+    fn start(&mut self, endpoint: Arc<Endpoint>, due: Due, place: Place) {
+        let Sender { app, settings, .. } = self.sender.clone();
         let (db, spare, again) = (self.lane.db().clone(), due.clone(), self.now().plus(settings.first_wait_ms()));
-        let of_tenant = self.of_tenant.clone();
         self.attempts.spawn(async move {
-            let _place = places.take(&of_tenant).await;
+            let _place = place;
             let sent = AssertUnwindSafe(attempt::send(app, db, settings, endpoint, due)).catch_unwind().await;
             sent.unwrap_or_else(|_| {
                 tracing::error!(delivery = %spare.id, "an attempt panicked");
@@ -269,8 +324,23 @@ impl Run {
 
     fn ended(&mut self, ended: Result<Outcome, tokio::task::JoinError>) {
         match ended {
-            Ok(outcome) => self.outcomes.push(outcome),
+            Ok(outcome) => {
+                self.learn(&outcome);
+                self.outcomes.push(outcome);
+            }
             Err(error) => tracing::error!(%error, "an attempt ended badly"),
+        }
+    }
+
+    /// The pace follows an outcome at once, not when it is on disk: a write takes as long as many attempts.
+    fn learn(&mut self, outcome: &Outcome) {
+        metrics::counter!("webhook_attempts_total", "outcome" => outcome_name(outcome)).increment(1);
+        let now = self.now();
+        if let (Some(Loaded { pace, .. }), Some(_)) = (&mut self.endpoint, &outcome.attempt) {
+            match outcome.fate {
+                Fate::Succeeded => pace.succeeded(),
+                _ => pace.failed(now),
+            }
         }
     }
 
@@ -292,17 +362,14 @@ impl Run {
         let mut reason = None;
         if let Some(Loaded { pace, .. }) = &mut self.endpoint {
             for outcome in &outcomes {
-                metrics::counter!("webhook_attempts_total", "outcome" => outcome_name(outcome)).increment(1);
                 let Some(attempt) = &outcome.attempt else { continue };
                 if outcome.fate == Fate::Succeeded {
                     learnt.last_success_at = Some(attempt.at);
-                    pace.succeeded();
                 } else {
                     learnt.last_failure_at = Some(attempt.at);
-                    pace.failed(now);
-                    if outcome.is_gone() {
-                        reason = Some("gone");
-                    }
+                }
+                if outcome.is_gone() {
+                    reason = Some("gone");
                 }
             }
             learnt.consecutive_failures = pace.failures();
@@ -313,6 +380,7 @@ impl Run {
                 reason = Some("failing");
             }
         }
+        self.switching_off = reason.is_some();
         self.in_write = outcomes.iter().map(|outcome| outcome.due.id).collect();
         let (lane, id) = (self.lane.clone(), self.id);
         self.settling = Some(tokio::spawn(async move {
@@ -379,7 +447,7 @@ impl Run {
         if endpoint.deleted {
             store::retire(&self.lane, self.id).await?;
         } else {
-            store::release(&self.lane, self.id, None, false).await?;
+            store::release(&self.lane, self.id, endpoint, None).await?;
         }
         Ok(Next::Leave)
     }
@@ -389,14 +457,25 @@ impl Run {
         Ok(Next::Leave)
     }
 
-    /// The process stops: nothing new is started, and what is known is written down.
+    /// The process stops. What takes longer than a moment is given up, and sent again by whoever comes next.
+    async fn stop(&mut self) -> Result<Next> {
+        let since = *self.stopping_since.get_or_insert_with(Instant::now);
+        if since.elapsed() >= STOP_MAX {
+            self.attempts.abort_all();
+            while self.attempts.join_next().await.is_some() {}
+        }
+        self.wind_up().await
+    }
+
+    /// Nothing new is started, and what is known is written down.
     async fn wind_up(&mut self) -> Result<Next> {
         self.settle();
         if !self.attempts.is_empty() || self.settling.is_some() {
             return Ok(Next::Wait(None));
         }
-        store::release(&self.lane, self.id, None, self.endpoint.as_ref().is_some_and(|l| l.endpoint.recovering))
-            .await?;
+        if let Some(loaded) = &self.endpoint {
+            store::release(&self.lane, self.id, &loaded.endpoint, None).await?;
+        }
         Ok(Next::Leave)
     }
 }

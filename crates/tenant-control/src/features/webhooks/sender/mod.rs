@@ -14,6 +14,7 @@ pub mod store;
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kernel::base::{DAY_MS, Result, TenantId, Timestamp};
@@ -97,11 +98,17 @@ pub struct Sender {
     app: Shared,
     settings: Arc<Settings>,
     places: Arc<Places>,
+    /// Whether lanes wait for a turn because all places for lanes are taken.
+    crowded: Arc<AtomicBool>,
 }
 
 impl Sender {
+    fn is_crowded(&self) -> bool {
+        self.crowded.load(Ordering::Relaxed)
+    }
+
     pub fn new(app: Shared, settings: Settings) -> Self {
-        Sender { app, settings: Arc::new(settings), places: Arc::default() }
+        Sender { app, settings: Arc::new(settings), places: Arc::default(), crowded: Arc::default() }
     }
 
     /// Does everything that is due at this moment of the clock, and nothing that is due later. For tests, which move
@@ -155,7 +162,7 @@ impl Sender {
     }
 }
 
-type LaneName = (TenantId, String);
+type LaneName = (TenantId, String, Arc<Notify>);
 
 /// The lanes that this node works on.
 struct Work {
@@ -169,6 +176,8 @@ impl Work {
     async fn lease(&mut self) -> Result<()> {
         loop {
             let room = LANES_MAX.saturating_sub(self.running.len()).min(LEASES_MAX);
+            // Those that work make room sooner then.
+            self.sender.crowded.store(room == 0, Ordering::Relaxed);
             if room == 0 {
                 return Ok(());
             }
@@ -177,7 +186,7 @@ impl Work {
             for lane in leased {
                 let wake: Arc<Notify> = Arc::default();
                 self.wakes.entry(lane.tenant_id).or_default().insert(lane.key.clone(), wake.clone());
-                let name = (lane.tenant_id, lane.key.clone());
+                let name = (lane.tenant_id, lane.key.clone(), wake.clone());
                 let run = lane::run(self.sender.clone(), lane, wake, LINGER_MS, self.stopping.clone());
                 self.running.spawn(async move {
                     run.await;
@@ -192,9 +201,10 @@ impl Work {
 
     fn ended(&mut self, ended: Result<LaneName, tokio::task::JoinError>) {
         match ended {
-            Ok((tenant, key)) => {
+            Ok((tenant, key, wake)) => {
                 if let Some(of_tenant) = self.wakes.get_mut(&tenant) {
-                    of_tenant.remove(&key);
+                    // The lane may have been leased again by now, with another to wake.
+                    of_tenant.retain(|name, known| *name != key || !Arc::ptr_eq(known, &wake));
                     if of_tenant.is_empty() {
                         self.wakes.remove(&tenant);
                     }

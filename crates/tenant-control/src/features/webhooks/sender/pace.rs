@@ -48,8 +48,19 @@ impl Pace {
         now: Timestamp,
     ) -> Self {
         let window = if failures == 0 { WINDOW_START } else { 1 };
-        let bucket = rate_per_second.map(|rate| Bucket { rate, tokens: 1_000, at: now });
+        let mut bucket = rate_per_second.map(|rate| Bucket { rate, tokens: 1_000, at: now });
+        if let (Some(bucket), Some(until)) = (&mut bucket, paused_until.filter(|_| failures < BREAKER_AFTER)) {
+            // The next token is there when it was promised, not when somebody looks.
+            bucket.tokens -= bucket.rate * (until.as_millis() - now.as_millis()).clamp(0, MINUTE_MS);
+        }
         Pace { window, failures, failing_since, paused_until, probe_wait_ms, bucket }
+    }
+
+    /// Another rate limit, or none. The same goes on counting.
+    pub fn limit(&mut self, rate_per_second: Option<i64>, now: Timestamp) {
+        if self.bucket.as_ref().map(|bucket| bucket.rate) != rate_per_second {
+            self.bucket = rate_per_second.map(|rate| Bucket { rate, tokens: 1_000, at: now });
+        }
     }
 
     pub fn failures(&self) -> i64 {

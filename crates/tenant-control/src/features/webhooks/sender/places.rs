@@ -1,5 +1,5 @@
-//! Places for attempts under way: so many in all, and so many of one tenant, so that hanging endpoints of one never take
-//! the places of others.
+//! Places for attempts under way beyond the first of each lane: so many in all, and so many of one tenant. A lane's first
+//! attempt needs none, so endpoints that hang, however many and whosoever's, make others slower at most.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use kernel::base::TenantId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Attempts of this node under way: each is a connection and up to 256 KiB of payload.
+/// Attempts of this node under way, beside one for each lane: each is a connection and up to 256 KiB of payload.
 const PLACES: usize = 512;
-/// Attempts of one tenant under way. More than all its endpoints take while each of them hangs.
+/// Of one tenant. More than all its endpoints take while each of them hangs.
 const PLACES_OF_TENANT: usize = 128;
 
 pub struct Places {
@@ -23,7 +23,8 @@ impl Default for Places {
     }
 }
 
-/// One attempt's place; free again when it is dropped.
+/// One attempt's place; free again when it is dropped. The default is that of a lane's first attempt, which takes none.
+#[derive(Default)]
 pub struct Place {
     _of_tenant: Option<OwnedSemaphorePermit>,
     _of_all: Option<OwnedSemaphorePermit>,
@@ -42,10 +43,10 @@ impl Places {
         places
     }
 
-    /// Waits for a place. The tenant's first: who waits for its own does not hold one that others could use.
-    pub async fn take(&self, of_tenant: &Arc<Semaphore>) -> Place {
-        let of_tenant = of_tenant.clone().acquire_owned().await.ok();
-        let of_all = self.all.clone().acquire_owned().await.ok();
-        Place { _of_tenant: of_tenant, _of_all: of_all }
+    /// A place, if there is one.
+    pub fn take(&self, of_tenant: &Arc<Semaphore>) -> Option<Place> {
+        let of_tenant = of_tenant.clone().try_acquire_owned().ok()?;
+        let of_all = self.all.clone().try_acquire_owned().ok()?;
+        Some(Place { _of_tenant: Some(of_tenant), _of_all: Some(of_all) })
     }
 }

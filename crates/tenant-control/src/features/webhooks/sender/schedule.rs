@@ -41,7 +41,9 @@ pub fn next_attempt(
 /// The moment that `Retry-After` names: seconds from now, or a date.
 pub fn retry_after(text: &str, now: Timestamp) -> Option<Timestamp> {
     let text = text.trim();
-    if let Ok(seconds) = text.parse::<u32>() {
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        // More digits than fit mean longer than we wait anyway.
+        let seconds = text.parse::<u32>().unwrap_or(u32::MAX);
         return Some(now.plus(i64::from(seconds) * SECOND_MS));
     }
     let date = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;

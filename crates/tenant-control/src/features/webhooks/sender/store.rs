@@ -1,14 +1,19 @@
 //! SQL of the sender. Whatever it writes for a lane it writes in a transaction that holds the lane.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use kernel::args;
-use kernel::base::{DeliveryId, Error, EventId, Result, Secrets, TenantId, Timestamp, WebhookId};
+use kernel::base::{Code, DeliveryId, Error, EventId, Result, Secrets, TenantId, Timestamp, WebhookId};
 use kernel::events;
 use kernel::jobs::lanes::Lane;
 use kernel::outbound::Target;
-use kernel::store::{Db, FromRow, Row, Tx, Value};
+use kernel::store::{Db, FromRow, Row, Value};
 
+use tokio::time::Instant;
+
+use super::super::deliveries::store::may_recover;
 use super::super::store::{HEADERS_TABLE, OwnPlace, SECRETS_TABLE, auto_disable};
 use super::super::{Status, WEBHOOK_AUTO_DISABLED};
 use super::attempt::{Fate, Outcome};
@@ -34,12 +39,17 @@ kernel::statements! {
         WHERE tenant_id = $1 AND id = $2";
     INSERT_ATTEMPT = "INSERT INTO delivery_attempts (tenant_id, delivery_id, number, at, status_code, error, response_body,
             address, duration_ms, timings)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (tenant_id, delivery_id, number) DO NOTHING";
     /// Of a record's events that are not done with, the first goes; the others are held.
     RELEASE_NEXT = "UPDATE deliveries SET next_attempt_at = $4
         WHERE tenant_id = $1 AND webhook_id = $2 AND record_id = $3 AND status = 'pending' AND next_attempt_at IS NULL
             AND event_sequence = (SELECT MIN(d.event_sequence) FROM deliveries d WHERE d.tenant_id = $1
                 AND d.webhook_id = $2 AND d.record_id = $3 AND d.status IN ('pending', 'delivering'))";
+    /// An earlier event of the record has been asked for again while this one was under way.
+    HOLD_BEHIND = "UPDATE deliveries SET next_attempt_at = NULL
+        WHERE tenant_id = $1 AND id = $2 AND EXISTS (SELECT 1 FROM deliveries e WHERE e.tenant_id = $1
+            AND e.webhook_id = deliveries.webhook_id AND e.record_id = deliveries.record_id
+            AND e.event_sequence < deliveries.event_sequence AND e.status IN ('pending', 'delivering'))";
     UPDATE_STATE = "UPDATE webhook_states SET last_success_at = COALESCE($3, last_success_at),
             last_failure_at = COALESCE($4, last_failure_at), consecutive_failures = $5, failing_since = $6,
             paused_until = $7, paused_reason = $8
@@ -52,6 +62,12 @@ kernel::statements! {
     DRAIN = "UPDATE deliveries SET status = 'skipped', skipped_reason = $3, next_attempt_at = NULL
         WHERE tenant_id = $1 AND id IN (SELECT d.id FROM deliveries d WHERE d.tenant_id = $1 AND d.webhook_id = $2
             AND d.status = 'pending' AND d.generation < $4 LIMIT $5)";
+    /// What came since and was held behind what is now skipped.
+    LET_GO = "UPDATE deliveries SET next_attempt_at = $3
+        WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'pending' AND next_attempt_at IS NULL
+            AND NOT EXISTS (SELECT 1 FROM deliveries e WHERE e.tenant_id = $1 AND e.webhook_id = $2
+                AND e.record_id = deliveries.record_id AND e.event_sequence < deliveries.event_sequence
+                AND e.status IN ('pending', 'delivering'))";
     DRAINED = "UPDATE webhook_states SET drained = $3 WHERE tenant_id = $1 AND webhook_id = $2";
     /// Held back while the endpoint asked for order, which it no longer does.
     UNHOLD = "UPDATE deliveries SET next_attempt_at = $3, record_id = NULL
@@ -61,27 +77,9 @@ kernel::statements! {
         AND next_attempt_at IS NULL LIMIT 1";
     FORGET_STATE = "DELETE FROM webhook_states WHERE tenant_id = $1 AND webhook_id = $2";
     FORGET_RECOVERY = "DELETE FROM webhook_recoveries WHERE tenant_id = $1 AND webhook_id = $2";
-    COUNT_PENDING = "SELECT COUNT(*) FROM (SELECT 1 AS one FROM deliveries
-        WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'pending' LIMIT $3) counted";
-    RECOVERY = "SELECT position, since, until FROM webhook_recoveries
-        WHERE tenant_id = $1 AND webhook_id = $2 AND finished_at IS NULL";
-    RECOVERABLE = "SELECT sequence, id, type, record_id, at FROM events
-        WHERE tenant_id = $1 AND sequence > $2 AND at >= $3 AND at < $4 ORDER BY sequence LIMIT $5";
-    /// A delivery that succeeded, or is on its way, stays as it is.
-    REQUEUE = "INSERT INTO deliveries (tenant_id, id, webhook_id, event_sequence, event_id, event_type, record_id, status,
-            generation, next_attempt_at, tries, attempts, created_at)
-        SELECT w.tenant_id, 'dlv_' || substr($3, 5, 22) || w.code, w.id, $4, $3, $5,
-            CASE WHEN w.ordered THEN CAST($6 AS TEXT) END, 'pending', w.generation,
-            CASE WHEN w.ordered AND EXISTS (SELECT 1 FROM deliveries e WHERE e.tenant_id = $1 AND e.webhook_id = w.id
-                AND e.record_id = $6 AND e.event_sequence < $4 AND e.status IN ('pending', 'delivering')) THEN NULL
-                ELSE CAST($7 AS BIGINT) END,
-            0, 0, CAST($8 AS BIGINT)
-        FROM webhooks w WHERE w.tenant_id = $1 AND w.id = $2
-        ON CONFLICT (tenant_id, id) DO UPDATE SET status = 'pending', skipped_reason = NULL, tries = 0,
-            next_attempt_at = excluded.next_attempt_at, generation = excluded.generation, record_id = excluded.record_id
-        WHERE deliveries.status IN ('skipped', 'failed') AND deliveries.succeeded_at IS NULL";
-    RECOVERED = "UPDATE webhook_recoveries SET position = $3, examined = examined + $4, queued = queued + $5, finished_at = $6
-        WHERE tenant_id = $1 AND webhook_id = $2";
+    KNOWN = "SELECT w.version, r.position FROM webhooks w
+        LEFT JOIN webhook_recoveries r ON r.tenant_id = w.tenant_id AND r.webhook_id = w.id AND r.finished_at IS NULL
+        WHERE w.tenant_id = $1 AND w.id = $2";
 }
 
 /// A delivery that is due.
@@ -222,8 +220,29 @@ pub struct Learnt {
     pub pause: Option<(Timestamp, Pause)>,
 }
 
+/// How long it is tried to note what became of attempts: as long as the lease lasts.
+const SETTLE_MAX: Duration = Duration::from_secs(15);
+const SETTLE_AGAIN: Duration = Duration::from_millis(500);
+
 /// Notes what became of attempts. False when the lane is another node's by now, and nothing was noted.
+///
+/// While the database is away it is tried again, because forgetting an answer means sending again. Noting the same twice
+/// changes nothing.
 pub async fn settle(lane: &Lane, id: WebhookId, outcomes: Vec<Outcome>, learnt: Learnt) -> Result<bool> {
+    let outcomes = Arc::new(outcomes);
+    let until = Instant::now() + SETTLE_MAX;
+    loop {
+        match try_settle(lane, id, outcomes.clone(), learnt.clone()).await {
+            Err(error) if error.code() == Code::Unavailable && Instant::now() < until => {
+                tracing::warn!(%error, webhook = %id, "what became of deliveries could not be noted; it is tried again");
+                tokio::time::sleep(SETTLE_AGAIN).await;
+            }
+            settled => return settled,
+        }
+    }
+}
+
+async fn try_settle(lane: &Lane, id: WebhookId, outcomes: Arc<Vec<Outcome>>, learnt: Learnt) -> Result<bool> {
     let held = lane.clone();
     lane.db()
         .write(async move |tx| {
@@ -231,16 +250,20 @@ pub async fn settle(lane: &Lane, id: WebhookId, outcomes: Vec<Outcome>, learnt: 
                 return Ok(false);
             }
             let now = tx.world().now();
-            let (mut settled, mut attempts, mut done) = (Vec::new(), Vec::new(), Vec::new());
-            for outcome in &outcomes {
+            let (mut settled, mut attempts) = (Vec::new(), Vec::new());
+            let (mut done, mut retried) = (Vec::new(), Vec::new());
+            for outcome in outcomes.iter() {
                 settled.push(settle_args(outcome, now));
                 attempts.extend(attempt_args(outcome)?);
-                if let (Some(record), false) = (&outcome.due.record_id, matches!(outcome.fate, Fate::Retry(_))) {
-                    done.push(vec![id.into(), record.as_str().into(), now.into()]);
+                match (&outcome.due.record_id, outcome.fate) {
+                    (None, _) => {}
+                    (Some(_), Fate::Retry(_)) => retried.push(vec![outcome.due.id.into()]),
+                    (Some(record), _) => done.push(vec![id.into(), record.as_str().into(), now.into()]),
                 }
             }
             tx.exec_each(SETTLE, &settled).await?;
             tx.exec_each(INSERT_ATTEMPT, &attempts).await?;
+            tx.exec_each(HOLD_BEHIND, &retried).await?;
             tx.exec_each(RELEASE_NEXT, &done).await?;
             let (paused_until, paused_reason) = columns(learnt.pause);
             tx.exec(
@@ -351,6 +374,8 @@ pub async fn drain(lane: &Lane, id: WebhookId, generation: i64, reason: &'static
             let drained = tx.exec(DRAIN, args![id, reason, generation, STEP_ROWS]).await?;
             let more = drained == STEP_ROWS.unsigned_abs();
             if !more {
+                let now = tx.world().now();
+                tx.exec(LET_GO, args![id, now]).await?;
                 tx.exec(DRAINED, args![id, generation]).await?;
             }
             Ok(Some(more))
@@ -392,83 +417,35 @@ pub async fn retire(lane: &Lane, id: WebhookId) -> Result<()> {
 }
 
 /// Gives the lane back. When it is due again is looked up while it is locked, so that nothing published meanwhile is
-/// overlooked.
-pub async fn release(lane: &Lane, id: WebhookId, pause: Option<(Timestamp, Pause)>, recovering: bool) -> Result<()> {
+/// overlooked; and if the endpoint is another than the one that is known, it is due at once.
+pub async fn release(lane: &Lane, id: WebhookId, known: &Endpoint, pause: Option<(Timestamp, Pause)>) -> Result<()> {
     let held = lane.clone();
+    let (version, recovering) = (known.version, known.recovering);
     lane.db()
         .write(async move |tx| {
             if !held.hold(tx).await? {
                 return Ok(());
             }
-            let mut due_at: Option<Timestamp> = tx.one(NEXT, args![id]).await?;
+            let now = tx.world().now();
+            // Not earlier than now: whoever has had a turn stands behind those that wait for theirs.
+            let next: Option<Timestamp> = tx.one(NEXT, args![id]).await?;
+            let mut due_at = next.map(|at| at.max(now));
             if recovering && may_recover(tx, id).await? {
-                due_at = Some(tx.world().now());
+                due_at = Some(now);
             }
-            if let (Some(at), Some((until, _))) = (due_at, pause) {
+            let mut not_before = pause.map(|(until, _)| until);
+            if let (Some(at), Some(until)) = (due_at, not_before) {
                 due_at = Some(at.max(until));
                 let (paused_until, paused_reason) = columns(pause);
                 tx.exec(UPDATE_PAUSE, args![id, paused_until, paused_reason]).await?;
             }
-            held.release(tx, due_at).await.map(drop)
+            let now_known: Option<(i64, Option<i64>)> = tx.find(KNOWN, args![id]).await?;
+            if now_known.is_none_or(|(read, position)| (read, position.is_some()) != (version, recovering)) {
+                (due_at, not_before) = (Some(now), None);
+            }
+            held.release(tx, due_at, not_before).await.map(drop)
         })
         .await
-}
-
-/// Deliveries that a recovery lets wait at once.
-const RECOVERY_AHEAD: i64 = 100;
-/// Events that one step of a recovery looks at.
-const RECOVERY_STEP: i64 = 100;
-
-async fn may_recover(tx: &mut Tx, id: WebhookId) -> Result<bool> {
-    let pending: i64 = tx.one(COUNT_PENDING, args![id, RECOVERY_AHEAD]).await?;
-    Ok(pending < RECOVERY_AHEAD)
-}
-
-/// What a step of a recovery has come to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recovered {
-    /// The lane is another node's.
-    Lost,
-    /// Enough is waiting already.
-    Full,
-    More,
-    Done,
-}
-
-/// One step of a recovery: the next events of its window that match and have had no success.
-pub async fn recover(lane: &Lane, id: WebhookId, patterns: Vec<String>) -> Result<Recovered> {
-    let held = lane.clone();
-    lane.db()
-        .write(async move |tx| {
-            if !held.hold(tx).await? {
-                return Ok(Recovered::Lost);
-            }
-            let running: Option<(i64, Timestamp, Timestamp)> = tx.find(RECOVERY, args![id]).await?;
-            let Some((position, since, until)) = running else { return Ok(Recovered::Done) };
-            if !may_recover(tx, id).await? {
-                return Ok(Recovered::Full);
-            }
-            let now = tx.world().now();
-            let window = args![position, since, until, RECOVERY_STEP];
-            let found: Vec<(i64, EventId, String, String, Timestamp)> = tx.list(RECOVERABLE, window).await?;
-            let (mut last, mut queued) = (position, 0);
-            for (sequence, event, kind, record, at) in &found {
-                last = *sequence;
-                if matches(&patterns, kind) {
-                    queued += tx.exec(REQUEUE, args![id, event, *sequence, kind, record, now, *at]).await?;
-                }
-            }
-            let done = (found.len() as i64) < RECOVERY_STEP;
-            let finished_at = done.then_some(now);
-            let (examined, queued) = (found.len() as i64, queued.cast_signed());
-            tx.exec(RECOVERED, args![id, last, examined, queued, finished_at]).await?;
-            Ok(if done { Recovered::Done } else { Recovered::More })
-        })
-        .await
-}
-
-fn matches(patterns: &[String], kind: &str) -> bool {
-    events::patterns(kind).iter().any(|pattern| patterns.contains(pattern))
 }
 
 /// Switches the endpoint off and tells so. The clock of the tenant is moved before the lane is held, as everywhere.

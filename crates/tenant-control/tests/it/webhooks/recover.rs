@@ -1,0 +1,275 @@
+//! Recovery: every matching event of a window without a success is sent, a few at a time.
+
+use kernel::base::{Actor, DAY_MS, HOUR_MS, MINUTE_MS, Timestamp};
+use kernel::events::{self, EventKind, Published};
+use serde_json::{Value, json};
+
+use super::drive::{
+    act, change, counts, hook, id, log, look, patient, publish_many, publish_one, run, run_for, run_next, tally,
+};
+use crate::support::receiver::{Behaviour, Gate, Receiver};
+use crate::support::{Answer, Server, Tenancy, over_http};
+
+async fn ask(server: &Server, tenancy: &Tenancy, hook: &Value, since: Timestamp, until: Option<Timestamp>) -> Answer {
+    let mut body = json!({"action": "recover", "webhook_id": id(hook), "since": since.to_string()});
+    if let Some(until) = until {
+        body["until"] = json!(until.to_string());
+    }
+    act(server, tenancy, &body).await
+}
+
+fn ids(events: &[Published]) -> Vec<String> {
+    let mut ids: Vec<String> = events.iter().map(|event| event.id.to_string()).collect();
+    ids.sort();
+    ids
+}
+
+fn came(receiver: &Receiver) -> Vec<String> {
+    let mut came: Vec<String> = receiver.received().iter().map(|request| request.webhook_id().to_owned()).collect();
+    came.sort();
+    came
+}
+
+over_http! {
+    async fn the_window_starts_with_since_and_ends_before_until(setup: Setup) {
+        let server = patient(setup).await;
+        let acme = server.tenant("acme").await;
+        let receiver = Receiver::start().await;
+        let hook = hook(&server, &acme, &receiver.url("/hook"), &json!({"enabled": false})).await;
+        let mut published = Vec::new();
+        for _ in 0..5 {
+            published.push(publish_one(&server, &acme, "rec_1").await);
+            server.advance(MINUTE_MS);
+        }
+        change(&server, &acme, &hook, &json!({"enabled": true})).await;
+        let taken = ask(&server, &acme, &hook, published[1].at, Some(published[3].at)).await.ok(202);
+        assert_eq!((&taken["status"], &taken["webhook_id"]), (&json!("running"), &hook["id"]), "{taken}");
+        assert_eq!((&taken["since"], &taken["until"]), (&json!(published[1].at), &json!(published[3].at)));
+        run(&server).await;
+        assert_eq!(came(&receiver), ids(&published[1..3]));
+        let recovery = look(&server, &acme, &hook).await["recovery"].clone();
+        assert_eq!(recovery["status"], "done");
+        assert_eq!((&recovery["examined"], &recovery["queued"]), (&json!(2), &json!(2)));
+        assert_eq!((&recovery["started_at"], &recovery["finished_at"]), (&json!(server.now()), &json!(server.now())));
+        ask(&server, &acme, &hook, published[0].at, None).await.is(202);
+        run(&server).await;
+        assert_eq!(came(&receiver), ids(&published), "what had a success is not sent again");
+    }
+
+    async fn only_what_matches_and_has_had_no_success_is_sent(setup: Setup) {
+        let server = patient(setup).await;
+        let acme = server.tenant("acme").await;
+        let receiver = Receiver::start().await;
+        let start = server.now();
+        let before = publish_one(&server, &acme, "rec_before").await;
+        let first = server.key(&acme, &["tickets:read"]).await;
+        let hook = hook(&server, &acme, &receiver.url("/hook"), &json!({"events": ["api_key.*"]})).await;
+        receiver.on("/hook", [Behaviour::Answer(204), Behaviour::Answer(500)]);
+        server.key(&acme, &["tickets:read"]).await;
+        run(&server).await;
+        server.key(&acme, &["tickets:read"]).await;
+        run(&server).await;
+        while run_next(&server).await.is_some() {}
+        assert_eq!(tally(&server, &acme, &hook).await, counts(&[("failed", 1), ("succeeded", 1)]));
+        receiver.forget();
+        receiver.on("/hook", [Behaviour::Answer(204)]);
+        act(&server, &acme, &json!({"action": "test", "webhook_id": id(&hook)})).await.is(202);
+        run(&server).await;
+        ask(&server, &acme, &hook, start, None).await.is(202);
+        run(&server).await;
+        let came: Vec<Value> = receiver.received().iter().map(|request| request.json()).collect();
+        assert_eq!(came.len(), 3, "the test, the failed one and the one from before there was an endpoint: {came:?}");
+        assert!(came.iter().any(|body| body["data"]["id"] == first.id));
+        assert!(!came.iter().any(|body| body["id"] == before.id.to_string()), "not what it does not want");
+        assert_eq!(look(&server, &acme, &hook).await["recovery"]["queued"], 2);
+    }
+
+    async fn a_recovery_is_paced_and_tells_how_far_it_has_come(setup: Setup) {
+        let server = patient(setup).await;
+        let acme = server.tenant("acme").await;
+        let receiver = Receiver::start().await;
+        let hook = hook(&server, &acme, &receiver.url("/hook"), &json!({"enabled": false})).await;
+        let start = server.now();
+        let events = publish_many(&server, &acme, 1_000).await;
+        change(&server, &acme, &hook, &json!({"enabled": true, "rate_limit_per_second": 50})).await;
+        ask(&server, &acme, &hook, start, None).await.is(202);
+        run(&server).await;
+        let mut examined = 0;
+        let mut looks = 0;
+        while run_next(&server).await.is_some() {
+            looks += 1;
+            if looks % 20 != 0 {
+                continue;
+            }
+            let record = look(&server, &acme, &hook).await;
+            let pending = record["backlog"]["pending"].as_i64().unwrap();
+            assert!(pending <= 200, "{pending} at once");
+            let now = record["recovery"]["examined"].as_i64().unwrap();
+            assert!(now >= examined);
+            examined = now;
+            if record["recovery"]["status"] == "running" && looks == 40 {
+                assert!((1..1_000).contains(&examined), "{record}");
+                ask(&server, &acme, &hook, start, None).await.problem("conflict");
+            }
+        }
+        assert_eq!(came(&receiver), ids(&events), "each once");
+        let recovery = look(&server, &acme, &hook).await["recovery"].clone();
+        assert_eq!((&recovery["status"], &recovery["queued"]), (&json!("done"), &json!(1_000)));
+    }
+
+    async fn new_events_pass_beside_a_recovery(setup: Setup) {
+        let server = patient(setup).await;
+        let acme = server.tenant("acme").await;
+        let receiver = Receiver::start().await;
+        let hook = hook(&server, &acme, &receiver.url("/hook"), &json!({"enabled": false})).await;
+        let start = server.now();
+        let mut events = publish_many(&server, &acme, 400).await;
+        change(&server, &acme, &hook, &json!({"enabled": true, "rate_limit_per_second": 20})).await;
+        ask(&server, &acme, &hook, start, None).await.is(202);
+        run(&server).await;
+        run_for(&server, 2_000).await;
+        let new = publish_one(&server, &acme, "rec_new").await;
+        run(&server).await;
+        run_for(&server, 11_000).await;
+        let tallies = receiver.tallies("/hook");
+        assert!(tallies.len() < 401, "the recovery is still under way");
+        assert!(tallies.contains_key(&new.id.to_string()), "behind those that waited already, not behind all");
+        run_for(&server, MINUTE_MS).await;
+        events.push(new);
+        assert_eq!(came(&receiver), ids(&events));
+    }
+
+    async fn asked_twice_nothing_is_sent_twice(setup: Setup) {
+        let server = patient(setup).await;
+        let acme = server.tenant("acme").await;
+        let receiver = Receiver::start().await;
+        receiver.on_each("/hook", |nth, _| Behaviour::Answer(if nth % 2 == 0 { 503 } else { 204 }));
+        let hook = hook(&server, &acme, &receiver.url("/hook"), &json!({"enabled": false})).await;
+        let start = server.now();
+        publish_many(&server, &acme, 30).await;
+        change(&server, &acme, &hook, &json!({"enabled": true})).await;
+        for _ in 0..3 {
+            ask(&server, &acme, &hook, start, None).await.is(202);
+            run(&server).await;
+        }
+        run_for(&server, DAY_MS).await;
+        ask(&server, &acme, &hook, start, None).await.is(202);
+        run(&server).await;
+        assert_eq!(receiver.acknowledged("/hook").len(), 30);
+        assert!(receiver.acknowledged("/hook").values().all(|count| *count == 1));
+        assert_eq!(look(&server, &acme, &hook).await["recovery"]["queued"], 0);
+    }
+
+    async fn a_recovery_that_fails_retries_like_any_other(setup: Setup) {
+        let server = patient(setup).await;
+        let acme = server.tenant("acme").await;
+        let receiver = Receiver::start().await;
+        let hook = hook(&server, &acme, &receiver.url("/hook"), &json!({"enabled": false})).await;
+        let start = server.now();
+        publish_many(&server, &acme, 300).await;
+        change(&server, &acme, &hook, &json!({"enabled": true})).await;
+        receiver.on("/hook", [Behaviour::Answer(503)]);
+        ask(&server, &acme, &hook, start, None).await.is(202);
+        run(&server).await;
+        run_for(&server, HOUR_MS).await;
+        let record = look(&server, &acme, &hook).await;
+        assert_eq!(record["recovery"]["status"], "running");
+        assert!(record["backlog"]["pending"].as_i64().unwrap() <= 200, "{record}");
+        receiver.on("/hook", [Behaviour::Answer(204)]);
+        run_for(&server, DAY_MS).await;
+        assert_eq!(tally(&server, &acme, &hook).await, counts(&[("succeeded", 300)]));
+        assert!(receiver.acknowledged("/hook").values().all(|count| *count == 1));
+    }
+
+    async fn a_recovery_that_cannot_be_is_refused(setup: Setup) {
+        let server = patient(setup).await;
+        let (acme, globex) = (server.tenant("acme").await, server.tenant("globex").await);
+        let receiver = Receiver::start().await;
+        let hook = hook(&server, &acme, &receiver.url("/hook"), &json!({"enabled": false})).await;
+        let now = server.now();
+        ask(&server, &acme, &hook, now, None).await.problem("conflict");
+        ask(&server, &globex, &hook, now, None).await.problem("not_found");
+        assert_eq!(ask(&server, &acme, &hook, now, Some(now)).await.pointers(), ["/until"]);
+        assert_eq!(ask(&server, &acme, &hook, now, Some(now.plus(-1))).await.pointers(), ["/until"]);
+        let nothing = json!({"action": "recover"});
+        assert_eq!(act(&server, &acme, &nothing).await.pointers(), ["/webhook_id", "/since"]);
+        change(&server, &acme, &hook, &json!({"enabled": true})).await;
+        ask(&server, &acme, &hook, now, None).await.is(202);
+        ask(&server, &acme, &hook, now, None).await.problem("conflict");
+        run(&server).await;
+        ask(&server, &acme, &hook, now, None).await.is(202);
+    }
+
+    async fn switching_off_ends_a_recovery_and_enabling_sends_nothing(setup: Setup) {
+        let server = patient(setup).await;
+        let acme = server.tenant("acme").await;
+        let receiver = Receiver::start().await;
+        let hook = hook(&server, &acme, &receiver.url("/hook"), &json!({"enabled": false})).await;
+        let start = server.now();
+        let events = publish_many(&server, &acme, 500).await;
+        change(&server, &acme, &hook, &json!({"enabled": true, "rate_limit_per_second": 10})).await;
+        ask(&server, &acme, &hook, start, None).await.is(202);
+        run(&server).await;
+        run_for(&server, 2_000).await;
+        let sent = receiver.count();
+        assert!(sent < 100);
+        change(&server, &acme, &hook, &json!({"enabled": false, "rate_limit_per_second": null})).await;
+        run_for(&server, HOUR_MS).await;
+        let off = look(&server, &acme, &hook).await;
+        assert_eq!((&off["backlog"]["pending"], &off["recovery"]["status"]), (&json!(0), &json!("done")), "{off}");
+        change(&server, &acme, &hook, &json!({"enabled": true})).await;
+        run_for(&server, HOUR_MS).await;
+        assert_eq!(receiver.count(), sent, "enabling sends nothing");
+        ask(&server, &acme, &hook, start, None).await.is(202);
+        run(&server).await;
+        assert_eq!(came(&receiver), ids(&events));
+    }
+
+    async fn an_endpoint_that_is_disabled_in_the_midst_of_a_recovery_is_left_alone(setup: Setup) {
+        let server = patient(setup).await;
+        let acme = server.tenant("acme").await;
+        let receiver = Receiver::start().await;
+        let hook = hook(&server, &acme, &receiver.url("/hook"), &json!({"enabled": false})).await;
+        let start = server.now();
+        publish_many(&server, &acme, 600).await;
+        change(&server, &acme, &hook, &json!({"enabled": true})).await;
+        let gate = Gate::closed();
+        let held = gate.clone();
+        receiver.on_each("/hook", move |nth, _| match nth {
+            0..20 => Behaviour::Answer(204),
+            _ => Behaviour::Hold(held.clone()),
+        });
+        ask(&server, &acme, &hook, start, None).await.is(202);
+        let sender = server.sender.clone();
+        let sending = tokio::spawn(async move { sender.run_due().await });
+        receiver.wait_for(21).await;
+        change(&server, &acme, &hook, &json!({"enabled": false})).await;
+        gate.open();
+        let sent = tokio::time::timeout(std::time::Duration::from_mins(1), sending).await;
+        sent.expect("no loop without end").unwrap().unwrap();
+        run(&server).await;
+        let tally = tally(&server, &acme, &hook).await;
+        assert!(!tally.contains_key("pending"), "{tally:?}");
+        assert_eq!(tally["succeeded"] + tally["skipped disabled"], 600);
+        let log = log(&server, &acme, &hook).await;
+        assert_eq!(log.len(), 600);
+        assert_eq!(run_next(&server).await, None);
+    }
+
+    async fn a_window_of_events_that_nobody_wants_is_passed_through(setup: Setup) {
+        let server = patient(setup).await;
+        let acme = server.tenant("acme").await;
+        let receiver = Receiver::start().await;
+        let start = server.now();
+        publish_many(&server, &acme, 450).await;
+        let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::system());
+        let ticket: EventKind<Value> = EventKind::new("ticket.created", "A ticket.");
+        db.write(async move |tx| events::publish(tx, &ticket, "tkt_1", &json!({"id": "tkt_1"})).await).await.unwrap();
+        let hook = hook(&server, &acme, &receiver.url("/hook"), &json!({"events": ["ticket.created"]})).await;
+        ask(&server, &acme, &hook, start, None).await.is(202);
+        run(&server).await;
+        assert_eq!(receiver.count(), 1);
+        let recovery = look(&server, &acme, &hook).await["recovery"].clone();
+        assert_eq!((&recovery["examined"], &recovery["queued"]), (&json!(451), &json!(1)));
+    }
+}
