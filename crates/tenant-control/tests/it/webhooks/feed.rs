@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::drive::{act, hook, id, patient, publish, publish_many, publish_one};
 use super::{EVENTS, open};
+use crate::support::people::KEYS;
 use crate::support::receiver::Receiver;
 use crate::support::{Answer, Server, Setup, Tenancy, over_http};
 
@@ -215,4 +216,22 @@ async fn a_reader_is_told_of_what_another_node_publishes() {
     let ((page, told_at), (published, published_at)) = tokio::join!(waiting, writing);
     assert_eq!(ids(events(&page)), [published.id.to_string()]);
     assert!(told_at - published_at < PROMPT, "{:?}", told_at - published_at);
+}
+
+over_http! {
+    async fn a_key_revoked_while_it_waits_learns_nothing_more(server: Server) {
+        let acme = server.tenant("acme").await;
+        let key = server.key(&acme, &["webhooks:read", "api_keys:read"]).await;
+        let page = server.get(format!("{EVENTS}?view=feed")).key(&key.plain).await.ok(200);
+        let next = format!("{EVENTS}?view=feed&cursor={}", page["next_cursor"].as_str().unwrap());
+        let (waiting, revoked) = tokio::join!(
+            async { server.get(next).key(&key.plain).await },
+            async {
+                // The event that wakes it is that of its own revocation.
+                server.delete(format!("{KEYS}?id={}", key.id)).cookie(&acme.admin).await
+            },
+        );
+        revoked.is(204);
+        waiting.problem("unauthenticated");
+    }
 }

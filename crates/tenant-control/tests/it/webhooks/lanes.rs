@@ -206,3 +206,34 @@ async fn a_busy_node_sees_what_another_node_changed() {
     assert!(left["skipped disabled"] > 300, "{left:?}");
     sending.abort();
 }
+
+/// A write that has woken a lane holds its row until it ends, and on PostgreSQL that may take a while.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_lane_that_is_locked_keeps_no_other_waiting() {
+    let server = open(Setup::postgres().await).await;
+    let (acme, globex) = (server.tenant("acme").await, server.tenant("globex").await);
+    let receiver = Receiver::start().await;
+    hook(&server, &acme, &receiver.url("/acme"), &json!({})).await;
+    hook(&server, &globex, &receiver.url("/globex"), &json!({})).await;
+    publish_one(&server, &acme, "rec_1").await;
+    publish_one(&server, &globex, "rec_1").await;
+    let (entered, has_entered) = oneshot::channel();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let db = server.app.store.tenant_for_test(acme.tenant.id, kernel::base::Actor::system());
+    let holding = tokio::spawn(async move {
+        db.write(async move |tx| {
+            kernel::events::publish(tx, &super::drive::LOAD, "rec_2", &json!({"id": "rec_2"})).await?;
+            let _ = entered.send(());
+            let _ = tokio::task::block_in_place(|| released.recv());
+            Ok(())
+        })
+        .await
+    });
+    has_entered.await.unwrap();
+    run(&server).await;
+    assert_eq!((receiver.count_on("/acme"), receiver.count_on("/globex")), (0, 1));
+    drop(release);
+    holding.await.unwrap().unwrap();
+    run(&server).await;
+    assert_eq!(receiver.count_on("/acme"), 2);
+}

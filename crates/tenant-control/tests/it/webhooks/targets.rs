@@ -220,3 +220,24 @@ over_http! {
         assert_eq!(read(&server, &acme, &hook).await["consecutive_failures"], 1);
     }
 }
+
+over_http! {
+    async fn a_repeated_request_gets_its_first_answer_wherever_the_name_leads_by_now(setup: Setup) {
+        let mut setup = setup;
+        let inside = Arc::new(AtomicBool::new(false));
+        let moved = inside.clone();
+        let address = move |_: &str| {
+            let address = if moved.load(Ordering::Relaxed) { "10.0.0.1" } else { "8.8.8.8" };
+            vec![address.parse().unwrap()]
+        };
+        setup.settings.outbound.names = Names::Table(Arc::new(address));
+        let server = setup.start().await;
+        let acme = server.tenant("acme").await;
+        let body = json!({"name": "Hook", "url": "https://hooks.example.org/", "events": ["*"]});
+        let ask = async |key: &str| server.post(WEBHOOKS).cookie(&acme.admin).idempotency_key(key).json(&body).await;
+        let first = ask("once").await.ok(201);
+        inside.store(true, Ordering::Relaxed);
+        assert_eq!(ask("once").await.ok(201), first);
+        assert_eq!(ask("again").await.json()["code"], "target_not_allowed");
+    }
+}
