@@ -17,7 +17,7 @@ const TENANTS: [&str; 2] = ["left", "right"];
 const ENDPOINTS_OF_EACH: usize = 50;
 /// The first of each tenant is the one that may be bad; its path says how.
 const BAD: [&str; 2] = ["dead", "dripping"];
-/// Short, so that a round sees failures, retries and the breaker.
+/// Short, so that a round sees failures and retries.
 const TIMEOUT_SECONDS: &str = "2";
 /// The lanes are leased and the windows open by then.
 const WARM: Duration = Duration::from_secs(2);

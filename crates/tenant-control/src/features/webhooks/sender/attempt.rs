@@ -3,46 +3,19 @@
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
-use kernel::base::{Code, TenantId, Timestamp};
+use kernel::base::{TenantId, Timestamp};
 use kernel::http::App;
 use kernel::outbound::{Failure, Request, Response};
 use kernel::store::Db;
 
 use super::super::deliveries::{Attempt, RESPONSE_BYTES_KEPT, Timings};
+use super::outcome::{Due, Fate, GONE, Outcome};
 use super::schedule::{next_attempt, retry_after};
-use super::store::{self, Due};
-use super::{Endpoint, Settings, sign};
+use super::{Endpoint, Settings, sign, store};
 
 /// Of an answer, read at most; the rest is dropped.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 const USER_AGENT: &str = concat!("tenant-control/", env!("CARGO_PKG_VERSION"));
-/// The receiver wants no more, for good.
-const GONE: i64 = 410;
-
-/// What became of a delivery by an attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    Succeeded,
-    Retry(Timestamp),
-    GivenUp,
-    /// There is nothing left to send.
-    Expired,
-}
-
-/// An attempt that has come to its end. Without `attempt` nothing was sent.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    pub due: Due,
-    pub attempt: Option<Attempt>,
-    pub fate: Fate,
-}
-
-impl Outcome {
-    pub fn is_gone(&self) -> bool {
-        self.attempt.as_ref().is_some_and(|attempt| attempt.status_code == Some(GONE))
-    }
-}
-
 /// Sends one delivery once.
 pub async fn send(app: Arc<App>, db: Db, settings: Arc<Settings>, endpoint: Arc<Endpoint>, due: Due) -> Outcome {
     let at = app.world.now();
@@ -150,28 +123,5 @@ fn timings(timings: &kernel::outbound::Timings) -> Timings {
         connect_ms: timings.connect_ms,
         tls_ms: timings.tls_ms,
         first_byte_ms: timings.first_byte_ms,
-    }
-}
-
-/// What `/metrics` counts an attempt as.
-pub fn outcome_name(outcome: &Outcome) -> &'static str {
-    match (&outcome.attempt, outcome.fate) {
-        (None, _) => "not_sent",
-        (Some(_), Fate::Succeeded) => "succeeded",
-        (Some(attempt), _) => {
-            let error = attempt.error.as_deref().unwrap_or_default();
-            let code = error.split(':').next().unwrap_or_default();
-            let known = [
-                "http_status",
-                "redirect",
-                "name_not_resolved",
-                "connect_failed",
-                "tls_failed",
-                "timeout",
-                "connection_broken",
-            ];
-            let refused = Code::TargetNotAllowed.name();
-            known.into_iter().chain([refused]).find(|known| *known == code).unwrap_or("other")
-        }
     }
 }

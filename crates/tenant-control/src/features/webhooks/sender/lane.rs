@@ -13,14 +13,16 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
 use super::super::deliveries::store::{Recovered, recover_step};
-use super::attempt::{self, Fate, Outcome, outcome_name};
+use super::attempt;
+use super::outcome::{Due, Fate, Outcome};
 use super::pace::Pace;
 use super::places::Place;
-use super::store::{self, Due, Learnt, Look};
+use super::store::{self, Learnt, Look};
 use super::{Endpoint, Sender};
 
-/// Deliveries looked up at once.
-const READY_MAX: usize = 32;
+/// Deliveries looked up at once. Each look also passes over those that are under way or not yet noted, so few looks for
+/// many cost less than many looks for few.
+const READY_MAX: usize = 128;
 /// Outcomes that may wait for the write before them; more stop new attempts.
 const UNSETTLED_MAX: usize = 256;
 /// An attempt that takes longer than this is shown as delivering.
@@ -334,7 +336,7 @@ impl Run {
 
     /// The pace follows an outcome at once, not when it is on disk: a write takes as long as many attempts.
     fn learn(&mut self, outcome: &Outcome) {
-        metrics::counter!("webhook_attempts_total", "outcome" => outcome_name(outcome)).increment(1);
+        metrics::counter!("webhook_attempts_total", "outcome" => outcome.name()).increment(1);
         let now = self.now();
         if let (Some(Loaded { pace, .. }), Some(_)) = (&mut self.endpoint, &outcome.attempt) {
             match outcome.fate {
@@ -404,7 +406,8 @@ impl Run {
 
     /// Now and then shows that this node lives, and what takes long. False when the lane is lost.
     async fn tend(&mut self) -> Result<bool> {
-        let slow = |flight: &Flight| !flight.shown && flight.since.elapsed() >= SHOWN_AFTER;
+        let now = Instant::now();
+        let slow = |flight: &Flight| !flight.shown && now - flight.since >= SHOWN_AFTER;
         let shown: Vec<DeliveryId> = self.flying.iter().filter(|(_, flight)| slow(flight)).map(|(id, _)| *id).collect();
         // Outcomes on their way to the disk are not under way any more.
         let settled =

@@ -5,6 +5,7 @@
 
 mod attempt;
 mod lane;
+mod outcome;
 mod pace;
 mod places;
 mod schedule;

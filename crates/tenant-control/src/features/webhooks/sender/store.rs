@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kernel::args;
-use kernel::base::{Code, DeliveryId, Error, EventId, Result, Secrets, TenantId, Timestamp, WebhookId};
+use kernel::base::{Code, DeliveryId, Error, Result, Secrets, TenantId, Timestamp, WebhookId};
 use kernel::events;
 use kernel::jobs::lanes::Lane;
 use kernel::outbound::Target;
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::super::deliveries::store::may_recover;
 use super::super::store::{HEADERS_TABLE, OwnPlace, SECRETS_TABLE, auto_disable};
 use super::super::{Status, WEBHOOK_AUTO_DISABLED};
-use super::attempt::{Fate, Outcome};
+use super::outcome::{Due, Fate, Outcome};
 use super::pace::Pause;
 use super::{Endpoint, SigningSecret, State, sign};
 
@@ -80,17 +80,6 @@ kernel::statements! {
     KNOWN = "SELECT w.version, r.position FROM webhooks w
         LEFT JOIN webhook_recoveries r ON r.tenant_id = w.tenant_id AND r.webhook_id = w.id AND r.finished_at IS NULL
         WHERE w.tenant_id = $1 AND w.id = $2";
-}
-
-/// A delivery that is due.
-#[derive(Clone, Debug)]
-pub struct Due {
-    pub id: DeliveryId,
-    pub event_id: EventId,
-    pub event_sequence: i64,
-    pub record_id: Option<String>,
-    pub tries: i64,
-    pub attempts: i64,
 }
 
 impl FromRow for Due {
