@@ -126,7 +126,8 @@ impl List<'_> {
         hmac_sha256(caller.app().secrets.cursor_key(), &text)[..MAC_LEN].to_vec()
     }
 
-    fn link(&self, caller: &Caller, limit: usize, cursor: &str) -> String {
+    /// What the `Link` header says of the page behind this cursor.
+    pub fn link(&self, caller: &Caller, limit: usize, cursor: &str) -> String {
         let mut link = format!("<{}{}?", caller.app().settings.base_url.as_str(), self.path);
         for (name, value) in &self.filters {
             let _ = write!(link, "{name}={}&", utf8_percent_encode(value, NON_ALPHANUMERIC));

@@ -1,7 +1,8 @@
 //! `serve`: from the settings to a server that runs until it is told to stop.
 
 use std::future::Future;
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use kernel::auth::{SIGNIN_LINK_MS, create_first_admin, create_signin_link};
 use kernel::base::{Error, MINUTE_MS, Result};
@@ -49,16 +50,21 @@ pub async fn run(args: ServeArgs) -> Result<()> {
         base_url.as_str()
     ));
     welcome(&store, &base_url).await?;
+    let stopped_at = Arc::new(OnceLock::new());
+    let note = stopped_at.clone();
     let stop = async move {
         stop.await;
+        let _ = note.set(Instant::now());
         told_stop.stopping.send_replace(true);
     };
     Server::run(listener, router, app.settings.connection_limits(), stop).await;
 
     jobs.abort();
     announcing.abort();
-    // Attempts under way have had as long as requests had; what is not noted by now is sent again by whoever comes next.
-    let _ = tokio::time::timeout(SENDING_MAX, sending).await;
+    // Attempts under way have had the time that requests took; what is not noted by then is sent again by whoever comes
+    // next.
+    let had = stopped_at.get().map_or(Duration::ZERO, Instant::elapsed);
+    let _ = tokio::time::timeout(SENDING_MAX.saturating_sub(had).max(SENDING_MIN), sending).await;
     finish(&app).await;
     Ok(())
 }
@@ -92,8 +98,10 @@ fn warn_of_allowed(app: &Shared) {
     }
 }
 
-/// For attempts that are still under way when all requests are answered: a little more than the sender gives them.
+/// For attempts under way, from the moment the process is told to stop: a little more than the sender gives them.
 const SENDING_MAX: Duration = Duration::from_secs(8);
+/// And this much after the last request, however long that took.
+const SENDING_MIN: Duration = Duration::from_millis(500);
 
 /// What the 25 s for the whole end leave after the 20 s in which requests are finished.
 const FINISH_MAX: Duration = Duration::from_secs(3);

@@ -29,7 +29,16 @@ async fn the_commands_work_beside_a_running_server() {
         report["checks"].as_array().unwrap().iter().map(|check| check["name"].as_str().unwrap()).collect();
     assert_eq!(
         names,
-        ["data directory", "secrets file", "database", "row-level security", "clock", "schema", "secrets"]
+        [
+            "data directory",
+            "secrets file",
+            "webhook targets",
+            "database",
+            "row-level security",
+            "clock",
+            "schema",
+            "secrets"
+        ]
     );
     assert!(!desk.path("data/tenant-control.db").exists());
 }

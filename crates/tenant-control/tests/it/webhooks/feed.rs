@@ -235,3 +235,30 @@ over_http! {
         waiting.problem("unauthenticated");
     }
 }
+
+over_http! {
+    async fn a_page_of_large_events_is_cut_and_goes_on(server: Server) {
+        let acme = server.tenant("acme").await;
+        let db = server.app.store.tenant_for_test(acme.tenant.id, kernel::base::Actor::system());
+        db.write(async |tx| {
+            for number in 0..40 {
+                let data = json!({"id": number, "text": "x".repeat(200 << 10)});
+                kernel::events::publish(tx, &crate::webhooks::drive::LOAD, number, &data).await?;
+            }
+            Ok(())
+        })
+        .await
+        .unwrap();
+        let (mut seen, mut next) = (0, None);
+        while seen < 40 {
+            let answer = read(&server, &acme.admin, 200, next.as_deref()).await;
+            assert!(answer.body.len() < 5 << 20, "{} bytes", answer.body.len());
+            let page = answer.ok(200);
+            assert!(answer.header("link").contains(cursor(&page)), "{}", answer.header("link"));
+            seen += events(&page).len();
+            assert_eq!(page["has_more"], seen < 40);
+            next = Some(cursor(&page).to_owned());
+        }
+        assert_eq!(seen, 40);
+    }
+}

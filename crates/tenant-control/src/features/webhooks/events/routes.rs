@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use kernel::auth::{Caller, Scope};
 use kernel::base::{Code, Error, Result, TenantId, Timestamp};
@@ -28,6 +29,8 @@ const FEED: &str = "feed";
 const WAIT_MAX: Duration = Duration::from_secs(25);
 /// Numbers of a tenant's writes looked at in one step: most are not events that the reader may see.
 const WINDOW: i64 = 2_000;
+/// Bodies of one page: a page of the largest events would not fit anybody's memory.
+const PAGE_BYTES_MAX: usize = 4 << 20;
 /// Steps of one request; a reader that is so far behind gets a cursor further on and asks again.
 const STEPS_MAX: usize = 50;
 
@@ -65,13 +68,20 @@ pub struct Feed {
     data: Vec<Box<RawValue>>,
     has_more: bool,
     next_cursor: String,
+    #[serde(skip)]
+    next_link: String,
 }
 
 impl IntoResponse for Listed {
     fn into_response(self) -> Response {
         match self {
             Listed::Catalogue(page) => page.into_response(),
-            Listed::Feed(feed) => Ok200(feed).into_response(),
+            Listed::Feed(feed) => {
+                let link = HeaderValue::try_from(feed.next_link.as_str()).ok();
+                let mut response = Ok200(feed).into_response();
+                response.headers_mut().extend(link.map(|link| (header::LINK, link)));
+                response
+            }
         }
     }
 }
@@ -158,7 +168,8 @@ async fn feed(caller: &Caller, db: &Db, page: &PageRequest) -> Result<Feed> {
         if !data.is_empty() || has_more || Instant::now() >= until {
             let next = [Value::Int(position.sequence), Value::Int(position.at.as_millis())];
             let next_cursor = list.cursor(caller, &next)?;
-            return Ok(Feed { data, has_more, next_cursor });
+            let next_link = list.link(caller, page.limit, &next_cursor);
+            return Ok(Feed { data, has_more, next_cursor, next_link });
         }
         let poll = (Instant::now() + Duration::from_millis(POLL_MS.unsigned_abs())).min(until);
         caller.wait(hear(&mut news, caller.tenant_id(), poll)).await?;
@@ -194,8 +205,14 @@ async fn read(
         }
         let through = head.min(position.sequence + WINDOW);
         let mut found = store::window(db, families, position.sequence, through, limit + 1).await?;
-        let all = found.len() <= limit;
-        found.truncate(limit);
+        let fit = found.iter().scan(0, |bytes, told| {
+            *bytes += told.body.get().len();
+            Some(*bytes <= PAGE_BYTES_MAX)
+        });
+        // At least one, however large it is.
+        let fit = fit.take_while(|fits| *fits).count().clamp(1, limit);
+        let all = found.len() <= fit;
+        found.truncate(fit);
         position.sequence = through;
         if let Some(last) = found.last() {
             position.at = last.at;
