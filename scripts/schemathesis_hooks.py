@@ -7,14 +7,34 @@ import sys
 import zlib
 
 
-def name_real_keys(context, case, kwargs):
-    """Half of the ids that are made up become ids of keys that exist; the run's own key is never named for a change."""
+# Which records a path is about, and where their ids are given to this script.
+RECORDS = {
+    "/api/admin/api-keys": ("key_", "KEY_IDS"),
+    "/api/admin/webhooks": ("wh_", "WEBHOOK_IDS"),
+    "/api/admin/webhooks/deliveries": ("dlv_", "DELIVERY_IDS"),
+}
+# Fields of a body that name a record.
+FIELDS = {"webhook_id": ("wh_", "WEBHOOK_IDS"), "delivery_id": ("dlv_", "DELIVERY_IDS")}
+
+
+def real(given, prefix, variable):
+    """Half of the ids that are made up become ids of records that exist."""
+    known = os.environ.get(variable, "").split()
+    if not isinstance(given, str) or not known or given.startswith(prefix):
+        return given
+    draw = zlib.crc32(given.encode("utf-8", "surrogatepass"))
+    return known[draw // 2 % len(known)] if draw % 2 else given
+
+
+def name_real_records(context, case, kwargs):
+    """The run's own key is never named for a change."""
     given = (case.query or {}).get("id")
-    known = os.environ.get("KEY_IDS", "").split()
-    if isinstance(given, str) and known and not given.startswith("key_"):
-        draw = zlib.crc32(given.encode("utf-8", "surrogatepass"))
-        if draw % 2:
-            case.query["id"] = known[draw // 2 % len(known)]
+    if given is not None and case.path in RECORDS:
+        case.query["id"] = real(given, *RECORDS[case.path])
+    if isinstance(case.body, dict):
+        for field, records in FIELDS.items():
+            if field in case.body:
+                case.body[field] = real(case.body[field], *records)
     # A run that revokes or rotates its own key would see nothing but 401 from then on.
     if case.method.upper() in ("PUT", "DELETE") and given == os.environ.get("OWN_KEY_ID", ""):
         case.query["id"] = "key_" + 26 * "0"
@@ -53,4 +73,4 @@ if __name__ == "__main__":
 else:
     import schemathesis
 
-    schemathesis.hook("before_call")(name_real_keys)
+    schemathesis.hook("before_call")(name_real_records)
