@@ -21,6 +21,7 @@ pub fn kinds() -> Result<&'static [Described]> {
     let kinds = vec![
         tickets::TICKET_CREATED.describe()?,
         tickets::TICKET_UPDATED.describe()?,
+        tickets::TICKET_COMMENTED.describe()?,
         api_keys::API_KEY_CREATED.describe()?,
         api_keys::API_KEY_ROTATED.describe()?,
         api_keys::API_KEY_REVOKED.describe()?,

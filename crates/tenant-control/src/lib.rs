@@ -12,6 +12,10 @@ pub fn statements() -> Vec<(&'static str, &'static str)> {
     [
         kernel::statements().as_slice(),
         features::api_keys::store::STATEMENTS,
+        features::organizations::STATEMENTS,
+        features::tickets::find::store::STATEMENTS,
+        features::tickets::sla::store::STATEMENTS,
+        features::tickets::store::STATEMENTS,
         features::webhooks::store::STATEMENTS,
         features::webhooks::deliveries::store::STATEMENTS,
         features::webhooks::events::store::STATEMENTS,

@@ -26,6 +26,7 @@ pub fn build(app: &Shared) -> Result<(Router, Arc<Document>)> {
             webhooks::routes::replace,
             webhooks::routes::delete
         ))
+        .tenant(routes!(tickets::routes::list, tickets::routes::create, tickets::routes::change))
         // Own extras of the contract.
         .tenant(routes!(webhooks::deliveries::routes::list, webhooks::deliveries::routes::act))
         .tenant(routes!(webhooks::events::routes::list))
@@ -38,8 +39,10 @@ pub fn build(app: &Shared) -> Result<(Router, Arc<Document>)> {
         .schema::<Page<webhooks::deliveries::Delivery>>()
         .schema::<Page<webhooks::events::EventType>>()
         .schema::<Page<webhooks::events::Event>>()
-        .schema::<tickets::Ticket>()
+        .schema::<Page<tickets::Ticket>>()
+        .schema::<tickets::TicketDetail>()
         .schema::<tickets::UpdatedTicket>()
+        .schema::<tickets::CommentedTicket>()
         .schema::<session::Session>()
         .schema::<Page<audit::AuditEntry>>()
         // Pages for people.
@@ -65,6 +68,7 @@ fn document_info() -> Result<DocumentInfo> {
         description: DESCRIPTION,
         tags: vec![
             ("Control plane", "API keys, webhook endpoints and the audit trail of a tenant."),
+            ("Service workflows", "Tickets of the service desk."),
             ("Session", "Who is calling, and signing out."),
             ("Schema", "This document."),
         ],

@@ -16,7 +16,7 @@ pub use credentials::{Credentials, Tenant};
 pub use key_format::PlainKey;
 pub use people::{
     NewUser, User, UserChange, create_first_admin, create_tenant, create_user, delete_user, find_tenant, find_user,
-    list_tenants, list_users, update_user,
+    has_user, list_tenants, list_users, operate, update_user,
 };
 pub use role::Role;
 pub use scope::{Scope, Scopes};

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::credentials::Tenant;
 use super::role::Role;
 use crate::audit::{self, Changes, Entry};
-use crate::base::{Actor, Error, Label, OnDuplicate, Result, TenantId, Timestamp, UserId};
+use crate::base::{Actor, Error, Label, OnDuplicate, Result, TenantId, Timestamp, UserId, check_slug, is_email};
 use crate::store::{Db, FromRow, Purpose, Row, Store, Tx};
 
 crate::statements! {
@@ -23,6 +23,7 @@ crate::statements! {
     DELETE_USER_SESSIONS = "DELETE FROM sessions WHERE tenant_id = $1 AND user_id = $2";
     DELETE_USER_LINKS = "DELETE FROM signin_links WHERE tenant_id = $1 AND user_id = $2";
     DELETE_USER = "DELETE FROM users WHERE tenant_id = $1 AND id = $2";
+    HAS_USER = "SELECT id FROM users WHERE tenant_id = $1 AND id = $2";
     COUNT_TENANTS = "SELECT COUNT(*) FROM (SELECT id FROM tenants LIMIT 1) AS any_tenant";
 }
 
@@ -68,8 +69,6 @@ pub struct NewUser {
 
 /// Rows of one step when the command line lists everything.
 const LIST_ROWS: i64 = 500;
-const EMAIL_CHARS_MAX: usize = 254;
-const SLUG_CHARS_MAX: usize = 63;
 
 pub async fn create_tenant(store: &Store, name: &str, slug: &str) -> Result<Tenant> {
     let name = Label::parse(name).map_err(|detail| Error::invalid("/name", "invalid_name", detail))?.into_string();
@@ -91,11 +90,15 @@ async fn insert_tenant(tx: &mut Tx, tenant: &Tenant) -> Result<()> {
     audit::record(tx, Entry::new("tenant.create", "tenant", tenant.id)).await
 }
 
+/// The operator's handle to the records of a tenant: the command line's own door.
+pub fn operate(store: &Store, tenant: &Tenant) -> Db {
+    store.tenant(tenant.id, Actor::operator())
+}
+
 pub async fn create_user(store: &Store, tenant: &Tenant, new: NewUser) -> Result<User> {
     let new = check_user(new)?;
     let email = new.email.clone();
-    store
-        .tenant(tenant.id, Actor::operator())
+    operate(store, tenant)
         .write(async move |tx| insert_user(tx, new).await)
         .await
         .on_duplicate(|| Error::conflict(format!("A user with the e-mail {email:?} exists already in this tenant.")))
@@ -126,8 +129,7 @@ pub async fn update_user(store: &Store, tenant: &Tenant, old: User, change: User
     changes.add("platform_operator", old.platform_operator, platform_operator);
     if !changes.is_empty() {
         let id = old.id;
-        store
-            .tenant(tenant.id, Actor::operator())
+        operate(store, tenant)
             .write(async move |tx| {
                 let at = tx.tick().await?.at;
                 tx.exec(UPDATE_USER, crate::args![id, role.as_str(), platform_operator, at]).await?;
@@ -141,8 +143,7 @@ pub async fn update_user(store: &Store, tenant: &Tenant, old: User, change: User
 /// Ends the user's sessions too. Keys they made belong to the tenant and stay.
 pub async fn delete_user(store: &Store, tenant: &Tenant, user: &User) -> Result<()> {
     let id = user.id;
-    store
-        .tenant(tenant.id, Actor::operator())
+    operate(store, tenant)
         .write(async move |tx| {
             tx.tick().await?;
             tx.exec(DELETE_USER_SESSIONS, crate::args![id]).await?;
@@ -197,13 +198,18 @@ pub async fn list_tenants(db: &Db) -> Result<Vec<Tenant>> {
     }
 }
 
+/// Whether the tenant has this user.
+pub async fn has_user(tx: &mut Tx, id: UserId) -> Result<bool> {
+    Ok(tx.find::<UserId>(HAS_USER, crate::args![id]).await?.is_some())
+}
+
 /// `email` in any case.
 pub async fn find_user(store: &Store, tenant: &Tenant, email: &str) -> Result<Option<User>> {
-    store.tenant(tenant.id, Actor::operator()).find(FIND_USER, crate::args![email.to_lowercase()]).await
+    operate(store, tenant).find(FIND_USER, crate::args![email.to_lowercase()]).await
 }
 
 pub async fn list_users(store: &Store, tenant: &Tenant) -> Result<Vec<User>> {
-    let db = store.tenant(tenant.id, Actor::operator());
+    let db = operate(store, tenant);
     let mut all: Vec<User> = Vec::new();
     loop {
         let after = all.last().map(|user| user.email.clone()).unwrap_or_default();
@@ -215,27 +221,9 @@ pub async fn list_users(store: &Store, tenant: &Tenant) -> Result<Vec<User>> {
     }
 }
 
-fn check_slug(slug: &str) -> Result<()> {
-    let valid = (1..=SLUG_CHARS_MAX).contains(&slug.len())
-        && slug.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
-        && !slug.starts_with('-')
-        && !slug.ends_with('-');
-    if valid {
-        return Ok(());
-    }
-    let detail = format!("must be 1 to {SLUG_CHARS_MAX} of a-z, 0-9 and -, not starting or ending with -");
-    Err(Error::invalid("/slug", "invalid_slug", detail))
-}
-
 fn check_user(mut new: NewUser) -> Result<NewUser> {
     new.email = new.email.trim().to_lowercase();
-    let valid = new.email.len() <= EMAIL_CHARS_MAX
-        && new
-            .email
-            .split_once('@')
-            .is_some_and(|(name, domain)| !name.is_empty() && !domain.is_empty() && !domain.contains('@'))
-        && !new.email.chars().any(|c| c.is_whitespace() || c.is_control());
-    if !valid {
+    if !is_email(&new.email) {
         return Err(Error::invalid("/email", "invalid_email", "must be an e-mail address"));
     }
     if let Some(name) = &new.name {

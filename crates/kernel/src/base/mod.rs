@@ -5,12 +5,15 @@ mod chance;
 mod clock;
 mod code;
 mod crypto;
+mod email;
 mod error;
 mod id;
 mod label;
 mod network;
 pub mod seal;
 pub mod secrets;
+mod slug;
+mod word;
 
 pub use actor::{Actor, ActorKind, ActorRef, Credential, CredentialKind};
 pub(crate) use chance::BASE62;
@@ -18,11 +21,14 @@ pub use chance::Chance;
 pub use clock::{Clock, DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
 pub use code::Code;
 pub use crypto::{equal, hmac_sha256, sha256};
+pub use email::is_email;
 pub use error::{Error, FieldError, OnDuplicate, Result};
 pub use id::*;
 pub use label::Label;
 pub use network::parse_network;
 pub use secrets::{Secrets, SecretsSource};
+pub use slug::check_slug;
+pub use word::Word;
 
 /// Everything a process takes from outside itself: the time and chance. Tests replace both.
 #[derive(Clone, Debug, Default)]

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::app::Shared;
 use super::context::Context;
-use super::fields::{Fields, escape};
+use super::fields::{ERRORS_MAX, Fields, Reference, escape};
 use crate::base::{Code, Error, FieldError, Result, sha256};
 
 /// The largest body of the API.
@@ -45,10 +45,21 @@ pub struct Received<T> {
     pub value: T,
     /// Of the bytes as they came: the same body means the same bytes.
     pub digest: [u8; 32],
+    /// The records that the body names, to be looked up in the transaction.
+    pub references: Vec<Reference>,
 }
 
 impl<T: FromBody> Json<T> {
     pub async fn read(self) -> Result<Received<T>> {
+        self.read_with(async |_| Ok(Vec::new())).await
+    }
+
+    /// Like [`Json::read`]. A body that is refused anyway is told of unknown references too: `unknown` finds them.
+    /// Those of a body that is accepted are looked up in its transaction, where a repeated request is known as one.
+    pub async fn read_with(
+        self,
+        unknown: impl AsyncFnOnce(Vec<Reference>) -> Result<Vec<FieldError>>,
+    ) -> Result<Received<T>> {
         check_type(&self.headers)?;
         let context = self.context.ok_or_else(|| Error::internal("a request has no context"))?;
         let arrived = arrive(self.body, self.app.settings.body_timeout);
@@ -56,9 +67,17 @@ impl<T: FromBody> Json<T> {
         let object = parse(&bytes)?;
         let mut fields = Fields::new(object);
         let value = T::from_fields(&mut fields);
-        fields.finish()?;
+        let noted = fields.finish();
+        if !noted.errors.is_empty() {
+            let mut errors = noted.errors;
+            errors.truncate(ERRORS_MAX);
+            if !noted.references.is_empty() {
+                errors.extend(unknown(noted.references).await?);
+            }
+            return Err(Error::invalid_fields(errors));
+        }
         let value = value.ok_or_else(|| Error::internal("a body was refused without a reason"))?;
-        Ok(Received { value, digest: sha256(&bytes) })
+        Ok(Received { value, digest: sha256(&bytes), references: noted.references })
     }
 }
 

@@ -2,21 +2,44 @@
 
 use serde_json::{Map, Value};
 
-use crate::base::{Error, FieldError, RecordId, Result, Timestamp};
+use crate::base::{FieldError, RecordId, Result, Timestamp, Word};
 
 /// The fields of an object that have not been taken yet, and what was wrong with those that have.
 pub struct Fields {
     pointer: String,
     object: Map<String, Value>,
-    errors: Vec<FieldError>,
+    noted: Noted,
+}
+
+/// What was found while reading.
+#[derive(Default)]
+pub(super) struct Noted {
+    pub errors: Vec<FieldError>,
+    pub references: Vec<Reference>,
+}
+
+/// Another record that the body names. Whether there is such a record, only the database knows.
+#[derive(Clone, Debug)]
+pub struct Reference {
+    pub pointer: String,
+    /// What ids of the wanted kind start with.
+    pub prefix: &'static str,
+    pub id: String,
+}
+
+impl Reference {
+    pub fn unknown(&self) -> FieldError {
+        let detail = "there is no such record in this tenant".to_owned();
+        FieldError { pointer: self.pointer.clone(), code: "unknown_reference", detail }
+    }
 }
 
 /// More errors than this help nobody and only make the answer large.
-const ERRORS_MAX: usize = 100;
+pub(super) const ERRORS_MAX: usize = 100;
 
 impl Fields {
     pub fn new(object: Map<String, Value>) -> Self {
-        Fields { pointer: String::new(), object, errors: Vec::new() }
+        Fields { pointer: String::new(), object, noted: Noted::default() }
     }
 
     pub fn has(&self, name: &str) -> bool {
@@ -40,21 +63,18 @@ impl Fields {
     pub fn optional<T>(&mut self, name: &str, parse: impl FnOnce(&mut Field<'_>) -> Option<T>) -> Option<Option<T>> {
         let Some(value) = self.object.remove(name) else { return Some(None) };
         let pointer = format!("{}/{}", self.pointer, escape(name));
-        parse(&mut Field { pointer, value, errors: &mut self.errors }).map(Some)
+        parse(&mut Field { pointer, value, noted: &mut self.noted }).map(Some)
     }
 
     pub fn report(&mut self, name: &str, code: &'static str, detail: impl Into<String>) {
         let pointer = format!("{}/{}", self.pointer, escape(name));
-        self.errors.push(FieldError { pointer, code, detail: detail.into() });
+        self.noted.errors.push(FieldError { pointer, code, detail: detail.into() });
     }
 
-    pub(super) fn finish(mut self) -> Result<()> {
+    /// Everything that was noted, with what nobody has taken.
+    pub(super) fn finish(mut self) -> Noted {
         self.refuse_rest();
-        if self.errors.is_empty() {
-            return Ok(());
-        }
-        self.errors.truncate(ERRORS_MAX);
-        Err(Error::invalid_fields(self.errors))
+        self.noted
     }
 
     fn refuse_rest(&mut self) {
@@ -69,12 +89,12 @@ impl Fields {
 pub struct Field<'a> {
     pointer: String,
     value: Value,
-    errors: &'a mut Vec<FieldError>,
+    noted: &'a mut Noted,
 }
 
 impl Field<'_> {
     pub fn wrong<T>(&mut self, code: &'static str, detail: impl Into<String>) -> Option<T> {
-        self.errors.push(FieldError { pointer: self.pointer.clone(), code, detail: detail.into() });
+        self.noted.errors.push(FieldError { pointer: self.pointer.clone(), code, detail: detail.into() });
         None
     }
 
@@ -130,6 +150,24 @@ impl Field<'_> {
         self.string().map(|text| text.parse().unwrap_or(I::NONE))
     }
 
+    /// The id of another record, which is looked up later; see [`Reference`].
+    pub fn reference<I: RecordId>(&mut self) -> Option<I> {
+        let id = self.string()?;
+        let parsed = id.parse().unwrap_or(I::NONE);
+        self.noted.references.push(Reference { pointer: self.pointer.clone(), prefix: I::PREFIX, id });
+        Some(parsed)
+    }
+
+    /// One of a few words.
+    pub fn word<W: Word>(&mut self) -> Option<W> {
+        self.parsed("invalid_value", |text| W::parse(text).ok_or_else(|| format!("must be {}", W::expected())))
+    }
+
+    /// Whatever it is, taken as it came.
+    pub fn take(&mut self) -> Value {
+        self.value.take()
+    }
+
     /// `null`, or what the parser makes of the value.
     pub fn or_null<T>(&mut self, parse: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
         if self.value.is_null() { Some(None) } else { parse(self).map(Some) }
@@ -151,7 +189,7 @@ impl Field<'_> {
         let mut complete = true;
         for (name, value) in object {
             let pointer = format!("{}/{}", self.pointer, escape(&name));
-            match parse(&name, &mut Field { pointer, value, errors: self.errors }) {
+            match parse(&name, &mut Field { pointer, value, noted: self.noted }) {
                 Some(value) => values.push((name, value)),
                 None => complete = false,
             }
@@ -170,7 +208,7 @@ impl Field<'_> {
         let mut values = Vec::with_capacity(items.len());
         let mut complete = true;
         for (index, value) in items.into_iter().enumerate() {
-            let mut field = Field { pointer: format!("{}/{index}", self.pointer), value, errors: self.errors };
+            let mut field = Field { pointer: format!("{}/{index}", self.pointer), value, noted: self.noted };
             match parse(&mut field) {
                 Some(value) => values.push(value),
                 None => complete = false,
@@ -184,10 +222,9 @@ impl Field<'_> {
         let Value::Object(object) = self.value.take() else {
             return self.wrong("wrong_type", "must be an object");
         };
-        let mut fields = Fields { pointer: self.pointer.clone(), object, errors: std::mem::take(self.errors) };
+        let mut fields = Fields { pointer: self.pointer.clone(), object, noted: std::mem::take(self.noted) };
         let value = parse(&mut fields);
-        fields.refuse_rest();
-        *self.errors = fields.errors;
+        *self.noted = fields.finish();
         value
     }
 }

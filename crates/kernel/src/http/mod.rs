@@ -29,7 +29,7 @@ pub use app::{App, BaseUrl, Settings, Shared};
 pub use body::{BODY_BYTES_MAX, FromBody, Json, Received};
 pub use context::{Context, serve_context};
 pub use document::{Document, DocumentInfo, finish_document};
-pub use fields::{Field, Fields};
+pub use fields::{Field, Fields, Reference};
 pub use idempotency::{Idempotency, Once};
 pub use limiter::{Limiter, Policy, PolicyLimit, RateTable, WINDOW_SECONDS};
 pub use page::{LIMIT_DEFAULT, LIMIT_MAX, List, OneOrPage, Page, PageRequest};

@@ -26,7 +26,7 @@ pub const LIMIT_MAX: usize = 200;
 const MAC_LEN: usize = 16;
 
 /// Which page of a list is asked for. `filters` is what the cursor is bound to, beside list and tenant.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct PageRequest {
     pub limit: usize,
     cursor: Option<String>,
@@ -66,12 +66,21 @@ impl PageRequest {
     ) -> Result<Page<T>> {
         let has_more = rows.len() > self.limit;
         rows.truncate(self.limit);
-        let mut next_cursor = None;
-        if let Some(last) = rows.last().filter(|_| has_more) {
-            next_cursor = Some(list.cursor(caller, &position(last))?);
-        }
+        let next = rows.last().filter(|_| has_more).map(position);
+        self.page_before(caller, list, rows, next)
+    }
+
+    /// A page of rows that are already cut, behind whose end `next` stands.
+    pub fn page_before<T>(
+        &self,
+        caller: &Caller,
+        list: &List<'_>,
+        data: Vec<T>,
+        next: Option<Vec<Value>>,
+    ) -> Result<Page<T>> {
+        let next_cursor = next.map(|position| list.cursor(caller, &position)).transpose()?;
         let next_link = next_cursor.as_ref().map(|cursor| list.link(caller, self.limit, cursor));
-        Ok(Page { data: rows, has_more, next_cursor, next_link })
+        Ok(Page { data, has_more: next_cursor.is_some(), next_cursor, next_link })
     }
 }
 
@@ -200,13 +209,13 @@ impl<T: ToSchema> IntoResponses for Page<T> {
     }
 }
 
-/// What a collection answers to GET: one record with `?id=`, else a page.
-pub enum OneOrPage<T> {
-    One(T),
+/// What a collection answers to GET: one record with `?id=`, which may show more than those of a page.
+pub enum OneOrPage<T, O = T> {
+    One(O),
     Page(Page<T>),
 }
 
-impl<T: Record> IntoResponse for OneOrPage<T> {
+impl<T: Serialize, O: Record> IntoResponse for OneOrPage<T, O> {
     fn into_response(self) -> Response {
         match self {
             OneOrPage::One(record) => Versioned(record).into_response(),
@@ -215,13 +224,13 @@ impl<T: Record> IntoResponse for OneOrPage<T> {
     }
 }
 
-impl<T: ToSchema> PartialSchema for OneOrPage<T> {
+impl<T: ToSchema, O: ToSchema> PartialSchema for OneOrPage<T, O> {
     fn schema() -> RefOr<Schema> {
-        OneOfBuilder::new().item(Ref::from_schema_name(<Page<T>>::name())).item(Ref::from_schema_name(T::name())).into()
+        OneOfBuilder::new().item(Ref::from_schema_name(<Page<T>>::name())).item(Ref::from_schema_name(O::name())).into()
     }
 }
 
-impl<T: ToSchema> IntoResponses for OneOrPage<T> {
+impl<T: ToSchema, O: ToSchema> IntoResponses for OneOrPage<T, O> {
     fn responses() -> Documented {
         documented::<Self>("200", "A page of the list; with `id`, the one record.")
     }

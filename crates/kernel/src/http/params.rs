@@ -9,7 +9,7 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use percent_encoding::percent_decode_str;
 
-use crate::base::{Code, Error, RecordId, Result, Timestamp};
+use crate::base::{Code, Error, RecordId, Result, Timestamp, Word};
 
 /// The parameters of a route, parsed when the handler asks, after the scope is checked.
 pub struct Query<T> {
@@ -135,6 +135,24 @@ impl Params {
         }
         let values: Option<Vec<V>> = parts.into_iter().map(parse).collect();
         values.map(Some).ok_or_else(|| invalid(name, &format!("must be {expected}, or a comma list of them")))
+    }
+}
+
+impl Params {
+    /// A comma list of words.
+    pub fn take_words<W: Word>(&mut self, name: &str) -> Result<Option<Vec<W>>> {
+        self.take_list(name, &W::expected(), W::parse)
+    }
+
+    /// A comma list of ids; `noun` says whose.
+    pub fn take_ids<I: RecordId>(&mut self, name: &str, noun: &str) -> Result<Option<Vec<I>>> {
+        self.take_list(name, &format!("the id of {noun}"), |text| text.parse().ok())
+    }
+
+    /// A value that a parser accepts; its error says what would be right.
+    pub fn take_parsed<V>(&mut self, name: &str, parse: impl Fn(&str) -> Result<V, String>) -> Result<Option<V>> {
+        let Some(text) = self.take(name) else { return Ok(None) };
+        parse(&text).map(Some).map_err(|detail| invalid(name, &detail))
     }
 }
 

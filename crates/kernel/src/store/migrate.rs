@@ -41,6 +41,7 @@ macro_rules! migrations {
 const MIGRATIONS: &[Migration] = migrations! {
     "0001_ground"
     "0002_events"
+    "0003_tickets"
 };
 
 const NOTE: &str = "INSERT INTO schema_migrations (name, checksum, applied_at) VALUES ($1, $2, $3)";

@@ -1,7 +1,8 @@
 //! One row of an answer, read the same way from both engines.
 
 use crate::base::{
-    ApiKeyId, AuditId, DeliveryId, Error, EventId, Result, SessionId, TenantId, Timestamp, UserId, WebhookId,
+    ActorKind, ActorRef, ApiKeyId, AuditId, CommentId, DeliveryId, Error, EventId, OrganizationId, Result, SessionId,
+    TenantId, TicketId, Timestamp, UserId, WebhookId,
 };
 
 /// One row of an answer.
@@ -19,6 +20,13 @@ impl<'a> Row<'a> {
 
     pub(super) fn postgres(row: &'a tokio_postgres::Row) -> Self {
         Row(Inner::Postgres(row))
+    }
+
+    /// Who did it, from three columns: type, id and name.
+    pub fn actor(&self, index: usize) -> Result<ActorRef> {
+        let kind: String = self.get(index)?;
+        let kind = ActorKind::parse(&kind).ok_or_else(|| Error::internal(format!("unknown actor type {kind:?}")))?;
+        Ok(ActorRef { kind, id: self.get(index + 1)?, name: self.get(index + 2)? })
     }
 
     /// The column at `index`, counted from 0 in the order of the SELECT.
@@ -56,7 +64,10 @@ macro_rules! single_columns {
     )*};
 }
 
-single_columns! { i64 f64 bool String Vec<u8> Timestamp TenantId UserId ApiKeyId AuditId SessionId WebhookId EventId DeliveryId }
+single_columns! {
+    i64 f64 bool String Vec<u8> Timestamp TenantId UserId ApiKeyId AuditId SessionId WebhookId EventId DeliveryId
+    OrganizationId TicketId CommentId
+}
 
 impl<T> FromRow for Option<T>
 where

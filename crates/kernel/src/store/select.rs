@@ -59,6 +59,19 @@ impl Select {
         Select { tenant: false, ..Select::new(text) }
     }
 
+    /// One SELECT for each of the `arms`, as one list. In `text` the values of an arm are `$2` and on; `$1` is the
+    /// tenant in all of them.
+    pub fn union_all(text: &str, arms: impl IntoIterator<Item = Vec<Value>>) -> Self {
+        let mut select = Select::new("");
+        for (place, values) in arms.into_iter().enumerate() {
+            let first = select.values.len();
+            let lead = if place == 0 { "" } else { " UNION ALL " };
+            let _ = write!(select.text, "{lead}SELECT * FROM ({}) AS arm", renumbered(text, first));
+            select.values.extend(values);
+        }
+        select
+    }
+
     /// Binds the next number, for a text given to [`Select::new`] that uses it.
     #[must_use]
     pub fn bind(mut self, value: impl Into<Value>) -> Self {
@@ -169,6 +182,19 @@ impl Select {
     }
 }
 
+/// Moves every place but the tenant's by so many.
+fn renumbered(text: &str, by: usize) -> String {
+    let mut parts = text.split('$');
+    let mut moved = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, rest) = part.split_at(digits);
+        let number: usize = number.parse().unwrap_or(0);
+        let _ = write!(moved, "${}{rest}", if number > 1 { number + by } else { number });
+    }
+    moved
+}
+
 pub(super) struct Finished {
     pub text: String,
     pub tenant: bool,
@@ -201,6 +227,19 @@ mod tests {
              AND (revoked_at IS NULL OR revoked_at > $7) AND (at, id) < ($8, $9) ORDER BY at DESC, id DESC LIMIT $10"
         );
         assert_eq!(finished.params().len(), 9);
+    }
+
+    #[test]
+    fn arms_share_the_tenant_and_have_values_of_their_own() {
+        let text = "SELECT n FROM t WHERE tenant_id = $1 AND a = $2 AND n < $3";
+        let finished =
+            Select::union_all(text, [vec!["x".into(), Value::Int(1)], vec!["y".into(), Value::Int(2)]]).finish();
+        assert_eq!(
+            finished.text,
+            "SELECT * FROM (SELECT n FROM t WHERE tenant_id = $1 AND a = $2 AND n < $3) AS arm UNION ALL \
+             SELECT * FROM (SELECT n FROM t WHERE tenant_id = $1 AND a = $4 AND n < $5) AS arm"
+        );
+        assert_eq!(finished.params().len(), 4);
     }
 
     #[test]

@@ -10,7 +10,10 @@ use rusqlite::types::{FromSqlError, FromSqlResult, ToSqlOutput, ValueRef};
 use serde::{Deserialize, Serialize};
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
-use crate::base::{ApiKeyId, AuditId, DeliveryId, EventId, SessionId, TenantId, Timestamp, UserId, WebhookId};
+use crate::base::{
+    ApiKeyId, AuditId, CommentId, DeliveryId, DeviceId, EventId, OrganizationId, SessionId, TenantId, TicketId,
+    Timestamp, UserId, WebhookId,
+};
 
 type Encoded = Result<IsNull, Box<dyn StdError + Sync + Send>>;
 
@@ -59,7 +62,9 @@ macro_rules! stored_as_text {
     )*};
 }
 
-stored_as_text! { TenantId UserId ApiKeyId AuditId SessionId WebhookId EventId DeliveryId }
+stored_as_text! {
+    TenantId UserId ApiKeyId AuditId SessionId WebhookId EventId DeliveryId OrganizationId TicketId CommentId DeviceId
+}
 
 impl rusqlite::ToSql for Timestamp {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {

@@ -1,29 +1,38 @@
-//! `admin tenant|user|session`: on the store directly, beside a running server.
+//! `admin tenant|organization|user|session|sla`: on the store directly, beside a running server.
 
 use clap::{Args, Subcommand};
 use kernel::auth::{
     NewUser, Role, SIGNIN_LINK_MS, Tenant, User, UserChange, create_session, create_signin_link, create_tenant,
-    create_user, delete_user, find_tenant, find_user, list_tenants, list_users, update_user,
+    create_user, delete_user, find_tenant, find_user, list_tenants, list_users, operate, update_user,
 };
-use kernel::base::{Error, Result};
+use kernel::base::{Error, Result, Word};
 use kernel::store::{Purpose, Store};
 use serde_json::json;
 
 use super::output::Output;
 use super::store;
 use crate::config::{SessionArgs, StoreArgs, UrlArgs};
+use crate::features::organizations::{self, Organization};
+use crate::features::tickets::Priority;
+use crate::features::tickets::sla::{self, Policy, Target};
 
 #[derive(Subcommand)]
 pub enum Command {
     /// The customers of this installation
     #[command(subcommand)]
     Tenant(TenantCommand),
+    /// The organizations of a tenant: its own customers
+    #[command(subcommand)]
+    Organization(OrganizationCommand),
     /// The people of a tenant
     #[command(subcommand)]
     User(UserCommand),
     /// Signing people in
     #[command(subcommand)]
     Session(SessionCommand),
+    /// What a tenant promises for its tickets
+    #[command(subcommand)]
+    Sla(SlaCommand),
 }
 
 #[derive(Args)]
@@ -49,6 +58,76 @@ pub enum TenantCommand {
     },
     /// List all tenants
     List {
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+#[derive(Subcommand)]
+pub enum OrganizationCommand {
+    /// Make an organization
+    Create {
+        /// The tenant's slug
+        #[arg(long)]
+        tenant: String,
+        /// What people call it
+        #[arg(long)]
+        name: String,
+        /// What commands and agents call it: a-z, 0-9 and -
+        #[arg(long)]
+        slug: String,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// List the organizations of a tenant
+    List {
+        /// The tenant's slug
+        #[arg(long)]
+        tenant: String,
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+#[derive(Subcommand)]
+pub enum SlaCommand {
+    /// Promise a first response and a resolution for tickets that get this priority from now on
+    Set {
+        /// The tenant's slug
+        #[arg(long)]
+        tenant: String,
+        /// low, medium, high or critical
+        #[arg(long, value_parser = parse_word::<Priority>)]
+        priority: Priority,
+        #[arg(long)]
+        first_response_minutes: i64,
+        #[arg(long)]
+        resolution_minutes: i64,
+        /// When the clock runs, such as mon-fri@09:00-17:00, several with commas between [default: day and night]
+        #[arg(long)]
+        hours: Option<String>,
+        /// The time zone of the hours, such as Europe/Berlin [default: UTC]
+        #[arg(long, requires = "hours")]
+        timezone: Option<String>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// List what a tenant promises
+    List {
+        /// The tenant's slug
+        #[arg(long)]
+        tenant: String,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Promise nothing for this priority any more; tickets keep what they were promised
+    Delete {
+        /// The tenant's slug
+        #[arg(long)]
+        tenant: String,
+        /// low, medium, high or critical
+        #[arg(long, value_parser = parse_word::<Priority>)]
+        priority: Priority,
         #[command(flatten)]
         common: Common,
     },
@@ -135,6 +214,10 @@ fn parse_role(text: &str) -> Result<Role, String> {
     Role::parse(text).ok_or_else(|| format!("must be one of {}", Role::ALL.map(Role::as_str).join(", ")))
 }
 
+fn parse_word<W: Word>(text: &str) -> Result<W, String> {
+    W::parse(text).ok_or_else(|| format!("must be {}", W::expected()))
+}
+
 pub async fn run(command: Command) -> Result<()> {
     match command {
         Command::Tenant(TenantCommand::Create { name, slug, common }) => {
@@ -148,6 +231,8 @@ pub async fn run(command: Command) -> Result<()> {
             let line = |tenant: &Tenant| format!("{}  {}  {}", tenant.id, tenant.slug, tenant.name);
             common.output.print(&tenants, |tenants| tenants.iter().map(line).collect::<Vec<_>>().join("\n"))
         }
+        Command::Organization(command) => run_organization(command).await,
+        Command::Sla(command) => run_sla(command).await,
         Command::User(command) => run_user(command).await,
         Command::Session(SessionCommand::Create { whom, link, url, session, common }) => {
             let store = store::open(&common.store).await?;
@@ -169,6 +254,66 @@ pub async fn run(command: Command) -> Result<()> {
             })
         }
     }
+}
+
+async fn run_organization(command: OrganizationCommand) -> Result<()> {
+    match command {
+        OrganizationCommand::Create { tenant: slug_of_tenant, name, slug, common } => {
+            let store = store::open(&common.store).await?;
+            let tenant = tenant(&store, &slug_of_tenant).await?;
+            let made = organizations::create(&operate(&store, &tenant), &name, &slug).await?;
+            common.output.print(&made, |made| format!("Organization {} ({}) was made.", made.slug, made.id))
+        }
+        OrganizationCommand::List { tenant: slug, common } => {
+            let store = store::open(&common.store).await?;
+            let all = organizations::list(&operate(&store, &tenant(&store, &slug).await?)).await?;
+            let line = |one: &Organization| format!("{}  {}  {}", one.id, one.slug, one.name);
+            common.output.print(&all, |all| all.iter().map(line).collect::<Vec<_>>().join("\n"))
+        }
+    }
+}
+
+async fn run_sla(command: SlaCommand) -> Result<()> {
+    match command {
+        SlaCommand::Set {
+            tenant: slug,
+            priority,
+            first_response_minutes,
+            resolution_minutes,
+            hours,
+            timezone,
+            common,
+        } => {
+            let store = store::open(&common.store).await?;
+            let db = operate(&store, &tenant(&store, &slug).await?);
+            let policy = Policy { first_response_minutes, resolution_minutes, hours, timezone };
+            let set = sla::store::set(&db, Target { priority, policy }).await?;
+            common.output.print(&set, promised)
+        }
+        SlaCommand::List { tenant: slug, common } => {
+            let store = store::open(&common.store).await?;
+            let all = sla::store::list(&operate(&store, &tenant(&store, &slug).await?)).await?;
+            common.output.print(&all, |all| all.iter().map(promised).collect::<Vec<_>>().join("\n"))
+        }
+        SlaCommand::Delete { tenant: slug, priority, common } => {
+            let store = store::open(&common.store).await?;
+            sla::store::delete(&operate(&store, &tenant(&store, &slug).await?), priority).await?;
+            common.output.print(&json!({ "priority": priority }), |_| {
+                format!("Nothing is promised for {} from now on.", priority.as_str())
+            })
+        }
+    }
+}
+
+/// A promise in one line.
+fn promised(target: &Target) -> String {
+    let Policy { first_response_minutes, resolution_minutes, hours, timezone } = &target.policy;
+    let hours = match (hours, timezone) {
+        (None, _) => "day and night".to_owned(),
+        (Some(hours), zone) => format!("{hours} {}", zone.as_deref().unwrap_or("UTC")),
+    };
+    let priority = target.priority.as_str();
+    format!("{priority}  first response {first_response_minutes} min  resolution {resolution_minutes} min  {hours}")
 }
 
 async fn run_user(command: UserCommand) -> Result<()> {

@@ -3,6 +3,7 @@
 pub mod api_keys;
 pub mod audit;
 pub mod openapi;
+pub mod organizations;
 pub mod pages;
 pub mod probes;
 pub mod session;

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::support::call::Call;
 use crate::support::people::KEYS;
 use crate::support::{Answer, Server, Setup, Tenancy, over_http};
+use crate::tickets::TICKETS;
 use crate::webhooks::{DELIVERIES, WEBHOOKS, endpoint};
 
 /// How to call an operation with success.
@@ -31,10 +32,11 @@ enum Target {
     Key,
     Webhook,
     Delivery,
+    Ticket,
 }
 
 fn table() -> Vec<Row> {
-    use Target::{Delivery, Key, Nothing, Webhook};
+    use Target::{Delivery, Key, Nothing, Ticket, Webhook};
     let row = |operation, target, body, status| Row { operation, target, body, status, more: &[] };
     let hook = json!({"name": "Made", "url": "https://hooks.example.com/in", "events": ["webhook.auto_disabled"]});
     let reading = |row: Row| Row { more: &["webhooks:read"], ..row };
@@ -64,6 +66,10 @@ fn table() -> Vec<Row> {
             202,
         ),
         row("list_events", Nothing, None, 200),
+        row("list_tickets", Nothing, None, 200),
+        row("list_tickets", Ticket, None, 200),
+        row("create_ticket", Nothing, Some(json!({"subject": "Made"})), 201),
+        row("change_ticket", Ticket, Some(json!({"status": "open", "comment": {"body": "Seen."}})), 200),
         row("get_session", Nothing, None, 200),
         row("delete_session", Nothing, None, 204),
         row("list_audit_entries", Nothing, None, 200),
@@ -163,6 +169,13 @@ impl Operation {
                 let secrets = vec![key.id.clone(), key.record["prefix"].as_str().unwrap().to_owned()];
                 Record { id: key.id, secrets }
             }
+            Target::Ticket => {
+                let subject = "A subject of another";
+                let ticket =
+                    server.post(TICKETS).cookie(&tenancy.admin).json(&json!({"subject": subject})).await.ok(201);
+                let id = ticket["id"].as_str().unwrap().to_owned();
+                Record { secrets: vec![id.clone(), subject.to_owned()], id }
+            }
             Target::Webhook | Target::Delivery => {
                 let url = "https://hooks.example.com/of-another";
                 let hook = endpoint(server, tenancy, url, &["webhook.auto_disabled"]).await;
@@ -184,6 +197,7 @@ impl Operation {
             Target::Nothing | Target::Key => KEYS,
             Target::Webhook => WEBHOOKS,
             Target::Delivery => DELIVERIES,
+            Target::Ticket => TICKETS,
         };
         server.get(format!("{path}?id={id}")).cookie(&tenancy.admin).await.ok(200)
     }

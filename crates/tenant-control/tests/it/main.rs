@@ -30,6 +30,7 @@ mod schema;
 mod session;
 mod store;
 mod support;
+mod tickets;
 mod tidy;
 mod tls;
 mod webhooks;

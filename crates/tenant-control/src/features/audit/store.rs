@@ -1,6 +1,6 @@
 //! The SQL of reading the audit trail.
 
-use kernel::base::{ActorKind, ActorRef, Error, Result, Timestamp};
+use kernel::base::{Error, Result, Timestamp};
 use kernel::store::{Compare, Db, Direction, FromRow, Row, Select, Value};
 
 use super::{AuditCredential, AuditEntry, AuditTarget};
@@ -11,18 +11,13 @@ const COLUMNS: &str = "SELECT id, at, actor_type, actor_id, actor_name, action, 
 
 impl FromRow for AuditEntry {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        let kind: String = row.get(2)?;
         let credential_type: Option<String> = row.get(9)?;
         let credential_id: Option<String> = row.get(10)?;
         let changes: Option<String> = row.get(12)?;
         Ok(AuditEntry {
             id: row.get(0)?,
             at: row.get(1)?,
-            actor: ActorRef {
-                kind: ActorKind::parse(&kind).ok_or_else(|| Error::internal(format!("unknown actor type {kind:?}")))?,
-                id: row.get(3)?,
-                name: row.get(4)?,
-            },
+            actor: row.actor(2)?,
             action: row.get(5)?,
             target: AuditTarget { kind: row.get(6)?, id: row.get(7)? },
             address: row.get(8)?,

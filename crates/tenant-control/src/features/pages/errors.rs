@@ -107,6 +107,9 @@ fn example_detail(code: Code) -> &'static str {
         Code::UnknownParameter => "The query parameter \"stauts\" is not known here.",
         Code::InvalidParameter => "The query parameter limit must be between 1 and 200.",
         Code::InvalidCursor => "The cursor was not made for this list, these filters and this tenant.",
+        Code::QueryTooBroad => {
+            "More than 20000 tickets would have to be looked at one by one. Add a filter: organization_id."
+        }
         Code::InvalidHeader => "Idempotency-Key must be given once, with 1 to 255 visible characters.",
         Code::AmbiguousCredentials => "Send one credential: the session cookie, Authorization or X-API-Key.",
         Code::Unauthenticated => "Send a valid API key (Authorization: Bearer or X-API-Key) or a session cookie.",
@@ -120,6 +123,7 @@ fn example_detail(code: Code) -> &'static str {
         Code::RequestTimeout => "The body did not arrive in time.",
         Code::Conflict => "The key is revoked, which cannot be undone or changed.",
         Code::LimitReached => "A tenant has at most 100 active keys. Revoke one that is no longer needed.",
+        Code::InvalidTransition => "A ticket that is closed cannot become pending. It can become: open.",
         Code::IdempotencyInProgress => "The first request with this Idempotency-Key is still running.",
         Code::VersionMismatch => "The record is at version 3: its ETag is \"3\".",
         Code::PayloadTooLarge => "A body is at most 1048576 bytes.",

@@ -8,9 +8,7 @@ use kernel::args;
 use kernel::audit::{self, Changes, Entry};
 use kernel::auth::Rights;
 use kernel::base::seal::Place;
-use kernel::base::{
-    ActorKind, ActorRef, Code, Error, FieldError, HOUR_MS, Result, Secrets, TenantId, Timestamp, WebhookId,
-};
+use kernel::base::{Code, Error, FieldError, HOUR_MS, Result, Secrets, TenantId, Timestamp, WebhookId};
 use kernel::events::WEBHOOK_LANE;
 use kernel::http::IfMatch;
 use kernel::jobs::lanes;
@@ -105,7 +103,6 @@ impl FromRow for StoredWebhook {
                 })
             }
         };
-        let by = row.get::<String>(9)?;
         let record = Webhook {
             id,
             name: row.get(1)?,
@@ -127,11 +124,7 @@ impl FromRow for StoredWebhook {
                 paused_reason: row.get(19)?,
             },
             recovery,
-            created_by: ActorRef {
-                kind: ActorKind::parse(&by).ok_or_else(|| Error::internal("an unknown kind of actor"))?,
-                id: row.get(10)?,
-                name: row.get(11)?,
-            },
+            created_by: row.actor(9)?,
             version: row.get(12)?,
             created_at: row.get(13)?,
             updated_at: row.get(14)?,

@@ -37,6 +37,10 @@ impl Server {
         self.call(Method::PUT, target)
     }
 
+    pub fn patch(&self, target: impl Into<String>) -> Call<'_> {
+        self.call(Method::PATCH, target)
+    }
+
     pub fn delete(&self, target: impl Into<String>) -> Call<'_> {
         self.call(Method::DELETE, target)
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use kernel::args;
 use kernel::audit::{self, Entry};
 use kernel::auth::Rights;
-use kernel::base::{DeliveryId, Error, EventId, Result, TenantId, Timestamp, WebhookId};
+use kernel::base::{DeliveryId, Error, EventId, RecordId, Result, TenantId, Timestamp, WebhookId};
 use kernel::events::{self, WEBHOOK_LANE};
 use kernel::jobs::lanes::{self, Lane};
 use kernel::store::{Db, Direction, FromRow, Row, Select, Tx, Value};

@@ -1,0 +1,18 @@
+//! What commands call a record: short, and the same in every shell and URL.
+
+use super::{Error, Result};
+
+const SLUG_CHARS_MAX: usize = 63;
+
+/// 1 to 63 of a-z, 0-9 and -, not at either end.
+pub fn check_slug(slug: &str) -> Result<()> {
+    let valid = (1..=SLUG_CHARS_MAX).contains(&slug.len())
+        && slug.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+        && !slug.starts_with('-')
+        && !slug.ends_with('-');
+    if valid {
+        return Ok(());
+    }
+    let detail = format!("must be 1 to {SLUG_CHARS_MAX} of a-z, 0-9 and -, not starting or ending with -");
+    Err(Error::invalid("/slug", "invalid_slug", detail))
+}

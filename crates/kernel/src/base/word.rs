@@ -1,0 +1,59 @@
+//! Enums whose values are words: in JSON, in queries and in columns alike.
+
+use super::{Error, Result};
+
+/// A value that is written as one of a few words.
+pub trait Word: Copy + PartialEq + Sized + 'static {
+    const ALL: &'static [Self];
+
+    fn as_str(self) -> &'static str;
+
+    fn parse(text: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|word| word.as_str() == text)
+    }
+
+    /// What a column holds, which was written by us.
+    fn stored(text: &str) -> Result<Self> {
+        Self::parse(text).ok_or_else(|| Error::internal(format!("unknown word {text:?} in the database")))
+    }
+
+    /// "a, b or c", for messages.
+    fn expected() -> String {
+        let words: Vec<&str> = Self::ALL.iter().map(|word| word.as_str()).collect();
+        match words.split_last() {
+            Some((last, first)) if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+            _ => words.join(""),
+        }
+    }
+}
+
+/// Declares such an enum. Each word is the name of its value in snake_case.
+///
+/// ```
+/// kernel::words! {
+///     /// How bad it is.
+///     pub enum Level { Low "low", High "high" }
+/// }
+/// use kernel::base::Word;
+/// assert_eq!(Level::parse("high"), Some(Level::High));
+/// assert_eq!(Level::expected(), "low or high");
+/// ```
+#[macro_export]
+macro_rules! words {
+    ($(#[$meta:meta])* pub enum $name:ident { $($variant:ident $word:literal),+ $(,)? }) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, utoipa::ToSchema)]
+        #[serde(rename_all = "snake_case")]
+        $(#[$meta])*
+        pub enum $name {
+            $($variant),+
+        }
+
+        impl $crate::base::Word for $name {
+            const ALL: &'static [Self] = &[$($name::$variant),+];
+
+            fn as_str(self) -> &'static str {
+                match self { $($name::$variant => $word),+ }
+            }
+        }
+    };
+}

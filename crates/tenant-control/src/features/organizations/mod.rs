@@ -1,0 +1,18 @@
+//! Organizations: the tenant's own customers, which tickets, devices and machines belong to.
+
+mod store;
+
+pub use store::{STATEMENTS, create, exists, list};
+
+use kernel::base::{OrganizationId, Timestamp};
+use serde::Serialize;
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Organization {
+    pub id: OrganizationId,
+    pub slug: String,
+    pub name: String,
+    pub version: i64,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}

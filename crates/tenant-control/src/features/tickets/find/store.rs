@@ -1,0 +1,350 @@
+//! SQL that finds tickets.
+//!
+//! A walk goes along one index, in the wanted order where it can. If several could answer, they race: each goes a step
+//! at a time, and the first that has filled the page, or has come to its end, answers. So the most selective one wins
+//! without anybody having counted, and what none can answer within the budget is refused.
+
+use std::collections::HashMap;
+
+use kernel::args;
+use kernel::base::{Code, Error, Result, TicketId, Timestamp};
+use kernel::store::{Db, FromRow, Row, Select, Value};
+
+use super::super::Ticket;
+use super::super::store::{BRIEF, FULL, StoredTicket};
+use super::{Filter, Key, Order, SortBy};
+
+/// Tickets that one request may look at, over all its walks.
+const ROWS_MAX: usize = 20_000;
+/// A walk that has to look at each ticket starts with steps of this many, and doubles them up to the other.
+const STEP_MIN: usize = 200;
+const STEP_MAX: usize = 1_000;
+/// Words that one beginning may stand for; more, and the beginning is too short to find anything by.
+const EXPANDED_MAX: usize = 32;
+
+/// The columns of a [`Key`] in an order, along one index.
+macro_rules! keys {
+    ($value:literal, $where:literal, $order:literal) => {
+        concat!(
+            "SELECT ",
+            $value,
+            ", number FROM tickets WHERE tenant_id = $1 AND ",
+            $where,
+            " ORDER BY ",
+            $order,
+            " LIMIT $4"
+        )
+    };
+}
+
+kernel::statements! {
+    CREATED_UP = keys!("CAST(NULL AS BIGINT)", "number > $2 AND number < $3", "number");
+    CREATED_DOWN = keys!("CAST(NULL AS BIGINT)", "number > $2 AND number < $3", "number DESC");
+    UPDATED_UP = keys!("updated_at", "(updated_at, number) > ($2, $3)", "updated_at, number");
+    UPDATED_DOWN = keys!("updated_at", "(updated_at, number) < ($2, $3) AND updated_at >= $5", "updated_at DESC, number DESC");
+    PRIORITY_UP = keys!("priority", "(priority, number) > ($2, $3)", "priority, number");
+    PRIORITY_DOWN = keys!("priority", "(priority, number) < ($2, $3)", "priority DESC, number DESC");
+    DUE_UP = keys!("due_at", "(due_at, number) > ($2, $3)", "due_at, number");
+    DUE_DOWN = keys!("due_at", "(due_at, number) < ($2, $3)", "due_at DESC, number DESC");
+    UNDATED_UP = keys!("due_at", "due_at IS NULL AND number > $2 AND number < $3", "number");
+    UNDATED_DOWN = keys!("due_at", "due_at IS NULL AND number > $2 AND number < $3", "number DESC");
+    TERM_UP = "SELECT number FROM ticket_terms WHERE tenant_id = $1 AND term = $2 AND number > $3 AND number < $4
+        ORDER BY number LIMIT $5";
+    TERM_DOWN = "SELECT number FROM ticket_terms WHERE tenant_id = $1 AND term = $2 AND number > $3 AND number < $4
+        ORDER BY number DESC LIMIT $5";
+    /// The different terms with a beginning, from one to the next without looking at the tickets of each.
+    EXPAND = "WITH RECURSIVE found (term) AS (
+            SELECT MIN(t.term) FROM ticket_terms t WHERE t.tenant_id = $1 AND t.term >= $2 AND t.term < $3
+            UNION ALL
+            SELECT (SELECT MIN(t.term) FROM ticket_terms t WHERE t.tenant_id = $1 AND t.term > found.term AND t.term < $3)
+            FROM found WHERE found.term IS NOT NULL)
+        SELECT term FROM found WHERE term IS NOT NULL LIMIT $4";
+    FIRST_SINCE = "SELECT number FROM tickets WHERE tenant_id = $1 AND id >= $2 ORDER BY id LIMIT 1";
+    BY_EXTERNAL_ID = "SELECT number FROM tickets WHERE tenant_id = $1";
+}
+
+impl FromRow for Key {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        Ok(Key { value: row.get(0)?, number: row.get(1)? })
+    }
+}
+
+/// A page of tickets, and where the next one starts.
+pub struct Found {
+    pub tickets: Vec<Ticket>,
+    pub next: Option<Key>,
+}
+
+/// What is sought.
+struct Search<'a> {
+    db: &'a Db,
+    filter: &'a Filter,
+    order: Order,
+    after: Option<Key>,
+    /// One more than the page, which tells whether there is another.
+    want: usize,
+    /// Every wanted ticket has a number above this one.
+    above: i64,
+}
+
+pub async fn find(db: &Db, filter: &Filter, order: Order, after: Option<Key>, limit: usize) -> Result<Found> {
+    let mut search = Search { db, filter, order, after, want: limit + 1, above: 0 };
+    if let Some(since) = filter.created_since {
+        let first: Option<i64> = db.find(FIRST_SINCE, args![TicketId::first_at(since)]).await?;
+        let Some(first) = first else { return Ok(Found { tickets: Vec::new(), next: None }) };
+        search.above = first - 1;
+    }
+    let mut keys = search.race().await?;
+    let more = keys.len() > limit;
+    keys.truncate(limit);
+    let next = keys.last().copied().filter(|_| more);
+    Ok(Found { tickets: search.read(&keys).await?, next })
+}
+
+/// Where a walk goes along.
+enum Path {
+    /// An index of tickets.
+    Order(Order),
+    /// What has any of these terms, in the order of numbers.
+    Terms(Vec<String>),
+    /// These.
+    Numbers(Vec<i64>),
+}
+
+struct Walk {
+    path: Path,
+    /// Whether it comes by in the wanted order; else it has to come to its end.
+    ordered: bool,
+    /// Whether it comes by nothing but what is wanted.
+    exact: bool,
+    at: Option<Key>,
+    found: Vec<Key>,
+}
+
+impl Search<'_> {
+    async fn race(&self) -> Result<Vec<Key>> {
+        let mut walks = self.walks().await?;
+        let (mut budget, mut step) = (ROWS_MAX, STEP_MIN.max(2 * self.want));
+        loop {
+            for walk in &mut walks {
+                let rows = if walk.exact && walk.ordered { self.want } else { step };
+                let keys = self.advance(walk, rows).await?;
+                let ended = keys.len() < rows;
+                walk.at = keys.last().copied().or(walk.at);
+                budget = budget.saturating_sub(keys.len());
+                self.sift(walk, keys).await?;
+                if ended || walk.ordered && walk.found.len() >= self.want {
+                    return Ok(self.sorted(std::mem::take(&mut walk.found)));
+                }
+                if budget == 0 {
+                    return Err(too_broad(self.filter));
+                }
+            }
+            step = (2 * step).min(STEP_MAX);
+        }
+    }
+
+    /// The indexes that could answer.
+    async fn walks(&self) -> Result<Vec<Walk>> {
+        let walk =
+            |path, ordered, exact| Walk { path, ordered, exact, at: self.after.filter(|_| ordered), found: Vec::new() };
+        if let Some(numbers) = self.named().await? {
+            return Ok(vec![walk(Path::Numbers(numbers), false, false)]);
+        }
+        let in_numbers = self.order.by == SortBy::CreatedAt;
+        let updates = Order { by: SortBy::UpdatedAt, descending: false };
+        // What bounds a walk in its own order needs no look at the ticket.
+        let bounded = |by: SortBy| {
+            (self.filter.updated_since.is_none() || by == SortBy::UpdatedAt)
+                && (self.filter.created_since.is_none() || by == SortBy::CreatedAt)
+        };
+        let alone = self.filter.conditions() == 1 && bounded(SortBy::CreatedAt);
+        let (mut sets, starts) = self.filter.terms();
+        for start in starts {
+            sets.extend(self.expand(start).await?);
+        }
+        let mut walks: Vec<Walk> = Vec::new();
+        // In the order of numbers a set of terms is as good a guide as all tickets, or a better one.
+        if !in_numbers || sets.is_empty() {
+            let exact = self.filter.conditions() == 0 && bounded(self.order.by);
+            walks.push(walk(Path::Order(self.order), true, exact));
+        }
+        walks.extend(sets.into_iter().map(|terms| walk(Path::Terms(terms), in_numbers, alone && in_numbers)));
+        if self.filter.updated_since.is_some() && self.order.by != SortBy::UpdatedAt {
+            walks.push(walk(Path::Order(updates), false, false));
+        }
+        if self.filter.created_since.is_some() && !in_numbers {
+            let numbers = Order { by: SortBy::CreatedAt, descending: true };
+            walks.push(walk(Path::Order(numbers), false, false));
+        }
+        Ok(walks)
+    }
+
+    /// The numbers of tickets that are named one by one.
+    async fn named(&self) -> Result<Option<Vec<i64>>> {
+        let mut numbers = match (&self.filter.number, &self.filter.external_id) {
+            (Some(numbers), _) => numbers.clone(),
+            (None, Some(ids)) => {
+                let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+                self.db.select(&Select::new(BY_EXTERNAL_ID).any("external_id", ids).limit(self.filter_max())).await?
+            }
+            (None, None) => return Ok(None),
+        };
+        numbers.sort_unstable();
+        numbers.dedup();
+        Ok(Some(numbers))
+    }
+
+    fn filter_max(&self) -> usize {
+        self.filter.external_id.as_ref().map_or(0, Vec::len)
+    }
+
+    /// The terms that start so, unless there are too many to follow each.
+    async fn expand(&self, starts: Vec<String>) -> Result<Option<Vec<String>>> {
+        let mut all = Vec::new();
+        for start in starts {
+            let end = format!("{start}{}", char::MAX);
+            let most = i64::try_from(EXPANDED_MAX + 1).map_err(Error::internal)?;
+            let terms: Vec<String> = self.db.list(EXPAND, args![start, end, most]).await?;
+            if terms.len() > EXPANDED_MAX {
+                return Ok(None);
+            }
+            all.extend(terms);
+        }
+        Ok(Some(all))
+    }
+
+    /// The next keys along a walk.
+    async fn advance(&self, walk: &mut Walk, rows: usize) -> Result<Vec<Key>> {
+        match &mut walk.path {
+            Path::Order(order) => self.along(*order, walk.at, rows).await,
+            Path::Terms(terms) => self.among(terms, walk.at, rows).await,
+            Path::Numbers(numbers) => {
+                let taken = rows.min(numbers.len());
+                Ok(numbers.drain(..taken).map(|number| Key { value: None, number }).collect())
+            }
+        }
+    }
+
+    async fn along(&self, order: Order, at: Option<Key>, rows: usize) -> Result<Vec<Key>> {
+        let (number, limit) = (at.map(|key| key.number), i64::try_from(rows).map_err(Error::internal)?);
+        let value = at.and_then(|key| key.value);
+        let lowest = self.filter.updated_since.map_or(i64::MIN, Timestamp::as_millis);
+        // Between which numbers, or behind which place.
+        let (above, below) = if order.descending {
+            (self.above, number.unwrap_or(i64::MAX))
+        } else {
+            (number.unwrap_or(self.above), i64::MAX)
+        };
+        let start = if order.descending { i64::MAX } else { i64::MIN };
+        let behind = (value.unwrap_or(start), number.unwrap_or(start));
+        let db = self.db;
+        match (order.by, order.descending) {
+            (SortBy::CreatedAt, true) => db.list(CREATED_DOWN, args![above, below, limit]).await,
+            (SortBy::CreatedAt, false) => db.list(CREATED_UP, args![above, below, limit]).await,
+            (SortBy::UpdatedAt, true) => db.list(UPDATED_DOWN, args![behind.0, behind.1, limit, lowest]).await,
+            (SortBy::UpdatedAt, false) => {
+                let (value, number) = behind.max((lowest, i64::MIN));
+                db.list(UPDATED_UP, args![value, number, limit]).await
+            }
+            (SortBy::Priority, true) => db.list(PRIORITY_DOWN, args![behind.0, behind.1, limit]).await,
+            (SortBy::Priority, false) => db.list(PRIORITY_UP, args![behind.0, behind.1, limit]).await,
+            (SortBy::DueAt, _) => self.along_dates(order, at, behind, rows).await,
+        }
+    }
+
+    /// First what has a date, then what has none.
+    async fn along_dates(&self, order: Order, at: Option<Key>, behind: (i64, i64), rows: usize) -> Result<Vec<Key>> {
+        let limit = |rows: usize| i64::try_from(rows).map_err(Error::internal);
+        let mut keys: Vec<Key> = Vec::new();
+        let in_dates = at.is_none_or(|key| key.value.is_some());
+        if in_dates {
+            let dated = if order.descending { DUE_DOWN } else { DUE_UP };
+            keys = self.db.list(dated, args![behind.0, behind.1, limit(rows)?]).await?;
+        }
+        if keys.len() < rows {
+            let number = at.filter(|_| !in_dates).map(|key| key.number);
+            let (above, below) =
+                if order.descending { (0, number.unwrap_or(i64::MAX)) } else { (number.unwrap_or(0), i64::MAX) };
+            let undated = if order.descending { UNDATED_DOWN } else { UNDATED_UP };
+            keys.extend(self.db.list::<Key>(undated, args![above, below, limit(rows - keys.len())?]).await?);
+        }
+        Ok(keys)
+    }
+
+    /// What has any of these terms, in the order of numbers: as many of each as are wanted of all.
+    async fn among(&self, terms: &[String], at: Option<Key>, rows: usize) -> Result<Vec<Key>> {
+        if terms.is_empty() {
+            return Ok(Vec::new());
+        }
+        let down = self.order.descending;
+        let (above, below) = match (at, down) {
+            (Some(key), true) => (self.above, key.number),
+            (Some(key), false) => (key.number.max(self.above), i64::MAX),
+            (None, _) => (self.above, i64::MAX),
+        };
+        let arm = |term: &str| -> Vec<Value> { vec![term.into(), above.into(), below.into(), Value::Int(rows as i64)] };
+        // Arms that find nothing keep the number of different texts small.
+        let mut arms: Vec<Vec<Value>> = terms.iter().map(|term| arm(term)).collect();
+        arms.resize(terms.len().next_power_of_two(), arm(""));
+        let mut numbers: Vec<i64> =
+            self.db.select(&Select::union_all(if down { TERM_DOWN } else { TERM_UP }, arms)).await?;
+        numbers.sort_unstable();
+        if down {
+            numbers.reverse();
+        }
+        numbers.dedup();
+        numbers.truncate(rows);
+        Ok(numbers.into_iter().map(|number| Key { value: None, number }).collect())
+    }
+
+    /// Keeps what is wanted of the keys that a walk came by.
+    async fn sift(&self, walk: &mut Walk, keys: Vec<Key>) -> Result<()> {
+        if walk.exact {
+            walk.found.extend(keys);
+            return Ok(());
+        }
+        for keys in keys.chunks(STEP_MAX) {
+            let select = Select::new(BRIEF).any("number", keys.iter().map(|key| key.number)).limit(keys.len());
+            let rows: Vec<StoredTicket> = self.db.scan(&select).await?;
+            let now = self.db.world().now();
+            let tickets: HashMap<i64, Ticket> = rows.into_iter().map(|row| (row.number(), row.at(now))).collect();
+            for key in keys {
+                if let Some(ticket) = tickets.get(&key.number).filter(|ticket| self.filter.matches(ticket)) {
+                    // In the wanted order the place is where the walk came by, even if the ticket has moved since.
+                    walk.found.push(if walk.ordered { *key } else { self.order.key(ticket) });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The first of what was found, in order, behind where the page starts.
+    fn sorted(&self, mut keys: Vec<Key>) -> Vec<Key> {
+        keys.sort_by(|a, b| self.order.compare(*a, *b));
+        keys.retain(|key| self.after.is_none_or(|after| self.order.compare(*key, after).is_gt()));
+        keys.truncate(self.want);
+        keys
+    }
+
+    /// The tickets of a page, as they are now; one that has changed and is not wanted any more is left out.
+    async fn read(&self, keys: &[Key]) -> Result<Vec<Ticket>> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let select = Select::new(FULL).any("number", keys.iter().map(|key| key.number)).limit(keys.len());
+        let rows: Vec<StoredTicket> = self.db.select(&select).await?;
+        let now = self.db.world().now();
+        let mut tickets: HashMap<i64, Ticket> = rows.into_iter().map(|row| (row.number(), row.at(now))).collect();
+        let found = keys.iter().filter_map(|key| tickets.remove(&key.number));
+        Ok(found.filter(|ticket| self.filter.matches(ticket)).collect())
+    }
+}
+
+fn too_broad(filter: &Filter) -> Error {
+    let detail = format!(
+        "More than {ROWS_MAX} tickets would have to be looked at one by one. Add a filter: {}.",
+        filter.suggestion()
+    );
+    Error::new(Code::QueryTooBroad, detail)
+}

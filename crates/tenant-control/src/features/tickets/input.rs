@@ -1,0 +1,436 @@
+//! What a request may say of a ticket: all of a new one, or what shall change of one that exists.
+
+use kernel::base::{DeviceId, Label, OrganizationId, Timestamp, UserId, is_email};
+use kernel::http::{Field, Fields, FromBody};
+use serde_json::{Map, Value};
+use utoipa::openapi::schema::{
+    AdditionalProperties, ArrayBuilder, ObjectBuilder, Schema, SchemaType, Type as JsonType,
+};
+use utoipa::openapi::{KnownFormat, Ref, RefOr, SchemaFormat};
+use utoipa::{PartialSchema, ToSchema};
+
+use super::{Priority, Requester, Status, Type};
+
+pub const TEXT_BYTES_MAX: usize = 64 * 1024;
+pub const TAGS_MAX: usize = 50;
+pub const DEVICES_MAX: usize = 50;
+pub const CUSTOM_FIELDS_MAX: usize = 50;
+pub const CUSTOM_DEPTH_MAX: usize = 5;
+pub const CUSTOM_BYTES_MAX: usize = 16 * 1024;
+
+/// A field of a patch: left out, set to null, or set.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Patch<T> {
+    Keep,
+    Clear,
+    Set(T),
+}
+
+impl<T> Patch<T> {
+    /// What a field that may be null becomes.
+    pub fn apply(self, field: &mut Option<T>) {
+        match self {
+            Patch::Keep => {}
+            Patch::Clear => *field = None,
+            Patch::Set(value) => *field = Some(value),
+        }
+    }
+
+    /// What a field becomes for which null means its default.
+    pub fn apply_or_default(self, field: &mut T)
+    where
+        T: Default,
+    {
+        match self {
+            Patch::Keep => {}
+            Patch::Clear => *field = T::default(),
+            Patch::Set(value) => *field = value,
+        }
+    }
+}
+
+/// The fields that can be given at any time.
+#[derive(Clone, Debug)]
+pub struct Common {
+    pub subject: Option<String>,
+    pub description: Patch<String>,
+    pub r#type: Option<Type>,
+    pub status: Option<Status>,
+    pub priority: Option<Priority>,
+    pub organization_id: Patch<OrganizationId>,
+    pub requester: Patch<RequesterPatch>,
+    pub assignee_id: Patch<UserId>,
+    pub team: Patch<String>,
+    pub category: Patch<String>,
+    pub tags: Patch<Vec<String>>,
+    /// To be merged into what there is.
+    pub custom_fields: Patch<Map<String, Value>>,
+    pub device_ids: Patch<Vec<DeviceId>>,
+    pub external_id: Patch<String>,
+    pub due_at: Patch<Timestamp>,
+}
+
+#[derive(Clone, Debug)]
+pub struct RequesterPatch {
+    name: Patch<String>,
+    email: Patch<String>,
+}
+
+impl RequesterPatch {
+    /// Nobody with neither name nor address.
+    pub fn merge(self, old: Option<Requester>) -> Option<Requester> {
+        let mut requester = old.unwrap_or_default();
+        self.name.apply(&mut requester.name);
+        self.email.apply(&mut requester.email);
+        (requester != Requester::default()).then_some(requester)
+    }
+}
+
+/// A new ticket.
+#[derive(Clone, Debug)]
+pub struct NewTicket(pub Common);
+
+/// A change of a ticket: a JSON merge patch, and a comment to append.
+#[derive(Clone, Debug)]
+pub struct TicketPatch {
+    pub fields: Common,
+    pub comment: Option<NewComment>,
+}
+
+#[derive(Clone, Debug)]
+pub struct NewComment {
+    pub body: String,
+    pub public: bool,
+}
+
+impl FromBody for NewTicket {
+    fn from_fields(fields: &mut Fields) -> Option<Self> {
+        if !fields.has("subject") {
+            fields.report("subject", "required", "is required");
+        }
+        let common = Common::take(fields, Null::IsLeftOut)?;
+        common.subject.is_some().then_some(NewTicket(common))
+    }
+}
+
+impl FromBody for TicketPatch {
+    fn from_fields(fields: &mut Fields) -> Option<Self> {
+        let common = Common::take(fields, Null::Clears);
+        let comment = fields.optional("comment", |field| {
+            field.object(|comment| {
+                let body = comment.required("body", spoken);
+                let public = comment.optional("public", |field| field.boolean());
+                Some(NewComment { body: body?, public: public?.unwrap_or(true) })
+            })
+        });
+        Some(TicketPatch { fields: common?, comment: comment? })
+    }
+}
+
+/// What null means for a field that has a value without it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Null {
+    /// In a new ticket: only where null is a value.
+    IsLeftOut,
+    /// In a merge patch: back to what it is without.
+    Clears,
+}
+
+impl Common {
+    fn take(fields: &mut Fields, null: Null) -> Option<Self> {
+        let subject = fields.optional("subject", label);
+        let description = nullable(fields, "description", text);
+        let kind = fields.optional("type", |field| field.word());
+        let status = fields.optional("status", |field| status(field, null));
+        let priority = fields.optional("priority", |field| field.word());
+        let organization_id = nullable(fields, "organization_id", |field| field.reference());
+        let requester = nullable(fields, "requester", |field| requester(field, null));
+        let assignee_id = nullable(fields, "assignee_id", |field| field.reference());
+        let team = nullable(fields, "team", label);
+        let category = nullable(fields, "category", label);
+        let tags = defaulted(fields, "tags", null, tags);
+        let custom_fields = defaulted(fields, "custom_fields", null, |field| custom_fields(field, null));
+        let device_ids = defaulted(fields, "device_ids", null, devices);
+        let external_id = nullable(fields, "external_id", |field| key(field, "id"));
+        let due_at = nullable(fields, "due_at", |field| field.time());
+        Some(Common {
+            subject: subject?,
+            description: description?,
+            r#type: kind?,
+            status: status?,
+            priority: priority?,
+            organization_id: organization_id?,
+            requester: requester?,
+            assignee_id: assignee_id?,
+            team: team?,
+            category: category?,
+            tags: tags?,
+            custom_fields: custom_fields?,
+            device_ids: device_ids?,
+            external_id: external_id?,
+            due_at: due_at?,
+        })
+    }
+}
+
+/// A field for which null is a value.
+fn nullable<T>(fields: &mut Fields, name: &str, parse: impl FnOnce(&mut Field<'_>) -> Option<T>) -> Option<Patch<T>> {
+    let given = fields.optional(name, |field| field.or_null(parse))?;
+    Some(match given {
+        None => Patch::Keep,
+        Some(None) => Patch::Clear,
+        Some(Some(value)) => Patch::Set(value),
+    })
+}
+
+/// A field that is never null, but can be cleared by a merge patch.
+fn defaulted<T>(
+    fields: &mut Fields,
+    name: &str,
+    null: Null,
+    parse: impl FnOnce(&mut Field<'_>) -> Option<T>,
+) -> Option<Patch<T>> {
+    match null {
+        Null::Clears => nullable(fields, name, parse),
+        Null::IsLeftOut => Some(fields.optional(name, parse)?.map_or(Patch::Keep, Patch::Set)),
+    }
+}
+
+fn label(field: &mut Field<'_>) -> Option<String> {
+    field.parsed("invalid_text", |text| Label::parse(text).map(Label::into_string))
+}
+
+/// A label that can stand in a comma list of a filter.
+fn key(field: &mut Field<'_>, noun: &str) -> Option<String> {
+    field.parsed("invalid_text", |text| {
+        let label = Label::parse(text)?.into_string();
+        if label.contains(',') {
+            return Err(format!("must not contain a comma, which separates one {noun} from the next in filters"));
+        }
+        Ok(label)
+    })
+}
+
+/// A ticket starts as new; any other status it can only be given.
+fn status(field: &mut Field<'_>, null: Null) -> Option<Status> {
+    match field.word()? {
+        Status::New => Some(Status::New),
+        _ if null == Null::IsLeftOut => {
+            field.wrong("invalid_value", "must be new: a ticket starts there, and PATCH changes it")
+        }
+        status => Some(status),
+    }
+}
+
+/// Text that is not blank.
+fn spoken(field: &mut Field<'_>) -> Option<String> {
+    let text = text(field)?;
+    if text.trim().is_empty() { field.wrong("invalid_text", "must not be blank") } else { Some(text) }
+}
+
+/// Text of several lines.
+fn text(field: &mut Field<'_>) -> Option<String> {
+    field.parsed("invalid_text", |text| {
+        if text.len() > TEXT_BYTES_MAX {
+            return Err(format!("must be at most {TEXT_BYTES_MAX} bytes"));
+        }
+        if text.contains('\0') {
+            return Err("must not contain the character U+0000".to_owned());
+        }
+        Ok(text.to_owned())
+    })
+}
+
+fn requester(field: &mut Field<'_>, null: Null) -> Option<RequesterPatch> {
+    let requester = field.object(|fields| {
+        let name = nullable(fields, "name", label);
+        let email = nullable(fields, "email", |field| {
+            field.parsed("invalid_email", |text| {
+                let text = text.trim();
+                if is_email(text) { Ok(text.to_owned()) } else { Err("must be an e-mail address".to_owned()) }
+            })
+        });
+        Some(RequesterPatch { name: name?, email: email? })
+    })?;
+    if null == Null::IsLeftOut && requester.clone().merge(None).is_none() {
+        return field.wrong("required", "needs a name or an email");
+    }
+    Some(requester)
+}
+
+fn tags(field: &mut Field<'_>) -> Option<Vec<String>> {
+    Some(distinct(field.list(TAGS_MAX, |field| key(field, "tag"))?))
+}
+
+fn devices(field: &mut Field<'_>) -> Option<Vec<DeviceId>> {
+    Some(distinct(field.list(DEVICES_MAX, |field| field.reference())?))
+}
+
+/// Each value once, where it first stands.
+fn distinct<T: PartialEq>(values: Vec<T>) -> Vec<T> {
+    values.into_iter().fold(Vec::new(), |mut kept, value| {
+        if !kept.contains(&value) {
+            kept.push(value);
+        }
+        kept
+    })
+}
+
+fn custom_fields(field: &mut Field<'_>, null: Null) -> Option<Map<String, Value>> {
+    let Value::Object(object) = field.take() else {
+        return field.wrong("wrong_type", "must be an object");
+    };
+    // A patch takes away as well as it adds, so only what comes out of it can be judged.
+    let judged = if null == Null::Clears { Ok(()) } else { check_custom_fields(&object) };
+    match judged {
+        Ok(()) => Some(object),
+        Err((code, detail)) => field.wrong(code, detail),
+    }
+}
+
+/// What is wrong with custom fields, as a code and a detail.
+pub fn check_custom_fields(object: &Map<String, Value>) -> Result<(), (&'static str, String)> {
+    if object.len() > CUSTOM_FIELDS_MAX {
+        return Err(("too_many", format!("must have at most {CUSTOM_FIELDS_MAX} fields")));
+    }
+    let depth = 1 + object.values().map(depth).max().unwrap_or(0);
+    if depth > CUSTOM_DEPTH_MAX {
+        return Err(("too_deep", format!("must be at most {CUSTOM_DEPTH_MAX} deep, itself included")));
+    }
+    let bytes = serde_json::to_string(object).map_or(usize::MAX, |text| text.len());
+    if bytes > CUSTOM_BYTES_MAX {
+        return Err(("too_long", format!("must be at most {CUSTOM_BYTES_MAX} bytes of JSON, not {bytes}")));
+    }
+    Ok(())
+}
+
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Object(object) => 1 + object.values().map(depth).max().unwrap_or(0),
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// RFC 7396.
+pub fn merge(old: &mut Map<String, Value>, patch: Map<String, Value>) {
+    for (name, value) in patch {
+        match (value, old.get_mut(&name)) {
+            (Value::Null, _) => drop(old.remove(&name)),
+            (Value::Object(inner), Some(Value::Object(kept))) => merge(kept, inner),
+            (Value::Object(inner), _) => {
+                let mut made = Map::new();
+                merge(&mut made, inner);
+                old.insert(name, Value::Object(made));
+            }
+            (value, _) => drop(old.insert(name, value)),
+        }
+    }
+}
+
+/// The properties that both bodies have; in a patch more of them may be null.
+fn properties(null: Null) -> ObjectBuilder {
+    let clears = null == Null::Clears;
+    let label = |nullable: bool| kind(JsonType::String, nullable).min_length(Some(1)).max_length(Some(200));
+    let id = || kind(JsonType::String, true);
+    let time = || kind(JsonType::String, true).format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)));
+    let long =
+        kind(JsonType::String, true).max_length(Some(TEXT_BYTES_MAX)).description(Some("At most 64 KiB in UTF-8."));
+    let custom = kind(JsonType::Object, clears)
+        .additional_properties(Some(AdditionalProperties::FreeForm(true)))
+        .max_properties((!clears).then_some(CUSTOM_FIELDS_MAX))
+        .description(Some("At most 50 fields, 5 deep with itself, 16 KiB of JSON."));
+    let tag = label(false).pattern(Some("^[^,]*$"));
+    ObjectBuilder::new()
+        .property("subject", label(false))
+        .property("description", long)
+        .property("type", Ref::from_schema_name(Type::name()))
+        .property("status", Ref::from_schema_name(Status::name()))
+        .property("priority", Ref::from_schema_name(Priority::name()))
+        .property("organization_id", id())
+        .property("requester", requester_schema())
+        .property("assignee_id", id().description(Some("A user of the tenant.")))
+        .property("team", label(true))
+        .property("category", label(true))
+        .property("tags", list(tag, TAGS_MAX, clears))
+        .property("custom_fields", custom)
+        .property("device_ids", list(kind(JsonType::String, false), DEVICES_MAX, clears))
+        .property("external_id", label(true).pattern(Some("^[^,]*$")).description(Some("Unique in the tenant.")))
+        .property("due_at", time())
+        .additional_properties(Some(AdditionalProperties::FreeForm(false)))
+}
+
+fn kind(kind: JsonType, nullable: bool) -> ObjectBuilder {
+    let kinds = if nullable { vec![kind, JsonType::Null] } else { vec![kind] };
+    ObjectBuilder::new().schema_type(match kinds.as_slice() {
+        [one] => SchemaType::Type(one.clone()),
+        _ => SchemaType::from_iter(kinds),
+    })
+}
+
+fn list(items: ObjectBuilder, max: usize, nullable: bool) -> ArrayBuilder {
+    let list = ArrayBuilder::new().items(items).max_items(Some(max));
+    if nullable { list.schema_type(SchemaType::from_iter([JsonType::Array, JsonType::Null])) } else { list }
+}
+
+fn requester_schema() -> ObjectBuilder {
+    kind(JsonType::Object, true)
+        .property("name", kind(JsonType::String, true).min_length(Some(1)).max_length(Some(200)))
+        .property("email", kind(JsonType::String, true).max_length(Some(254)))
+        .additional_properties(Some(AdditionalProperties::FreeForm(false)))
+        .description(Some("A name, an e-mail address or both."))
+}
+
+fn parts(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+    schemas.extend([
+        (Type::name().into(), Type::schema()),
+        (Status::name().into(), Status::schema()),
+        (Priority::name().into(), Priority::schema()),
+    ]);
+}
+
+impl PartialSchema for NewTicket {
+    fn schema() -> RefOr<Schema> {
+        let example = serde_json::json!({
+            "subject": "Printer on fire", "description": "Third floor.", "priority": "high",
+            "requester": {"name": "Sam", "email": "sam@acme.test"}, "tags": ["printer"],
+        });
+        properties(Null::IsLeftOut).required("subject").examples([example]).into()
+    }
+}
+
+impl ToSchema for NewTicket {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "TicketInput".into()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        parts(schemas);
+    }
+}
+
+impl PartialSchema for TicketPatch {
+    fn schema() -> RefOr<Schema> {
+        let comment = ObjectBuilder::new()
+            .property(
+                "body",
+                kind(JsonType::String, false).min_length(Some(1)).max_length(Some(TEXT_BYTES_MAX)).pattern(Some("\\S")),
+            )
+            .property("public", kind(JsonType::Boolean, false).default(Some(true.into())))
+            .required("body")
+            .additional_properties(Some(AdditionalProperties::FreeForm(false)))
+            .description(Some("Appended to the ticket's comments."));
+        let example = serde_json::json!({"status": "in_progress", "comment": {"body": "On my way.", "public": true}});
+        properties(Null::Clears).property("comment", comment).examples([example]).into()
+    }
+}
+
+impl ToSchema for TicketPatch {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "TicketPatch".into()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        parts(schemas);
+    }
+}

@@ -1,0 +1,250 @@
+//! Business hours: which moments count, and how long it takes until so many of them have passed.
+
+use jiff::ToSpan;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use kernel::base::{MINUTE_MS, Timestamp};
+
+/// What `days@from-to` may be made of: more windows than this in a week are a mistake.
+const WINDOWS_MAX: usize = 50;
+const DAY_MINUTES: i64 = 24 * 60;
+/// A promise of a year with one open minute a week ends before this; nothing is looked for beyond.
+const DAYS_MAX: usize = 400 * 366;
+
+/// When the clock of a promise runs.
+#[derive(Clone, Debug)]
+pub enum Hours {
+    /// Day and night.
+    Always,
+    Weekly(Weekly),
+}
+
+/// Windows of a week in a time zone. Each day's are sorted and do not touch.
+#[derive(Clone, Debug)]
+pub struct Weekly {
+    zone: TimeZone,
+    /// Monday first; minutes of the day, the end not included.
+    days: [Vec<(i64, i64)>; 7],
+}
+
+impl Hours {
+    /// `mon-fri@09:00-17:00`, several with commas between; without hours, always.
+    pub fn parse(hours: Option<&str>, zone: Option<&str>) -> Result<Self, String> {
+        let Some(hours) = hours else {
+            return if zone.is_some() { Err("a time zone needs hours".to_owned()) } else { Ok(Hours::Always) };
+        };
+        let zone = zone.unwrap_or("UTC");
+        let zone =
+            TimeZone::get(zone).map_err(|_| format!("{zone:?} is not an IANA time zone such as Europe/Berlin"))?;
+        let mut days: [Vec<(i64, i64)>; 7] = Default::default();
+        let parts: Vec<&str> = hours.split(',').collect();
+        if parts.len() > WINDOWS_MAX {
+            return Err(format!("must have at most {WINDOWS_MAX} windows"));
+        }
+        for part in parts {
+            let wrong = || format!("{part:?} is not like mon-fri@09:00-17:00");
+            let (on, window) = part.split_once('@').ok_or_else(wrong)?;
+            let (from, to) = window.split_once('-').ok_or_else(wrong)?;
+            let (from, to) = (minute(from).ok_or_else(wrong)?, minute(to).ok_or_else(wrong)?);
+            if from >= to {
+                return Err(format!("{part:?} ends before it starts"));
+            }
+            for day in range(on).ok_or_else(wrong)? {
+                days[day].push((from, to));
+            }
+        }
+        for day in &mut days {
+            *day = merged(std::mem::take(day));
+        }
+        Ok(Hours::Weekly(Weekly { zone, days }))
+    }
+
+    /// How much of the time between the two counts, in milliseconds.
+    pub fn between(&self, from: Timestamp, to: Timestamp) -> i64 {
+        match self {
+            Hours::Always => (to.as_millis() - from.as_millis()).max(0),
+            Hours::Weekly(weekly) => {
+                let cut = |(start, end): (i64, i64)| (end.min(to.as_millis()) - start.max(from.as_millis())).max(0);
+                weekly.windows(from, 1).take_while(|(start, _)| *start < to.as_millis()).map(cut).sum()
+            }
+        }
+    }
+
+    /// The moment at which so many milliseconds that count have passed since `start`.
+    pub fn after(&self, start: Timestamp, ms: i64) -> Timestamp {
+        let Hours::Weekly(weekly) = self else { return start.plus(ms) };
+        let mut left = ms;
+        if left <= 0 {
+            return start;
+        }
+        for (open, close) in weekly.windows(start, 1) {
+            let open = open.max(start.as_millis());
+            if close <= open {
+                continue;
+            }
+            if left <= close - open {
+                return Timestamp::from_millis(open + left);
+            }
+            left -= close - open;
+        }
+        FAR
+    }
+
+    /// The moment since which so many milliseconds that count have passed until `end`.
+    pub fn before(&self, end: Timestamp, ms: i64) -> Timestamp {
+        let Hours::Weekly(weekly) = self else { return end.plus(-ms) };
+        let mut left = ms;
+        if left <= 0 {
+            return end;
+        }
+        for (open, close) in weekly.windows(end, -1) {
+            let close = close.min(end.as_millis());
+            if close <= open {
+                continue;
+            }
+            if left <= close - open {
+                return Timestamp::from_millis(close - left);
+            }
+            left -= close - open;
+        }
+        Timestamp::from_millis(0)
+    }
+}
+
+/// The last moment of the year 9999.
+const FAR: Timestamp = Timestamp::from_millis(253_402_300_799_999);
+
+impl Weekly {
+    /// Windows as moments, from the day before `start` on: forwards, or backwards with a `step` of -1.
+    fn windows(&self, start: Timestamp, step: i64) -> impl Iterator<Item = (i64, i64)> {
+        let at = jiff::Timestamp::from_millisecond(start.as_millis()).unwrap_or_default();
+        // A day of margin: the local date may be another on the other side of a change of the clocks.
+        let first = self.zone.to_datetime(at).date().saturating_add((-step).days());
+        let dates = std::iter::successors(Some(first), move |date| date.checked_add(step.days()).ok()).take(DAYS_MAX);
+        dates.flat_map(move |date| {
+            let mut windows = self.on(date);
+            if step < 0 {
+                windows.reverse();
+            }
+            windows
+        })
+    }
+
+    fn on(&self, date: Date) -> Vec<(i64, i64)> {
+        let day = &self.days[usize::from(date.weekday().to_monday_zero_offset().unsigned_abs())];
+        day.iter().filter_map(|(from, to)| Some((self.moment(date, *from)?, self.moment(date, *to)?))).collect()
+    }
+
+    /// A local time as a moment. One that the clocks skip is as much later; of one that comes twice, the first.
+    fn moment(&self, date: Date, minute: i64) -> Option<i64> {
+        let (date, minute) = if minute == DAY_MINUTES { (date.checked_add(1.day()).ok()?, 0) } else { (date, minute) };
+        let (hour, minute) = (i8::try_from(minute / 60).ok()?, i8::try_from(minute % 60).ok()?);
+        let zoned = self.zone.to_ambiguous_zoned(date.at(hour, minute, 0, 0)).compatible().ok()?;
+        Some(zoned.timestamp().as_millisecond())
+    }
+}
+
+const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
+
+/// `mon` or `mon-fri`; `fri-mon` goes over the weekend.
+fn range(text: &str) -> Option<Vec<usize>> {
+    let day = |name: &str| DAYS.iter().position(|known| name.eq_ignore_ascii_case(known));
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last) = (day(first)?, day(last)?);
+    let mut days = vec![first];
+    while days.last() != Some(&last) {
+        days.push((days.last()? + 1) % DAYS.len());
+    }
+    Some(days)
+}
+
+/// Minutes since midnight; `24:00` is the end of the day.
+fn minute(text: &str) -> Option<i64> {
+    let (hour, minute) = text.split_once(':')?;
+    let number = |text: &str, max: i64| {
+        let plain = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+        plain.then(|| text.parse().ok()).flatten().filter(|number: &i64| *number <= max)
+    };
+    Some(number(hour, 24)? * 60 + number(minute, 59)?).filter(|minute| *minute <= DAY_MINUTES)
+}
+
+fn merged(mut windows: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
+    windows.sort_unstable();
+    let mut apart: Vec<(i64, i64)> = Vec::new();
+    for (from, to) in windows {
+        match apart.last_mut() {
+            Some((_, end)) if from <= *end => *end = (*end).max(to),
+            _ => apart.push((from, to)),
+        }
+    }
+    apart
+}
+
+/// How long a promise of so many minutes is.
+pub const fn minutes_ms(minutes: i64) -> i64 {
+    minutes.saturating_mul(MINUTE_MS)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may fail")]
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        Timestamp::parse(text).unwrap()
+    }
+
+    fn berlin(hours: &str) -> Hours {
+        Hours::parse(Some(hours), Some("Europe/Berlin")).unwrap()
+    }
+
+    #[test]
+    fn a_promise_of_a_day_ends_with_the_day_and_not_with_the_next_morning() {
+        let hours = berlin("mon-fri@09:00-17:00");
+        let friday = at("2026-01-09T08:00:00Z");
+        assert_eq!(hours.after(friday, minutes_ms(480)), at("2026-01-09T16:00:00Z"));
+        assert_eq!(hours.after(friday, minutes_ms(481)), at("2026-01-12T08:01:00Z"));
+        assert_eq!(hours.before(at("2026-01-12T08:01:00Z"), minutes_ms(481)), friday);
+    }
+
+    #[test]
+    fn outside_the_hours_nothing_counts() {
+        let hours = berlin("mon-fri@09:00-12:00,mon-fri@13:00-17:00");
+        assert_eq!(hours.between(at("2026-01-09T11:00:00Z"), at("2026-01-09T12:00:00Z")), 0);
+        assert_eq!(hours.between(at("2026-01-09T10:30:00Z"), at("2026-01-09T12:30:00Z")), minutes_ms(60));
+        assert_eq!(hours.between(at("2026-01-10T00:00:00Z"), at("2026-01-12T00:00:00Z")), 0);
+        assert_eq!(hours.after(at("2026-01-10T12:00:00Z"), 1), at("2026-01-12T08:00:00.001Z"));
+    }
+
+    #[test]
+    fn days_are_shorter_and_longer_when_the_clocks_change() {
+        let hours = berlin("mon-sun@00:00-24:00");
+        // 29 March 2026 has 23 hours in Berlin, 25 October has 25.
+        assert_eq!(hours.between(at("2026-03-28T23:00:00Z"), at("2026-03-29T22:00:00Z")), minutes_ms(23 * 60));
+        assert_eq!(hours.between(at("2026-10-24T22:00:00Z"), at("2026-10-25T23:00:00Z")), minutes_ms(25 * 60));
+        let night = berlin("sun@02:00-03:00");
+        assert_eq!(night.between(at("2026-03-28T12:00:00Z"), at("2026-03-30T12:00:00Z")), 0);
+        assert_eq!(night.between(at("2026-10-24T12:00:00Z"), at("2026-10-26T12:00:00Z")), minutes_ms(120));
+    }
+
+    #[test]
+    fn office_hours_keep_their_local_time_over_a_change() {
+        let hours = berlin("mon-fri@09:00-17:00");
+        // Friday 27 March at 16:00 in winter, so 9:00 on Monday is 7:00 in UTC.
+        assert_eq!(hours.after(at("2026-03-27T15:00:00Z"), minutes_ms(120)), at("2026-03-30T08:00:00Z"));
+        assert_eq!(hours.after(at("2026-10-23T14:00:00Z"), minutes_ms(120)), at("2026-10-26T09:00:00Z"));
+    }
+
+    #[test]
+    fn what_is_not_hours_is_refused() {
+        for bad in
+            ["", "mon", "mon@", "mon@9:00-17:00", "mon@09:00", "mon@17:00-09:00", "mon@09:00-24:01", "fry@09:00-10:00"]
+        {
+            assert!(Hours::parse(Some(bad), None).is_err(), "{bad}");
+        }
+        assert!(Hours::parse(Some("mon@09:00-10:00"), Some("Mars/Olympus")).is_err());
+        assert!(Hours::parse(None, Some("UTC")).is_err());
+        assert!(matches!(Hours::parse(None, None), Ok(Hours::Always)));
+        assert!(Hours::parse(Some("fri-mon@00:00-24:00"), Some("America/New_York")).is_ok());
+    }
+}

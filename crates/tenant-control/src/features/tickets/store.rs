@@ -1,0 +1,468 @@
+//! SQL of tickets, their comments and their history.
+
+use kernel::args;
+use kernel::audit::{self, Entry};
+use kernel::auth::has_user;
+use kernel::base::{
+    ActorKind, CommentId, Error, FieldError, OnDuplicate, OrganizationId, RecordId, Result, TicketId, Timestamp,
+    UserId, Word,
+};
+use kernel::events;
+use kernel::http::{IfMatch, Reference};
+use kernel::store::{Db, FromRow, Row, Tx, Value};
+
+use super::find::terms_of;
+use super::input::{Common, NewComment, NewTicket, Patch, TicketPatch, check_custom_fields, merge};
+use super::sla::{self, Clock, Deadline, Policy};
+use super::{
+    Change, Changes, Comment, CommentedTicket, FieldChange, Priority, Requester, SlaState, Source, Status,
+    TICKET_COMMENTED, TICKET_CREATED, TICKET_UPDATED, Ticket, TicketDetail, Type, UpdatedTicket, changes,
+};
+use crate::features::organizations;
+
+/// All of a ticket; the long texts come last, and can be left out.
+macro_rules! columns {
+    ($long:literal) => {
+        concat!(
+            "SELECT id, number, subject, type, status, priority, organization_id, requester_name, requester_email,
+                assignee_id, team, category, tags, device_ids, external_id, source, due_at, first_response_due_at,
+                first_response_risk_at, first_responded_at, resolution_due_at, resolution_risk_at, sla_paused_at,
+                sla_policy, resolved_at, closed_at, comment_count, version, created_at, updated_at, ",
+            $long,
+            " FROM tickets WHERE tenant_id = $1"
+        )
+    };
+}
+
+kernel::statements! {
+    FULL = columns!("custom_fields, description");
+    BRIEF = columns!("'{}', CAST(NULL AS TEXT)");
+    GET = concat!(columns!("custom_fields, description"), " AND id = $2");
+    NEXT_NUMBER = "UPDATE tenant_clocks SET ticket_number = ticket_number + 1 WHERE tenant_id = $1 RETURNING ticket_number";
+    INSERT = "INSERT INTO tickets (tenant_id, id, number, subject, type, status, priority, organization_id, requester_name,
+            requester_email, assignee_id, team, category, tags, device_ids, external_id, source, due_at,
+            first_response_due_at, first_response_risk_at, first_responded_at, resolution_due_at, resolution_risk_at,
+            sla_paused_at, sla_policy, resolved_at, closed_at, comment_count, version, created_at, updated_at,
+            custom_fields, description)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,
+            $24, $25, $26, $27, $28, $29, $30, $31, $32, $33)";
+    UPDATE = "UPDATE tickets SET subject = $4, type = $5, status = $6, priority = $7, organization_id = $8,
+            requester_name = $9, requester_email = $10, assignee_id = $11, team = $12, category = $13, tags = $14,
+            device_ids = $15, external_id = $16, source = $17, due_at = $18, first_response_due_at = $19,
+            first_response_risk_at = $20, first_responded_at = $21, resolution_due_at = $22, resolution_risk_at = $23,
+            sla_paused_at = $24, sla_policy = $25, resolved_at = $26, closed_at = $27, comment_count = $28, version = $29,
+            created_at = $30, updated_at = $31, custom_fields = $32, description = $33
+        WHERE tenant_id = $1 AND id = $2 AND number = $3";
+    INSERT_TERM = "INSERT INTO ticket_terms (tenant_id, term, number) VALUES ($1, $2, $3)";
+    DELETE_TERM = "DELETE FROM ticket_terms WHERE tenant_id = $1 AND term = $2 AND number = $3";
+    FIND_EXTERNAL = "SELECT number FROM tickets WHERE tenant_id = $1 AND external_id = $2";
+    INSERT_COMMENT = "INSERT INTO ticket_comments (tenant_id, number, ordinal, id, public, author_type, author_id,
+            author_name, created_at, body)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+    INSERT_CHANGE = "INSERT INTO ticket_changes (tenant_id, number, version, at, actor_type, actor_id, actor_name, changes)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+    /// The newest, as many as fit.
+    COMMENTS = "SELECT id, body, public, author_type, author_id, author_name, created_at FROM (
+            SELECT newest.*, SUM(LENGTH(newest.body)) OVER (ORDER BY newest.ordinal DESC) AS total FROM (
+                SELECT * FROM ticket_comments WHERE tenant_id = $1 AND number = $2 ORDER BY ordinal DESC LIMIT $3) newest) summed
+        WHERE total <= $4 ORDER BY ordinal";
+    HISTORY = "SELECT at, actor_type, actor_id, actor_name, changes FROM (
+            SELECT newest.*, SUM(LENGTH(newest.changes)) OVER (ORDER BY newest.version DESC) AS total FROM (
+                SELECT * FROM ticket_changes WHERE tenant_id = $1 AND number = $2 ORDER BY version DESC LIMIT $3) newest) summed
+        WHERE total <= $4 ORDER BY version";
+}
+
+/// Comments and changes that are shown with a ticket, and their characters.
+const SHOWN_MAX: i64 = 1_000;
+const SHOWN_CHARS_MAX: i64 = 4_000_000;
+
+/// A ticket as it is stored. How it stands depends on when it is looked at.
+pub struct StoredTicket {
+    ticket: Ticket,
+    clock: Clock,
+}
+
+impl FromRow for StoredTicket {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let text = |index: usize| row.get::<String>(index);
+        let name: Option<String> = row.get(7)?;
+        let email: Option<String> = row.get(8)?;
+        let requester = (name.is_some() || email.is_some()).then_some(Requester { name, email });
+        let deadline = |due: usize, risk: usize| -> Result<Option<Deadline>> {
+            let (due, risk): (Option<Timestamp>, Option<Timestamp>) = (row.get(due)?, row.get(risk)?);
+            Ok(due.zip(risk).map(|(due_at, risk_at)| Deadline { due_at, risk_at }))
+        };
+        let policy: Option<String> = row.get(23)?;
+        let clock = Clock {
+            policy: policy.map(|text| serde_json::from_str::<Policy>(&text)).transpose().map_err(Error::internal)?,
+            first_response: deadline(17, 18)?,
+            first_responded_at: row.get(19)?,
+            resolution: deadline(20, 21)?,
+            paused_at: row.get(22)?,
+        };
+        let devices: Vec<String> = serde_json::from_str(&text(13)?).map_err(Error::internal)?;
+        let ticket = Ticket {
+            id: row.get(0)?,
+            number: row.get(1)?,
+            subject: text(2)?,
+            description: row.get(31)?,
+            r#type: Type::stored(&text(3)?)?,
+            status: Status::stored(&text(4)?)?,
+            priority: Priority::from_rank(row.get(5)?)?,
+            organization_id: row.get(6)?,
+            requester,
+            assignee_id: row.get(9)?,
+            team: row.get(10)?,
+            category: row.get(11)?,
+            tags: serde_json::from_str(&text(12)?).map_err(Error::internal)?,
+            custom_fields: serde_json::from_str(&text(30)?).map_err(Error::internal)?,
+            device_ids: devices.iter().filter_map(|id| id.parse().ok()).collect(),
+            external_id: row.get(14)?,
+            source: Source::stored(&text(15)?)?,
+            due_at: row.get(16)?,
+            first_response_due_at: row.get(17)?,
+            first_responded_at: row.get(19)?,
+            resolution_due_at: row.get(20)?,
+            resolved_at: row.get(24)?,
+            closed_at: row.get(25)?,
+            sla_state: SlaState::None,
+            comment_count: row.get(26)?,
+            version: row.get(27)?,
+            created_at: row.get(28)?,
+            updated_at: row.get(29)?,
+        };
+        Ok(StoredTicket { ticket, clock })
+    }
+}
+
+impl StoredTicket {
+    pub fn number(&self) -> i64 {
+        self.ticket.number
+    }
+
+    /// The ticket as it stands at a moment.
+    pub fn at(mut self, now: Timestamp) -> Ticket {
+        self.ticket.sla_state = self.clock.state(self.ticket.status, now);
+        self.ticket
+    }
+
+    /// Everything but the tenant, in the order of INSERT and UPDATE.
+    fn values(&self) -> Result<Vec<Value>> {
+        let (ticket, clock) = (&self.ticket, &self.clock);
+        let requester = ticket.requester.clone().unwrap_or_default();
+        let devices: Vec<String> = ticket.device_ids.iter().map(ToString::to_string).collect();
+        let due = |deadline: Option<Deadline>| deadline.map(|deadline| deadline.due_at);
+        let risk = |deadline: Option<Deadline>| deadline.map(|deadline| deadline.risk_at);
+        Ok(vec![
+            ticket.id.into(),
+            ticket.number.into(),
+            ticket.subject.as_str().into(),
+            ticket.r#type.as_str().into(),
+            ticket.status.as_str().into(),
+            ticket.priority.rank().into(),
+            ticket.organization_id.into(),
+            requester.name.into(),
+            requester.email.into(),
+            ticket.assignee_id.into(),
+            ticket.team.as_deref().into(),
+            ticket.category.as_deref().into(),
+            json(&ticket.tags)?.into(),
+            json(&devices)?.into(),
+            ticket.external_id.as_deref().into(),
+            ticket.source.as_str().into(),
+            ticket.due_at.into(),
+            due(clock.first_response).into(),
+            risk(clock.first_response).into(),
+            clock.first_responded_at.into(),
+            due(clock.resolution).into(),
+            risk(clock.resolution).into(),
+            clock.paused_at.into(),
+            clock.policy.as_ref().map(json).transpose()?.into(),
+            ticket.resolved_at.into(),
+            ticket.closed_at.into(),
+            ticket.comment_count.into(),
+            ticket.version.into(),
+            ticket.created_at.into(),
+            ticket.updated_at.into(),
+            json(&ticket.custom_fields)?.into(),
+            ticket.description.as_deref().into(),
+        ])
+    }
+
+    /// Shows what the clock says.
+    fn show_clock(&mut self) {
+        self.ticket.first_response_due_at = self.clock.first_response.map(|deadline| deadline.due_at);
+        self.ticket.first_responded_at = self.clock.first_responded_at;
+        self.ticket.resolution_due_at = self.clock.resolution.map(|deadline| deadline.due_at);
+    }
+}
+
+fn json<T: serde::Serialize + ?Sized>(value: &T) -> Result<String> {
+    serde_json::to_string(value).map_err(Error::internal)
+}
+
+impl FromRow for Comment {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let (id, body, public) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok(Comment { id, body, public, author: row.actor(3)?, created_at: row.get(6)? })
+    }
+}
+
+impl FromRow for Change {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let changes = serde_json::from_str(&row.get::<String>(4)?).map_err(Error::internal)?;
+        Ok(Change { at: row.get(0)?, actor: row.actor(1)?, changes })
+    }
+}
+
+pub async fn get(db: &Db, id: TicketId) -> Result<TicketDetail> {
+    let stored: StoredTicket = db.one(GET, args![id]).await?;
+    let number = stored.number();
+    let comments = db.list(COMMENTS, args![number, SHOWN_MAX, SHOWN_CHARS_MAX]).await?;
+    let history = db.list(HISTORY, args![number, SHOWN_MAX, SHOWN_CHARS_MAX]).await?;
+    Ok(TicketDetail { ticket: stored.at(db.world().now()), comments, history })
+}
+
+/// The records that a body names and that the tenant does not have.
+pub async fn unknown(tx: &mut Tx, references: &[Reference]) -> Result<Vec<FieldError>> {
+    let mut errors = Vec::new();
+    for reference in references {
+        let known = match reference.prefix {
+            OrganizationId::PREFIX => match reference.id.parse() {
+                Ok(id) => organizations::exists(tx, id).await?,
+                Err(_) => false,
+            },
+            UserId::PREFIX => match reference.id.parse() {
+                Ok(id) => has_user(tx, id).await?,
+                Err(_) => false,
+            },
+            // Devices come with the inventory; before that no id names one.
+            _ => false,
+        };
+        if !known {
+            errors.push(reference.unknown());
+        }
+    }
+    Ok(errors)
+}
+
+async fn check_references(tx: &mut Tx, references: &[Reference]) -> Result<()> {
+    let unknown = unknown(tx, references).await?;
+    if unknown.is_empty() { Ok(()) } else { Err(Error::invalid_fields(unknown)) }
+}
+
+pub async fn create(tx: &mut Tx, new: NewTicket, references: &[Reference]) -> Result<Ticket> {
+    let now = tx.tick().await?.at;
+    check_references(tx, references).await?;
+    let NewTicket(fields) = new;
+    let number: i64 = tx.one(NEXT_NUMBER, args![]).await?;
+    let priority = fields.priority.unwrap_or(Priority::Medium);
+    let clock = Clock::start(sla::store::find(tx, priority).await?, now)?;
+    let ticket = Ticket {
+        id: TicketId::new_numbered(tx.world(), now, number),
+        number,
+        subject: String::new(),
+        description: None,
+        r#type: Type::Incident,
+        status: Status::New,
+        priority,
+        organization_id: None,
+        requester: None,
+        assignee_id: None,
+        team: None,
+        category: None,
+        tags: Vec::new(),
+        custom_fields: serde_json::Map::new(),
+        device_ids: Vec::new(),
+        external_id: None,
+        source: if tx.actor().who.kind == ActorKind::User { Source::Ui } else { Source::Api },
+        due_at: None,
+        first_response_due_at: None,
+        first_responded_at: None,
+        resolution_due_at: None,
+        resolved_at: None,
+        closed_at: None,
+        sla_state: SlaState::None,
+        comment_count: 0,
+        version: 1,
+        created_at: now,
+        updated_at: now,
+    };
+    let mut stored = StoredTicket { ticket, clock };
+    apply(&mut stored.ticket, fields)?;
+    stored.show_clock();
+    check_external_id(tx, None, &stored.ticket).await?;
+    tx.exec_each(INSERT, &[stored.values()?]).await?;
+    let terms = terms_of(&stored.ticket).into_iter().map(|term| vec![term.into(), number.into()]);
+    tx.exec_each(INSERT_TERM, &terms.collect::<Vec<_>>()).await?;
+    let begun = FieldChange { from: serde_json::Value::Null, to: Status::New.as_str().into() };
+    note(tx, &stored.ticket, &Changes::from([("status".to_owned(), begun)])).await?;
+    audit::record(tx, Entry::new("ticket.create", "ticket", stored.ticket.id)).await?;
+    let ticket = stored.at(now);
+    events::publish(tx, &TICKET_CREATED, ticket.id, &ticket).await?;
+    Ok(ticket)
+}
+
+pub async fn change(
+    tx: &mut Tx,
+    id: TicketId,
+    if_match: &IfMatch,
+    patch: TicketPatch,
+    references: &[Reference],
+) -> Result<Ticket> {
+    let now = tx.tick().await?.at;
+    check_references(tx, references).await?;
+    let mut stored: StoredTicket = tx.one(GET, args![id]).await?;
+    if_match.check(stored.ticket.version)?;
+    let old = stored.ticket.clone();
+    let TicketPatch { fields, comment } = patch;
+    let wanted = fields.status.filter(|status| *status != old.status);
+    apply(&mut stored.ticket, fields)?;
+    if let Some(to) = wanted {
+        old.status.check_change(to)?;
+        turn(&mut stored, to, now)?;
+    }
+    if stored.ticket.priority != old.priority {
+        let policy = sla::store::find(tx, stored.ticket.priority).await?;
+        stored.clock.promise(policy, old.created_at, now)?;
+    }
+    stored.show_clock();
+    let told = changes(&old, &stored.ticket)?;
+    check_external_id(tx, Some(&old), &stored.ticket).await?;
+    let comment = match comment {
+        Some(comment) => Some(say(tx, &mut stored, comment, now).await?),
+        None => None,
+    };
+    if told.is_empty() && comment.is_none() {
+        return Ok(stored.at(now));
+    }
+    stored.ticket.version += 1;
+    stored.ticket.updated_at = now;
+    save(tx, &old, &stored).await?;
+    // With what a comment has brought along: the first response.
+    let all = changes(&old, &stored.ticket)?;
+    if !all.is_empty() {
+        note(tx, &stored.ticket, &all).await?;
+    }
+    tell(tx, stored.at(now), all, !told.is_empty(), comment).await
+}
+
+/// The fields of a request in the ticket; status and comment apart, which bring more along.
+fn apply(ticket: &mut Ticket, fields: Common) -> Result<()> {
+    if let Some(subject) = fields.subject {
+        ticket.subject = subject;
+    }
+    ticket.r#type = fields.r#type.unwrap_or(ticket.r#type);
+    ticket.priority = fields.priority.unwrap_or(ticket.priority);
+    fields.description.apply(&mut ticket.description);
+    fields.organization_id.apply(&mut ticket.organization_id);
+    match fields.requester {
+        Patch::Keep => {}
+        Patch::Clear => ticket.requester = None,
+        Patch::Set(requester) => ticket.requester = requester.merge(ticket.requester.take()),
+    }
+    fields.assignee_id.apply(&mut ticket.assignee_id);
+    fields.team.apply(&mut ticket.team);
+    fields.category.apply(&mut ticket.category);
+    fields.tags.apply_or_default(&mut ticket.tags);
+    match fields.custom_fields {
+        Patch::Keep => {}
+        Patch::Clear => ticket.custom_fields.clear(),
+        Patch::Set(patch) => {
+            merge(&mut ticket.custom_fields, patch);
+            check_custom_fields(&ticket.custom_fields)
+                .map_err(|(code, detail)| Error::invalid("/custom_fields", code, detail))?;
+        }
+    }
+    fields.device_ids.apply_or_default(&mut ticket.device_ids);
+    fields.external_id.apply(&mut ticket.external_id);
+    fields.due_at.apply(&mut ticket.due_at);
+    Ok(())
+}
+
+/// The status and what follows from it.
+fn turn(stored: &mut StoredTicket, to: Status, now: Timestamp) -> Result<()> {
+    stored.clock.turn(to, now)?;
+    let ticket = &mut stored.ticket;
+    match to {
+        Status::Resolved => ticket.resolved_at = Some(now),
+        Status::Closed => ticket.closed_at = Some(now),
+        _ if ticket.status.is_done() => (ticket.resolved_at, ticket.closed_at) = (None, None),
+        _ => {}
+    }
+    ticket.status = to;
+    Ok(())
+}
+
+/// Appends a comment. The first that the requester can read is the first response.
+async fn say(tx: &mut Tx, stored: &mut StoredTicket, new: NewComment, now: Timestamp) -> Result<Comment> {
+    let author = tx.actor().who.clone();
+    if new.public && matches!(author.kind, ActorKind::User | ActorKind::ApiKey) {
+        stored.clock.respond(now)?;
+        stored.show_clock();
+    }
+    stored.ticket.comment_count += 1;
+    let (number, position) = (stored.ticket.number, stored.ticket.comment_count);
+    let id = CommentId::new_numbered(tx.world(), now, position);
+    tx.exec(
+        INSERT_COMMENT,
+        args![number, position, id, new.public, author.kind.as_str(), author.id, author.name, now, new.body],
+    )
+    .await?;
+    Ok(Comment { id, body: new.body, public: new.public, author, created_at: now })
+}
+
+/// Unique in the tenant; the index keeps it so, and this names the other.
+async fn check_external_id(tx: &mut Tx, old: Option<&Ticket>, new: &Ticket) -> Result<()> {
+    let Some(external_id) = &new.external_id else { return Ok(()) };
+    if old.is_some_and(|old| old.external_id.as_ref() == Some(external_id)) {
+        return Ok(());
+    }
+    match tx.find::<i64>(FIND_EXTERNAL, args![external_id]).await? {
+        None => Ok(()),
+        Some(number) => Err(Error::conflict(format!("Ticket {number} has this external_id already."))),
+    }
+}
+
+async fn save(tx: &mut Tx, old: &Ticket, stored: &StoredTicket) -> Result<()> {
+    tx.exec_each(UPDATE, &[stored.values()?])
+        .await
+        .on_duplicate(|| Error::conflict("Another ticket has this external_id already."))?;
+    let (before, after) = (terms_of(old), terms_of(&stored.ticket));
+    let rows = |terms: Vec<&String>| -> Vec<Vec<Value>> {
+        terms.into_iter().map(|term| vec![term.as_str().into(), old.number.into()]).collect()
+    };
+    tx.exec_each(DELETE_TERM, &rows(before.difference(&after).collect())).await?;
+    tx.exec_each(INSERT_TERM, &rows(after.difference(&before).collect())).await?;
+    Ok(())
+}
+
+/// Writes a change down under the version that it made.
+async fn note(tx: &mut Tx, ticket: &Ticket, changes: &Changes) -> Result<()> {
+    let actor = tx.actor().who.clone();
+    let changes = json(changes)?;
+    tx.exec(
+        INSERT_CHANGE,
+        args![ticket.number, ticket.version, ticket.updated_at, actor.kind.as_str(), actor.id, actor.name, changes],
+    )
+    .await
+    .map(drop)
+}
+
+/// Tells of a change, and of a comment; a comment alone is no change to be told of.
+async fn tell(tx: &mut Tx, ticket: Ticket, all: Changes, changed: bool, comment: Option<Comment>) -> Result<Ticket> {
+    if changed {
+        let mut entry = audit::Changes::default();
+        for (field, change) in &all {
+            entry.add(field, change.from.clone(), change.to.clone());
+        }
+        audit::record(tx, Entry::new("ticket.update", "ticket", ticket.id).changes(entry)).await?;
+        let updated = UpdatedTicket { ticket: ticket.clone(), changes: all };
+        events::publish(tx, &TICKET_UPDATED, ticket.id, &updated).await?;
+    }
+    let Some(comment) = comment else { return Ok(ticket) };
+    audit::record(tx, Entry::new("ticket.comment", "ticket", ticket.id)).await?;
+    let commented = CommentedTicket { ticket, comment };
+    events::publish(tx, &TICKET_COMMENTED, commented.ticket.id, &commented).await?;
+    Ok(commented.ticket)
+}

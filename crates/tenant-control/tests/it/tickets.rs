@@ -1,0 +1,3 @@
+//! `/api/psa/tickets`
+
+pub const TICKETS: &str = "/api/psa/tickets";
