@@ -94,6 +94,7 @@ CREATE TABLE ticket_comments (
     author_id TEXT COLLATE "C",
     author_name TEXT COLLATE "C" NOT NULL,
     created_at BIGINT NOT NULL,
+    size_bytes BIGINT NOT NULL,
     body TEXT COLLATE "C" NOT NULL,
     PRIMARY KEY (tenant_id, number, ordinal)
 );
@@ -107,6 +108,7 @@ CREATE TABLE ticket_changes (
     actor_type TEXT COLLATE "C" NOT NULL,
     actor_id TEXT COLLATE "C",
     actor_name TEXT COLLATE "C" NOT NULL,
+    size_bytes BIGINT NOT NULL,
     changes TEXT COLLATE "C" NOT NULL,
     PRIMARY KEY (tenant_id, number, version)
 );

@@ -94,6 +94,7 @@ CREATE TABLE ticket_comments (
     author_id TEXT,
     author_name TEXT NOT NULL,
     created_at INTEGER NOT NULL,
+    size_bytes INTEGER NOT NULL,
     body TEXT NOT NULL,
     PRIMARY KEY (tenant_id, number, ordinal)
 ) STRICT;
@@ -107,6 +108,7 @@ CREATE TABLE ticket_changes (
     actor_type TEXT NOT NULL,
     actor_id TEXT,
     actor_name TEXT NOT NULL,
+    size_bytes INTEGER NOT NULL,
     changes TEXT NOT NULL,
     PRIMARY KEY (tenant_id, number, version)
 ) STRICT;

@@ -1,3 +1,5 @@
 //! `/api/psa/tickets`
 
+mod promises;
+
 pub const TICKETS: &str = "/api/psa/tickets";

@@ -57,24 +57,24 @@ kernel::statements! {
     DELETE_TERM = "DELETE FROM ticket_terms WHERE tenant_id = $1 AND term = $2 AND number = $3";
     FIND_EXTERNAL = "SELECT number FROM tickets WHERE tenant_id = $1 AND external_id = $2";
     INSERT_COMMENT = "INSERT INTO ticket_comments (tenant_id, number, ordinal, id, public, author_type, author_id,
-            author_name, created_at, body)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
-    INSERT_CHANGE = "INSERT INTO ticket_changes (tenant_id, number, version, at, actor_type, actor_id, actor_name, changes)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
-    /// The newest, as many as fit.
-    COMMENTS = "SELECT id, body, public, author_type, author_id, author_name, created_at FROM (
-            SELECT newest.*, SUM(LENGTH(newest.body)) OVER (ORDER BY newest.ordinal DESC) AS total FROM (
-                SELECT * FROM ticket_comments WHERE tenant_id = $1 AND number = $2 ORDER BY ordinal DESC LIMIT $3) newest) summed
-        WHERE total <= $4 ORDER BY ordinal";
-    HISTORY = "SELECT at, actor_type, actor_id, actor_name, changes FROM (
-            SELECT newest.*, SUM(LENGTH(newest.changes)) OVER (ORDER BY newest.version DESC) AS total FROM (
-                SELECT * FROM ticket_changes WHERE tenant_id = $1 AND number = $2 ORDER BY version DESC LIMIT $3) newest) summed
-        WHERE total <= $4 ORDER BY version";
+            author_name, created_at, size_bytes, body)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+    INSERT_CHANGE = "INSERT INTO ticket_changes (tenant_id, number, version, at, actor_type, actor_id, actor_name, size_bytes,
+            changes)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+    COMMENT_SIZES = "SELECT ordinal, size_bytes FROM ticket_comments WHERE tenant_id = $1 AND number = $2
+        ORDER BY ordinal DESC LIMIT $3";
+    COMMENTS = "SELECT id, body, public, author_type, author_id, author_name, created_at FROM ticket_comments
+        WHERE tenant_id = $1 AND number = $2 AND ordinal >= $3 ORDER BY ordinal LIMIT $4";
+    CHANGE_SIZES = "SELECT version, size_bytes FROM ticket_changes WHERE tenant_id = $1 AND number = $2
+        ORDER BY version DESC LIMIT $3";
+    HISTORY = "SELECT at, actor_type, actor_id, actor_name, changes FROM ticket_changes
+        WHERE tenant_id = $1 AND number = $2 AND version >= $3 ORDER BY version LIMIT $4";
 }
 
-/// Comments and changes that are shown with a ticket, and their characters.
+/// Comments and changes that are shown with a ticket, and how much of each in all.
 const SHOWN_MAX: i64 = 1_000;
-const SHOWN_CHARS_MAX: i64 = 4_000_000;
+const SHOWN_BYTES_MAX: i64 = 4_000_000;
 
 /// A ticket as it is stored. How it stands depends on when it is looked at.
 pub struct StoredTicket {
@@ -218,9 +218,21 @@ impl FromRow for Change {
 pub async fn get(db: &Db, id: TicketId) -> Result<TicketDetail> {
     let stored: StoredTicket = db.one(GET, args![id]).await?;
     let number = stored.number();
-    let comments = db.list(COMMENTS, args![number, SHOWN_MAX, SHOWN_CHARS_MAX]).await?;
-    let history = db.list(HISTORY, args![number, SHOWN_MAX, SHOWN_CHARS_MAX]).await?;
+    let first = first_shown(&db.list(COMMENT_SIZES, args![number, SHOWN_MAX]).await?);
+    let comments = db.list(COMMENTS, args![number, first, SHOWN_MAX]).await?;
+    let first = first_shown(&db.list(CHANGE_SIZES, args![number, SHOWN_MAX]).await?);
+    let history = db.list(HISTORY, args![number, first, SHOWN_MAX]).await?;
     Ok(TicketDetail { ticket: stored.at(db.world().now()), comments, history })
+}
+
+/// Where to start so that what follows fits, from the newest to the oldest with their sizes.
+fn first_shown(sizes: &[(i64, i64)]) -> i64 {
+    let mut bytes = 0;
+    let fits = |(_, size): &&(i64, i64)| {
+        bytes += size;
+        bytes <= SHOWN_BYTES_MAX
+    };
+    sizes.iter().take_while(fits).last().map_or(i64::MAX, |(place, _)| *place)
 }
 
 /// The records that a body names and that the tenant does not have.
@@ -404,9 +416,10 @@ async fn say(tx: &mut Tx, stored: &mut StoredTicket, new: NewComment, now: Times
     stored.ticket.comment_count += 1;
     let (number, position) = (stored.ticket.number, stored.ticket.comment_count);
     let id = CommentId::new_numbered(tx.world(), now, position);
+    let size = new.body.len() as i64;
     tx.exec(
         INSERT_COMMENT,
-        args![number, position, id, new.public, author.kind.as_str(), author.id, author.name, now, new.body],
+        args![number, position, id, new.public, author.kind.as_str(), author.id, author.name, now, size, new.body],
     )
     .await?;
     Ok(Comment { id, body: new.body, public: new.public, author, created_at: now })
@@ -441,12 +454,10 @@ async fn save(tx: &mut Tx, old: &Ticket, stored: &StoredTicket) -> Result<()> {
 async fn note(tx: &mut Tx, ticket: &Ticket, changes: &Changes) -> Result<()> {
     let actor = tx.actor().who.clone();
     let changes = json(changes)?;
-    tx.exec(
-        INSERT_CHANGE,
-        args![ticket.number, ticket.version, ticket.updated_at, actor.kind.as_str(), actor.id, actor.name, changes],
-    )
-    .await
-    .map(drop)
+    let (number, version, at, size) = (ticket.number, ticket.version, ticket.updated_at, changes.len() as i64);
+    tx.exec(INSERT_CHANGE, args![number, version, at, actor.kind.as_str(), actor.id, actor.name, size, changes])
+        .await
+        .map(drop)
 }
 
 /// Tells of a change, and of a comment; a comment alone is no change to be told of.

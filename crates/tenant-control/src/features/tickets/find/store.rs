@@ -11,6 +11,7 @@ use kernel::base::{Code, Error, Result, TicketId, Timestamp};
 use kernel::store::{Db, FromRow, Row, Select, Value};
 
 use super::super::Ticket;
+use super::super::input::CUSTOM_BYTES_MAX;
 use super::super::store::{BRIEF, FULL, StoredTicket};
 use super::{Filter, Key, Order, SortBy};
 
@@ -21,6 +22,14 @@ const STEP_MIN: usize = 200;
 const STEP_MAX: usize = 1_000;
 /// Words that one beginning may stand for; more, and the beginning is too short to find anything by.
 const EXPANDED_MAX: usize = 32;
+
+/// A page ends before its limit when the texts of its tickets come to this; it is read in parts of so many.
+const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+const READ_ROWS: usize = 50;
+/// So many entries of an index cost as much as a look at a ticket.
+const ENTRIES_PER_ROW: usize = 8;
+/// A query that may read more index entries than this leaves the threads alone that serve requests.
+const INLINE_MAX: usize = 2_000;
 
 /// The columns of a [`Key`] in an order, along one index.
 macro_rules! keys {
@@ -95,10 +104,26 @@ pub async fn find(db: &Db, filter: &Filter, order: Order, after: Option<Key>, li
         search.above = first - 1;
     }
     let mut keys = search.race().await?;
-    let more = keys.len() > limit;
+    let mut more = keys.len() > limit;
     keys.truncate(limit);
-    let next = keys.last().copied().filter(|_| more);
-    Ok(Found { tickets: search.read(&keys).await?, next })
+    let (mut tickets, mut bytes, mut last) = (Vec::new(), 0, None);
+    for part in keys.chunks(READ_ROWS) {
+        if bytes > PAGE_BYTES_MAX {
+            more = true;
+            break;
+        }
+        let read = search.read(part).await?;
+        bytes += read.iter().map(long_bytes).sum::<usize>();
+        tickets.extend(read);
+        last = part.last().copied();
+    }
+    Ok(Found { tickets, next: last.filter(|_| more) })
+}
+
+/// How much the texts of a ticket take that may be long.
+fn long_bytes(ticket: &Ticket) -> usize {
+    let custom: usize = if ticket.custom_fields.is_empty() { 0 } else { CUSTOM_BYTES_MAX };
+    ticket.description.as_ref().map_or(0, String::len) + custom
 }
 
 /// Where a walk goes along.
@@ -121,17 +146,27 @@ struct Walk {
     found: Vec<Key>,
 }
 
+impl Walk {
+    /// Each of many terms is read as far as all of them are, so that many go in smaller steps.
+    fn rows_max(&self, want: usize) -> usize {
+        match &self.path {
+            Path::Terms(terms) => (ROWS_MAX / terms.len().max(1)).max(want),
+            _ => ROWS_MAX,
+        }
+    }
+}
+
 impl Search<'_> {
     async fn race(&self) -> Result<Vec<Key>> {
         let mut walks = self.walks().await?;
         let (mut budget, mut step) = (ROWS_MAX, STEP_MIN.max(2 * self.want));
         loop {
             for walk in &mut walks {
-                let rows = if walk.exact && walk.ordered { self.want } else { step };
-                let keys = self.advance(walk, rows).await?;
+                let rows = if walk.exact && walk.ordered { self.want } else { step.min(walk.rows_max(self.want)) };
+                let (keys, entries) = self.advance(walk, rows).await?;
                 let ended = keys.len() < rows;
                 walk.at = keys.last().copied().or(walk.at);
-                budget = budget.saturating_sub(keys.len());
+                budget = budget.saturating_sub(keys.len() + entries / ENTRIES_PER_ROW);
                 self.sift(walk, keys).await?;
                 if ended || walk.ordered && walk.found.len() >= self.want {
                     return Ok(self.sorted(std::mem::take(&mut walk.found)));
@@ -214,14 +249,14 @@ impl Search<'_> {
         Ok(Some(all))
     }
 
-    /// The next keys along a walk.
-    async fn advance(&self, walk: &mut Walk, rows: usize) -> Result<Vec<Key>> {
+    /// The next keys along a walk, and how many entries of an index were read for them beyond their own.
+    async fn advance(&self, walk: &mut Walk, rows: usize) -> Result<(Vec<Key>, usize)> {
         match &mut walk.path {
-            Path::Order(order) => self.along(*order, walk.at, rows).await,
+            Path::Order(order) => Ok((self.along(*order, walk.at, rows).await?, 0)),
             Path::Terms(terms) => self.among(terms, walk.at, rows).await,
             Path::Numbers(numbers) => {
                 let taken = rows.min(numbers.len());
-                Ok(numbers.drain(..taken).map(|number| Key { value: None, number }).collect())
+                Ok((numbers.drain(..taken).map(|number| Key { value: None, number }).collect(), 0))
             }
         }
     }
@@ -273,9 +308,9 @@ impl Search<'_> {
     }
 
     /// What has any of these terms, in the order of numbers: as many of each as are wanted of all.
-    async fn among(&self, terms: &[String], at: Option<Key>, rows: usize) -> Result<Vec<Key>> {
+    async fn among(&self, terms: &[String], at: Option<Key>, rows: usize) -> Result<(Vec<Key>, usize)> {
         if terms.is_empty() {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), 0));
         }
         let down = self.order.descending;
         let (above, below) = match (at, down) {
@@ -287,15 +322,17 @@ impl Search<'_> {
         // Arms that find nothing keep the number of different texts small.
         let mut arms: Vec<Vec<Value>> = terms.iter().map(|term| arm(term)).collect();
         arms.resize(terms.len().next_power_of_two(), arm(""));
-        let mut numbers: Vec<i64> =
-            self.db.select(&Select::union_all(if down { TERM_DOWN } else { TERM_UP }, arms)).await?;
+        let (inline, select) =
+            (arms.len() * rows <= INLINE_MAX, Select::union_all(if down { TERM_DOWN } else { TERM_UP }, arms));
+        let mut numbers: Vec<i64> = if inline { self.db.select(&select).await? } else { self.db.scan(&select).await? };
+        let entries = numbers.len();
         numbers.sort_unstable();
         if down {
             numbers.reverse();
         }
         numbers.dedup();
         numbers.truncate(rows);
-        Ok(numbers.into_iter().map(|number| Key { value: None, number }).collect())
+        Ok((numbers.into_iter().map(|number| Key { value: None, number }).collect(), entries))
     }
 
     /// Keeps what is wanted of the keys that a walk came by.
@@ -329,9 +366,6 @@ impl Search<'_> {
 
     /// The tickets of a page, as they are now; one that has changed and is not wanted any more is left out.
     async fn read(&self, keys: &[Key]) -> Result<Vec<Ticket>> {
-        if keys.is_empty() {
-            return Ok(Vec::new());
-        }
         let select = Select::new(FULL).any("number", keys.iter().map(|key| key.number)).limit(keys.len());
         let rows: Vec<StoredTicket> = self.db.select(&select).await?;
         let now = self.db.world().now();
