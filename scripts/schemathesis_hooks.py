@@ -12,9 +12,15 @@ RECORDS = {
     "/api/admin/api-keys": ("key_", "KEY_IDS"),
     "/api/admin/webhooks": ("wh_", "WEBHOOK_IDS"),
     "/api/admin/webhooks/deliveries": ("dlv_", "DELIVERY_IDS"),
+    "/api/psa/tickets": ("tkt_", "TICKET_IDS"),
 }
 # Fields of a body that name a record.
-FIELDS = {"webhook_id": ("wh_", "WEBHOOK_IDS"), "delivery_id": ("dlv_", "DELIVERY_IDS")}
+FIELDS = {
+    "webhook_id": ("wh_", "WEBHOOK_IDS"),
+    "delivery_id": ("dlv_", "DELIVERY_IDS"),
+    "organization_id": ("org_", "ORGANIZATION_IDS"),
+    "assignee_id": ("usr_", "USER_IDS"),
+}
 
 
 def real(given, prefix, variable):
