@@ -228,9 +228,10 @@ pub async fn create(
     let db = caller.require(Scope::TicketsWrite)?;
     query.parse()?;
     let body = body.read_with(async |references| unknown(&db, references).await).await?;
-    let (new, references) = (body.value, body.references);
+    let (standing, new, references) = (caller.standing(), body.value, body.references);
     idempotency
         .once(&caller, &db, PATH, body.digest, async move |tx| {
+            standing.confirm(tx, Scope::TicketsWrite).await?;
             let record = store::create(tx, new, &references).await?;
             let location = format!("{PATH}?id={}", record.id);
             Ok(Created { record, location })
@@ -255,8 +256,12 @@ pub async fn change(
     let db = caller.require(Scope::TicketsWrite)?;
     let id = query.parse()?.id;
     let body = body.read_with(async |references| unknown(&db, references).await).await?;
-    let (patch, references) = (body.value, body.references);
-    db.write(async move |tx| store::change(tx, id, &if_match, patch, &references).await).await.map(Versioned)
+    let (standing, patch, references) = (caller.standing(), body.value, body.references);
+    let changed = db.write(async move |tx| {
+        standing.confirm(tx, Scope::TicketsWrite).await?;
+        store::change(tx, id, &if_match, patch, &references).await
+    });
+    changed.await.map(Versioned)
 }
 
 /// Which of the records do not exist, for a body that is refused anyway.

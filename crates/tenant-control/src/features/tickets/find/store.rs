@@ -55,8 +55,9 @@ kernel::statements! {
     PRIORITY_DOWN = keys!("priority", "(priority, number) < ($2, $3)", "priority DESC, number DESC");
     DUE_UP = keys!("due_at", "(due_at, number) > ($2, $3)", "due_at, number");
     DUE_DOWN = keys!("due_at", "(due_at, number) < ($2, $3)", "due_at DESC, number DESC");
-    UNDATED_UP = keys!("due_at", "due_at IS NULL AND number > $2 AND number < $3", "number");
-    UNDATED_DOWN = keys!("due_at", "due_at IS NULL AND number > $2 AND number < $3", "number DESC");
+    // Ordered by the date that they do not have, lest PostgreSQL walks by number past all that have one.
+    UNDATED_UP = keys!("due_at", "due_at IS NULL AND number > $2 AND number < $3", "due_at, number");
+    UNDATED_DOWN = keys!("due_at", "due_at IS NULL AND number > $2 AND number < $3", "due_at DESC, number DESC");
     TERM_UP = "SELECT number FROM ticket_terms WHERE tenant_id = $1 AND term = $2 AND number > $3 AND number < $4
         ORDER BY number LIMIT $5";
     TERM_DOWN = "SELECT number FROM ticket_terms WHERE tenant_id = $1 AND term = $2 AND number > $3 AND number < $4
@@ -370,8 +371,15 @@ impl Search<'_> {
         let rows: Vec<StoredTicket> = self.db.select(&select).await?;
         let now = self.db.world().now();
         let mut tickets: HashMap<i64, Ticket> = rows.into_iter().map(|row| (row.number(), row.at(now))).collect();
-        let found = keys.iter().filter_map(|key| tickets.remove(&key.number));
-        Ok(found.filter(|ticket| self.filter.matches(ticket)).collect())
+        // In the order of updates a ticket that has changed meanwhile comes again, further on. Shown here, it would lead
+        // a reader who goes on from its time past everything between.
+        let comes_again = self.order == Order { by: SortBy::UpdatedAt, descending: false };
+        let here = |key: &Key, ticket: &Ticket| !comes_again || self.order.key(ticket) == *key;
+        let found = keys.iter().filter_map(|key| {
+            tickets.get(&key.number).filter(|ticket| here(key, ticket) && self.filter.matches(ticket))?;
+            tickets.remove(&key.number)
+        });
+        Ok(found.collect())
     }
 }
 

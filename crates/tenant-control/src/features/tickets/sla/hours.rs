@@ -8,8 +8,10 @@ use kernel::base::{MINUTE_MS, Timestamp};
 /// What `days@from-to` may be made of: more windows than this in a week are a mistake.
 const WINDOWS_MAX: usize = 50;
 const DAY_MINUTES: i64 = 24 * 60;
-/// A promise of a year with one open minute a week ends before this; nothing is looked for beyond.
-const DAYS_MAX: usize = 400 * 366;
+/// Any promise ends within so many weeks; hours in which it would not are refused.
+const WEEKS_MAX: i64 = 520;
+/// Nothing is looked for beyond: a few weeks more, for the changes of the clocks.
+const DAYS_MAX: usize = 540 * 7;
 
 /// When the clock of a promise runs.
 #[derive(Clone, Debug)]
@@ -57,6 +59,17 @@ impl Hours {
             *day = merged(std::mem::take(day));
         }
         Ok(Hours::Weekly(Weekly { zone, days }))
+    }
+
+    /// Whether so many minutes pass in a time that somebody will see.
+    pub fn can_hold(&self, minutes: i64) -> bool {
+        match self {
+            Hours::Always => true,
+            Hours::Weekly(weekly) => {
+                let open: i64 = weekly.days.iter().flatten().map(|(from, to)| to - from).sum();
+                open.saturating_mul(WEEKS_MAX) >= minutes
+            }
+        }
     }
 
     /// How much of the time between the two counts, in milliseconds.

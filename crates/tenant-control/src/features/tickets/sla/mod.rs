@@ -41,8 +41,11 @@ impl Policy {
                 return Err(Error::invalid(pointer, "out_of_range", format!("must be between 1 and {MINUTES_MAX}")));
             }
         }
-        Hours::parse(self.hours.as_deref(), self.timezone.as_deref())
-            .map_err(|detail| Error::invalid("/hours", "invalid_hours", detail))?;
+        let refused = |detail: String| Error::invalid("/hours", "invalid_hours", detail);
+        let hours = Hours::parse(self.hours.as_deref(), self.timezone.as_deref()).map_err(refused)?;
+        if !hours.can_hold(self.first_response_minutes.max(self.resolution_minutes)) {
+            return Err(refused("are so few that it would take more than ten years".to_owned()));
+        }
         Ok(self)
     }
 
