@@ -40,12 +40,12 @@ pub trait Word: Copy + PartialEq + Sized + 'static {
 /// ```
 #[macro_export]
 macro_rules! words {
-    ($(#[$meta:meta])* pub enum $name:ident { $($variant:ident $word:literal),+ $(,)? }) => {
+    ($(#[$meta:meta])* pub enum $name:ident { $($(#[$about:meta])* $variant:ident $word:literal),+ $(,)? }) => {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, utoipa::ToSchema)]
         #[serde(rename_all = "snake_case")]
         $(#[$meta])*
         pub enum $name {
-            $($variant),+
+            $($(#[$about])* $variant),+
         }
 
         impl $crate::base::Word for $name {

@@ -44,28 +44,10 @@ pub const MASK: &str = "********";
 /// More waiting deliveries than this are not counted.
 pub const COUNTED_MAX: i64 = 1_000;
 
-/// Whether an endpoint is sent to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(as = WebhookStatus)]
-pub enum Status {
-    Enabled,
-    Disabled,
-    AutoDisabled,
-}
-
-impl Status {
-    pub fn parse(text: &str) -> Option<Self> {
-        [Status::Enabled, Status::Disabled, Status::AutoDisabled].into_iter().find(|status| status.as_str() == text)
-    }
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Status::Enabled => "enabled",
-            Status::Disabled => "disabled",
-            Status::AutoDisabled => "auto_disabled",
-        }
-    }
+kernel::words! {
+    /// Whether an endpoint is sent to.
+    #[schema(as = WebhookStatus)]
+    pub enum Status { Enabled "enabled", Disabled "disabled", AutoDisabled "auto_disabled" }
 }
 
 /// A webhook endpoint, without its secret and the values of its headers.

@@ -8,7 +8,7 @@ use kernel::args;
 use kernel::audit::{self, Changes, Entry};
 use kernel::auth::Rights;
 use kernel::base::seal::Place;
-use kernel::base::{Code, Error, FieldError, HOUR_MS, Result, Secrets, TenantId, Timestamp, WebhookId};
+use kernel::base::{Code, Error, FieldError, HOUR_MS, Result, Secrets, TenantId, Timestamp, WebhookId, Word};
 use kernel::events::WEBHOOK_LANE;
 use kernel::http::IfMatch;
 use kernel::jobs::lanes;
@@ -85,7 +85,7 @@ impl FromRow for StoredWebhook {
         let texts = |index: usize| -> Result<Vec<String>> {
             serde_json::from_str(&row.get::<String>(index)?).map_err(Error::internal)
         };
-        let status = Status::parse(&row.get::<String>(4)?).ok_or_else(|| Error::internal("an unknown status"))?;
+        let status = Status::stored(&row.get::<String>(4)?)?;
         let recovery = match row.get::<Option<Timestamp>>(22)? {
             None => None,
             Some(since) => {

@@ -10,6 +10,7 @@ use super::one;
 use crate::support::people::{KEYS, SESSION};
 use crate::support::raw::{RawAnswer, read_raw};
 use crate::support::{Server, over_http};
+use crate::tickets::TICKETS;
 
 /// A request that has been let in and whose body is still to come.
 struct Stalled {
@@ -52,8 +53,12 @@ over_http! {
         let all = json!({"name": "All", "scopes": ["*"], "expires_days": 300});
         let replace = stall(&server, "PUT", &one(&victim), &bearer(&caller.plain), &all).await;
         let create = stall(&server, "POST", KEYS, &bearer(&caller.plain), &all).await;
+        let ticket = server.post(TICKETS).key(&caller.plain).json(&json!({"subject": "Printer"})).await.ok(201);
+        let place = format!("{TICKETS}?id={}", ticket["id"].as_str().unwrap());
+        let change = stall(&server, "PATCH", &place, &bearer(&caller.plain), &json!({"status": "open"})).await;
+        let another = stall(&server, "POST", TICKETS, &bearer(&caller.plain), &json!({"subject": "Late"})).await;
         server.delete(one(&caller)).cookie(&acme.admin).await.is(204);
-        for stalled in [rotate, replace, create] {
+        for stalled in [rotate, replace, create, change, another] {
             let answer = stalled.go_on().await;
             assert_eq!(answer.status, 401, "{}", answer.body);
         }

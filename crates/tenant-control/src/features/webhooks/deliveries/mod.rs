@@ -11,36 +11,18 @@ use utoipa::ToSchema;
 /// Of an endpoint's answer, kept and shown.
 pub const RESPONSE_BYTES_KEPT: usize = 4 << 10;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(as = DeliveryStatus)]
-pub enum Status {
-    /// Waits for its first or next attempt.
-    Pending,
-    /// An attempt is under way.
-    Delivering,
-    Succeeded,
-    /// Given up after the last retry.
-    Failed,
-    /// Not sent, because the endpoint was switched off or deleted.
-    Skipped,
-}
-
-impl Status {
-    pub fn parse(text: &str) -> Option<Self> {
-        [Status::Pending, Status::Delivering, Status::Succeeded, Status::Failed, Status::Skipped]
-            .into_iter()
-            .find(|status| status.as_str() == text)
-    }
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Status::Pending => "pending",
-            Status::Delivering => "delivering",
-            Status::Succeeded => "succeeded",
-            Status::Failed => "failed",
-            Status::Skipped => "skipped",
-        }
+kernel::words! {
+    #[schema(as = DeliveryStatus)]
+    pub enum Status {
+        /// Waits for its first or next attempt.
+        Pending "pending",
+        /// An attempt is under way.
+        Delivering "delivering",
+        Succeeded "succeeded",
+        /// Given up after the last retry.
+        Failed "failed",
+        /// Not sent, because the endpoint was switched off or deleted.
+        Skipped "skipped",
     }
 }
 

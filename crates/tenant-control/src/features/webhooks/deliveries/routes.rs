@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::response::{IntoResponse, Response};
 use kernel::auth::{Caller, Scope};
-use kernel::base::{DeliveryId, EventId, RecordId, Result, Timestamp, WebhookId};
+use kernel::base::{DeliveryId, EventId, Result, Timestamp, WebhookId, Word};
 use kernel::http::{
     Accepted, FromParams, Idempotency, Json, List, Ok200, Once, OneOrPage, Page, PageRequest, Params, Query, Rendered,
     Reply, documented,
@@ -53,22 +53,17 @@ impl FromParams for ListQuery {
 
     fn from_params(params: &mut Params) -> Result<Self> {
         let kind = |text: &str| is_event_type(text).then(|| text.to_owned());
-        let statuses = "pending, delivering, succeeded, failed or skipped";
         Ok(ListQuery {
             id: params.take_optional_id()?,
-            webhook_id: params.take_list("webhook_id", "the id of an endpoint", parse_id)?,
-            event_id: params.take_list("event_id", "the id of an event", parse_id)?,
+            webhook_id: params.take_ids("webhook_id", "an endpoint")?,
+            event_id: params.take_ids("event_id", "an event")?,
             event_type: params.take_list("event_type", "a kind of event such as ticket.created", kind)?,
-            status: params.take_list("status", statuses, Status::parse)?,
+            status: params.take_words("status")?,
             since: params.take_time("since")?,
             until: params.take_time("until")?,
             page: PageRequest::take(params)?,
         })
     }
-}
-
-fn parse_id<I: RecordId>(text: &str) -> Option<I> {
-    text.parse().ok()
 }
 
 fn is_event_type(text: &str) -> bool {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use kernel::args;
 use kernel::audit::{self, Entry};
 use kernel::auth::Rights;
-use kernel::base::{DeliveryId, Error, EventId, RecordId, Result, TenantId, Timestamp, WebhookId};
+use kernel::base::{DeliveryId, Error, EventId, RecordId, Result, TenantId, Timestamp, WebhookId, Word};
 use kernel::events::{self, WEBHOOK_LANE};
 use kernel::jobs::lanes::{self, Lane};
 use kernel::store::{Db, Direction, FromRow, Row, Select, Tx, Value};
@@ -96,13 +96,12 @@ struct StoredDelivery {
 
 impl FromRow for StoredDelivery {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        let status: String = row.get(4)?;
         let record = Delivery {
             id: row.get(0)?,
             webhook_id: row.get(1)?,
             event_id: row.get(2)?,
             event_type: row.get(3)?,
-            status: Status::parse(&status).ok_or_else(|| Error::internal(format!("unknown status {status:?}")))?,
+            status: Status::stored(&row.get::<String>(4)?)?,
             skipped_reason: row.get(5)?,
             waiting_for: None,
             next_attempt_at: row.get(6)?,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kernel::args;
-use kernel::base::{Code, DeliveryId, Error, Result, Secrets, TenantId, Timestamp, WebhookId};
+use kernel::base::{Code, DeliveryId, Error, Result, Secrets, TenantId, Timestamp, WebhookId, Word};
 use kernel::events;
 use kernel::jobs::lanes::Lane;
 use kernel::outbound::Target;
