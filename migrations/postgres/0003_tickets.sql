@@ -58,6 +58,8 @@ CREATE TABLE tickets (
     resolution_risk_at BIGINT,
     -- The clock stands since then: the ticket waits for somebody else, or is done with.
     sla_paused_at BIGINT,
+    -- When it stood before: pairs of moments.
+    sla_pauses TEXT COLLATE "C" NOT NULL,
     -- What was promised when the ticket got its priority.
     sla_policy TEXT COLLATE "C",
     resolved_at BIGINT,

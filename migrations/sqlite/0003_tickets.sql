@@ -58,6 +58,8 @@ CREATE TABLE tickets (
     resolution_risk_at INTEGER,
     -- The clock stands since then: the ticket waits for somebody else, or is done with.
     sla_paused_at INTEGER,
+    -- When it stood before: pairs of moments.
+    sla_pauses TEXT NOT NULL,
     -- What was promised when the ticket got its priority.
     sla_policy TEXT,
     resolved_at INTEGER,

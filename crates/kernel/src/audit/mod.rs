@@ -44,6 +44,11 @@ impl Changes {
         }
     }
 
+    /// A field that differs, told in other words than its values.
+    pub fn tell(&mut self, field: &str, from: &Value, to: &Value) {
+        self.0.insert(field.to_owned(), json!({ "from": from, "to": to }));
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

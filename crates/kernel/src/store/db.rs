@@ -127,12 +127,16 @@ impl Db {
         match self.store.backend() {
             Backend::Sqlite(lite) => {
                 // The wait is here and not on the blocking thread, of which there are only so many.
+                let mut of_tenant = None;
+                if let Some(tenant) = self.tenant_id() {
+                    of_tenant = Some(lite.scan_turns_of_tenants.take(tenant, lite.wait_max).await?);
+                }
                 let turn = tokio::time::timeout(lite.wait_max, lite.scan_turns.clone().acquire_owned());
                 let turn =
                     turn.await.map_err(|_| Error::unavailable("no connection to scan with became free in time"))?;
                 let (store, context) = (self.store.clone(), self.context.clone());
                 let work = move || {
-                    let _turn = turn;
+                    let _turns = (of_tenant, turn);
                     let Backend::Sqlite(lite) = store.backend() else {
                         return Err(Error::internal("the engine has changed"));
                     };

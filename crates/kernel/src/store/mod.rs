@@ -45,7 +45,7 @@ use options::Target;
 use postgres::Session;
 use sqlite_readers::Readers;
 use sqlite_writer::Writer;
-use turns::Turns;
+use turns::{TenantTurns, Turns};
 
 pub use context::Purpose;
 pub use db::Db;
@@ -89,6 +89,7 @@ struct Sqlite {
     readers: Readers,
     scanners: Readers,
     scan_turns: Arc<Semaphore>,
+    scan_turns_of_tenants: TenantTurns,
     wait_max: Duration,
 }
 
@@ -249,5 +250,7 @@ fn open_sqlite(path: PathBuf, options: &Options, world: World, news: News) -> Re
     let idle = Context { scope: Scope::System(Purpose::Startup), job: false, actor: Actor::system(), world };
     let writer = Writer::start(Tx::sqlite(connection, Arc::new(idle)), options.queue_max, news)?;
     let scan_turns = Arc::new(Semaphore::new(SCANNERS));
-    Ok(Sqlite { path, writer, readers, scanners, scan_turns, wait_max: options.wait_max })
+    // No tenant has all of them.
+    let scan_turns_of_tenants = TenantTurns::new(SCANNERS - 1);
+    Ok(Sqlite { path, writer, readers, scanners, scan_turns, scan_turns_of_tenants, wait_max: options.wait_max })
 }

@@ -1,8 +1,8 @@
-//! Turns at PostgreSQL: one tenant's writes wait for each other here, not on connections that others need. What the
-//! service does by itself has turns of its own.
+//! Turns: one tenant's requests wait for each other here, not on connections that others need.
 //!
-//! The tenant's clock makes them serial in the database anyway, and a write that waits for it there would hold one of
-//! the few connections of the pool.
+//! At PostgreSQL that is so for writes, and what the service does by itself has turns of its own. The tenant's clock makes them
+//! serial in the database anyway, and a write that waits for it there would hold one of the few connections of the pool.
+//! On SQLite it is so for queries that look at many rows.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,9 +26,9 @@ const JOB_TURNS: usize = 6;
 const JOB_WAIT_MAX: Duration = Duration::from_secs(30);
 
 pub(super) struct Turns {
-    tenants: Mutex<HashMap<TenantId, Arc<Semaphore>>>,
+    writes: TenantTurns,
     jobs: Arc<Semaphore>,
-    jobs_of_tenant: Mutex<HashMap<TenantId, Arc<Semaphore>>>,
+    jobs_of_tenant: TenantTurns,
 }
 
 /// A turn of the service's own work: one of the tenant's, and one of all.
@@ -39,24 +39,21 @@ pub(super) struct JobTurn {
 
 impl Default for Turns {
     fn default() -> Self {
-        Turns { tenants: Mutex::default(), jobs: Arc::new(Semaphore::new(JOB_TURNS)), jobs_of_tenant: Mutex::default() }
+        let (writes, jobs_of_tenant) = (TenantTurns::new(TURNS), TenantTurns::new(TURNS));
+        Turns { writes, jobs: Arc::new(Semaphore::new(JOB_TURNS)), jobs_of_tenant }
     }
 }
 
 impl Turns {
     /// Waits for the tenant's turn, for so long at most.
     pub async fn take(&self, tenant: TenantId, wait_max: Duration) -> Result<OwnedSemaphorePermit> {
-        let turns = of(&self.tenants, tenant);
-        match tokio::time::timeout(wait_max, turns.acquire_owned()).await {
-            Ok(Ok(turn)) => Ok(turn),
-            _ => Err(Error::unavailable("too many writes of this tenant are waiting")),
-        }
+        self.writes.take(tenant, wait_max).await
     }
 
     /// Waits for a turn of the service's own work. The tenant's first: while its rows are locked, its work waits here and
     /// not on turns that others need.
     pub async fn take_for_job(&self, tenant: TenantId) -> Result<JobTurn> {
-        let of_tenant = of(&self.jobs_of_tenant, tenant);
+        let of_tenant = self.jobs_of_tenant.of(tenant);
         let both = async {
             let of_tenant = of_tenant.acquire_owned().await.ok()?;
             let of_all = self.jobs.clone().acquire_owned().await.ok()?;
@@ -69,11 +66,31 @@ impl Turns {
     }
 }
 
-fn of(tenants: &Mutex<HashMap<TenantId, Arc<Semaphore>>>, tenant: TenantId) -> Arc<Semaphore> {
-    let mut turns = tenants.lock().unwrap_or_else(PoisonError::into_inner);
-    if turns.len() >= TENANTS_MAX {
-        // A permit holds its semaphore, so what is in use stays.
-        turns.retain(|_, semaphore| Arc::strong_count(semaphore) > 1);
+/// So many turns for each tenant.
+pub(super) struct TenantTurns {
+    each: usize,
+    tenants: Mutex<HashMap<TenantId, Arc<Semaphore>>>,
+}
+
+impl TenantTurns {
+    pub fn new(each: usize) -> Self {
+        TenantTurns { each, tenants: Mutex::default() }
     }
-    turns.entry(tenant).or_insert_with(|| Arc::new(Semaphore::new(TURNS))).clone()
+
+    /// Waits for the tenant's turn, for so long at most.
+    pub async fn take(&self, tenant: TenantId, wait_max: Duration) -> Result<OwnedSemaphorePermit> {
+        match tokio::time::timeout(wait_max, self.of(tenant).acquire_owned()).await {
+            Ok(Ok(turn)) => Ok(turn),
+            _ => Err(Error::unavailable("too many requests of this tenant are waiting")),
+        }
+    }
+
+    fn of(&self, tenant: TenantId) -> Arc<Semaphore> {
+        let mut turns = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        if turns.len() >= TENANTS_MAX {
+            // A permit holds its semaphore, so what is in use stays.
+            turns.retain(|_, semaphore| Arc::strong_count(semaphore) > 1);
+        }
+        turns.entry(tenant).or_insert_with(|| Arc::new(Semaphore::new(self.each))).clone()
+    }
 }

@@ -1,5 +1,6 @@
 //! `/api/psa/tickets`
 
+mod broad;
 mod promises;
 
 pub const TICKETS: &str = "/api/psa/tickets";

@@ -1,6 +1,6 @@
 //! What a request may say of a ticket: all of a new one, or what shall change of one that exists.
 
-use kernel::base::{DeviceId, Label, OrganizationId, Timestamp, UserId, is_email};
+use kernel::base::{DeviceId, Label, OrganizationId, Timestamp, UserId, Word, is_email};
 use kernel::http::{Field, Fields, FromBody};
 use serde_json::{Map, Value};
 use utoipa::openapi::schema::{
@@ -280,9 +280,13 @@ fn custom_fields(field: &mut Field<'_>, null: Null) -> Option<Map<String, Value>
     let Value::Object(object) = field.take() else {
         return field.wrong("wrong_type", "must be an object");
     };
-    // A patch takes away as well as it adds, so only what comes out of it can be judged.
-    let judged = if null == Null::Clears { Ok(()) } else { check_custom_fields(&object) };
-    match judged {
+    // A patch takes away as well as it adds. What it adds is in the outcome, which is judged again.
+    let mut added = object.clone();
+    if null == Null::Clears {
+        added.clear();
+        merge(&mut added, object.clone());
+    }
+    match check_custom_fields(&added) {
         Ok(()) => Some(object),
         Err((code, detail)) => field.wrong(code, detail),
     }
@@ -331,7 +335,8 @@ pub fn merge(old: &mut Map<String, Value>, patch: Map<String, Value>) {
 /// The properties that both bodies have; in a patch more of them may be null.
 fn properties(null: Null) -> ObjectBuilder {
     let clears = null == Null::Clears;
-    let label = |nullable: bool| kind(JsonType::String, nullable).min_length(Some(1)).max_length(Some(200));
+    let label = |nullable: bool| label_schema(nullable).pattern(Some("\\S"));
+    let key = |nullable: bool| label_schema(nullable).pattern(Some("^[^,]*[^,\\s][^,]*$"));
     let id = || kind(JsonType::String, true);
     let time = || kind(JsonType::String, true).format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)));
     let long =
@@ -340,22 +345,26 @@ fn properties(null: Null) -> ObjectBuilder {
         .additional_properties(Some(AdditionalProperties::FreeForm(true)))
         .max_properties((!clears).then_some(CUSTOM_FIELDS_MAX))
         .description(Some("At most 50 fields, 5 deep with itself, 16 KiB of JSON."));
-    let tag = label(false).pattern(Some("^[^,]*$"));
+    let status: RefOr<Schema> = if clears {
+        Ref::from_schema_name(Status::name()).into()
+    } else {
+        kind(JsonType::String, false).enum_values(Some([Status::New.as_str()])).into()
+    };
     ObjectBuilder::new()
         .property("subject", label(false))
         .property("description", long)
         .property("type", Ref::from_schema_name(Type::name()))
-        .property("status", Ref::from_schema_name(Status::name()))
+        .property("status", status)
         .property("priority", Ref::from_schema_name(Priority::name()))
         .property("organization_id", id())
         .property("requester", requester_schema())
         .property("assignee_id", id().description(Some("A user of the tenant.")))
         .property("team", label(true))
         .property("category", label(true))
-        .property("tags", list(tag, TAGS_MAX, clears))
+        .property("tags", list(key(false), TAGS_MAX, clears))
         .property("custom_fields", custom)
         .property("device_ids", list(kind(JsonType::String, false), DEVICES_MAX, clears))
-        .property("external_id", label(true).pattern(Some("^[^,]*$")).description(Some("Unique in the tenant.")))
+        .property("external_id", key(true).description(Some("Unique in the tenant.")))
         .property("due_at", time())
         .additional_properties(Some(AdditionalProperties::FreeForm(false)))
 }
@@ -368,6 +377,10 @@ fn kind(kind: JsonType, nullable: bool) -> ObjectBuilder {
     })
 }
 
+fn label_schema(nullable: bool) -> ObjectBuilder {
+    kind(JsonType::String, nullable).min_length(Some(1)).max_length(Some(200))
+}
+
 fn list(items: ObjectBuilder, max: usize, nullable: bool) -> ArrayBuilder {
     let list = ArrayBuilder::new().items(items).max_items(Some(max));
     if nullable { list.schema_type(SchemaType::from_iter([JsonType::Array, JsonType::Null])) } else { list }
@@ -375,7 +388,7 @@ fn list(items: ObjectBuilder, max: usize, nullable: bool) -> ArrayBuilder {
 
 fn requester_schema() -> ObjectBuilder {
     kind(JsonType::Object, true)
-        .property("name", kind(JsonType::String, true).min_length(Some(1)).max_length(Some(200)))
+        .property("name", label_schema(true).pattern(Some("\\S")))
         .property("email", kind(JsonType::String, true).max_length(Some(254)))
         .additional_properties(Some(AdditionalProperties::FreeForm(false)))
         .description(Some("A name, an e-mail address or both."))

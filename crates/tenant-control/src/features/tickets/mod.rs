@@ -188,6 +188,20 @@ pub struct Requester {
 
 /// A ticket with what was said and done about it.
 #[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "id": "tkt_01jd8z6v2mfkpb7h3q9xw5t4ra", "number": 1, "subject": "Printer on fire", "description": "Third floor.",
+    "type": "incident", "status": "new", "priority": "high", "organization_id": null,
+    "requester": {"name": "Sam", "email": "sam@acme.test"}, "assignee_id": null, "team": null, "category": null,
+    "tags": ["printer"], "custom_fields": {}, "device_ids": [], "external_id": null, "source": "api", "due_at": null,
+    "first_response_due_at": null, "first_responded_at": null, "resolution_due_at": null, "resolved_at": null,
+    "closed_at": null, "sla_state": "none", "comment_count": 0, "version": 1,
+    "created_at": "2026-11-15T08:00:00.000Z", "updated_at": "2026-11-15T08:00:00.000Z", "comments": [],
+    "history": [{
+        "at": "2026-11-15T08:00:00.000Z",
+        "actor": {"type": "api_key", "id": "key_01jd8z6v2mfkpb7h3q9xw5t4rc", "name": "Monitoring"},
+        "changes": {"status": {"from": null, "to": "new"}}
+    }]
+}))]
 pub struct TicketDetail {
     #[serde(flatten)]
     pub ticket: Ticket,
@@ -227,7 +241,10 @@ pub struct Change {
 }
 
 /// Fields before and after.
-pub type Changes = BTreeMap<String, FieldChange>;
+#[derive(Clone, Debug, PartialEq, Serialize, serde::Deserialize, ToSchema)]
+#[schema(as = TicketChanges)]
+#[serde(transparent)]
+pub struct Changes(pub BTreeMap<String, FieldChange>);
 
 /// One field before and after.
 #[derive(Clone, Debug, PartialEq, Serialize, serde::Deserialize, ToSchema)]
@@ -292,5 +309,5 @@ pub fn changes(old: &Ticket, new: &Ticket) -> Result<Changes> {
         let to = new.remove(&field).unwrap_or_default();
         (from != to && !OBSERVED.contains(&field.as_str())).then_some((field, FieldChange { from, to }))
     };
-    Ok(old.into_iter().filter_map(differ).collect())
+    Ok(Changes(old.into_iter().filter_map(differ).collect()))
 }

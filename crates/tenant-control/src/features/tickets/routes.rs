@@ -1,7 +1,9 @@
 //! `/api/psa/tickets`
 
 use kernel::auth::{Caller, Scope};
-use kernel::base::{Code, DeviceId, Error, FieldError, OrganizationId, Result, TicketId, Timestamp, UserId, Word};
+use kernel::base::{
+    Code, DeviceId, Error, FieldError, Label, OrganizationId, Result, TicketId, Timestamp, UserId, Word,
+};
 use kernel::http::{
     Created, FromParams, Idempotency, IfMatch, Json, List, Once, OneOrPage, PageRequest, Params, Query, Reference,
     Versioned,
@@ -9,7 +11,7 @@ use kernel::http::{
 use kernel::store::Db;
 use utoipa::IntoParams;
 
-use super::find::{self, Filter, Key, Order, Q_CHARS_MAX, WORDS_MAX, words};
+use super::find::{self, Filter, IdOrNone, Key, Order, Q_CHARS_MAX, WORDS_MAX, words};
 use super::input::{NewTicket, TicketPatch};
 use super::{Priority, Status, Ticket, TicketDetail, Type, store};
 
@@ -22,31 +24,31 @@ pub struct ListQuery {
     #[param(value_type = Option<String>)]
     id: Option<TicketId>,
     /// Any of these, as a comma list.
-    #[param(value_type = Option<Vec<Status>>, style = Form, explode = false)]
+    #[param(value_type = Option<Vec<Status>>, style = Form, explode = false, max_items = 100)]
     status: Option<Vec<Status>>,
     /// Any of these, as a comma list.
-    #[param(value_type = Option<Vec<Priority>>, style = Form, explode = false)]
+    #[param(value_type = Option<Vec<Priority>>, style = Form, explode = false, max_items = 100)]
     priority: Option<Vec<Priority>>,
     /// Any of these, as a comma list.
-    #[param(value_type = Option<Vec<Type>>, style = Form, explode = false)]
+    #[param(value_type = Option<Vec<Type>>, style = Form, explode = false, max_items = 100)]
     r#type: Option<Vec<Type>>,
-    /// Assigned to any of these users, as a comma list.
-    #[param(value_type = Option<Vec<String>>, style = Form, explode = false)]
-    assignee_id: Option<Vec<UserId>>,
-    /// Of any of these organizations, as a comma list.
-    #[param(value_type = Option<Vec<String>>, style = Form, explode = false)]
-    organization_id: Option<Vec<OrganizationId>>,
+    /// Assigned to any of these users, as a comma list; `none` is nobody.
+    #[param(value_type = Option<Vec<String>>, style = Form, explode = false, max_items = 100)]
+    assignee_id: Option<Vec<IdOrNone<UserId>>>,
+    /// Of any of these organizations, as a comma list; `none` is of none.
+    #[param(value_type = Option<Vec<String>>, style = Form, explode = false, max_items = 100)]
+    organization_id: Option<Vec<IdOrNone<OrganizationId>>>,
     /// About any of these devices, as a comma list.
-    #[param(value_type = Option<Vec<String>>, style = Form, explode = false)]
+    #[param(value_type = Option<Vec<String>>, style = Form, explode = false, max_items = 100)]
     device_id: Option<Vec<DeviceId>>,
     /// With any of these tags, as a comma list.
-    #[param(value_type = Option<Vec<String>>, style = Form, explode = false)]
+    #[param(value_type = Option<Vec<String>>, style = Form, explode = false, max_items = 100)]
     tag: Option<Vec<String>>,
     /// With any of these ids of another system, as a comma list.
-    #[param(value_type = Option<Vec<String>>, style = Form, explode = false)]
+    #[param(value_type = Option<Vec<String>>, style = Form, explode = false, max_items = 100)]
     external_id: Option<Vec<String>>,
     /// With any of these numbers, as a comma list.
-    #[param(value_type = Option<Vec<i64>>, style = Form, explode = false, minimum = 1)]
+    #[param(value_type = Option<Vec<i64>>, style = Form, explode = false, max_items = 100, minimum = 1)]
     number: Option<Vec<i64>>,
     /// Created at this moment or later.
     #[param(value_type = Option<String>, format = DateTime)]
@@ -55,7 +57,7 @@ pub struct ListQuery {
     /// goes on from the last `updated_at` it has seen misses nothing.
     #[param(value_type = Option<String>, format = DateTime)]
     updated_since: Option<Timestamp>,
-    /// Words, each the beginning of a word of the subject.
+    /// At most 10 words, each the beginning of a word of the subject.
     #[param(min_length = 1, max_length = 200)]
     q: Option<String>,
     /// `created_at`, `updated_at`, `priority` or `due_at`; with `-` before it descending. Missing dates come last.
@@ -89,15 +91,20 @@ impl FromParams for ListQuery {
     ];
 
     fn from_params(params: &mut Params) -> Result<Self> {
-        let text = |text: &str| (!text.trim().is_empty()).then(|| text.trim().to_owned());
+        // What a tag or an external id can be; a comma cannot come this far.
+        let text = |text: &str| Label::parse(text).ok().map(Label::into_string);
         let number = |text: &str| text.parse().ok().filter(|number: &i64| *number > 0);
         let mut query = ListQuery {
             id: params.take_optional_id()?,
             status: params.take_words("status")?,
             priority: params.take_words("priority")?,
             r#type: params.take_words("type")?,
-            assignee_id: params.take_ids("assignee_id", "a user")?,
-            organization_id: params.take_ids("organization_id", "an organization")?,
+            assignee_id: params.take_list("assignee_id", "the id of a user or none", IdOrNone::parse)?,
+            organization_id: params.take_list(
+                "organization_id",
+                "the id of an organization or none",
+                IdOrNone::parse,
+            )?,
             device_id: params.take_ids("device_id", "a device")?,
             tag: params.take_list("tag", "a tag", text)?,
             external_id: params.take_list("external_id", "an external id", text)?,

@@ -1,5 +1,7 @@
 //! SQL of tickets, their comments and their history.
 
+use std::collections::BTreeMap;
+
 use kernel::args;
 use kernel::audit::{self, Entry};
 use kernel::auth::has_user;
@@ -20,14 +22,15 @@ use super::{
 };
 use crate::features::organizations;
 
-/// All of a ticket; the long texts come last, and can be left out.
+/// All of a ticket, or all but what only one who shows it needs. Long texts come last.
 macro_rules! columns {
-    ($long:literal) => {
+    ($policy:literal, $long:literal) => {
         concat!(
             "SELECT id, number, subject, type, status, priority, organization_id, requester_name, requester_email,
                 assignee_id, team, category, tags, device_ids, external_id, source, due_at, first_response_due_at,
-                first_response_risk_at, first_responded_at, resolution_due_at, resolution_risk_at, sla_paused_at,
-                sla_policy, resolved_at, closed_at, comment_count, version, created_at, updated_at, ",
+                first_response_risk_at, first_responded_at, resolution_due_at, resolution_risk_at, sla_paused_at, sla_pauses, ",
+            $policy,
+            ", resolved_at, closed_at, comment_count, version, created_at, updated_at, ",
             $long,
             " FROM tickets WHERE tenant_id = $1"
         )
@@ -35,23 +38,23 @@ macro_rules! columns {
 }
 
 kernel::statements! {
-    FULL = columns!("custom_fields, description");
-    BRIEF = columns!("'{}', CAST(NULL AS TEXT)");
-    GET = concat!(columns!("custom_fields, description"), " AND id = $2");
+    FULL = columns!("sla_policy", "custom_fields, description");
+    BRIEF = columns!("CAST(NULL AS TEXT)", "'{}', CAST(NULL AS TEXT)");
+    GET = concat!(columns!("sla_policy", "custom_fields, description"), " AND id = $2");
     NEXT_NUMBER = "UPDATE tenant_clocks SET ticket_number = ticket_number + 1 WHERE tenant_id = $1 RETURNING ticket_number";
     INSERT = "INSERT INTO tickets (tenant_id, id, number, subject, type, status, priority, organization_id, requester_name,
             requester_email, assignee_id, team, category, tags, device_ids, external_id, source, due_at,
             first_response_due_at, first_response_risk_at, first_responded_at, resolution_due_at, resolution_risk_at,
-            sla_paused_at, sla_policy, resolved_at, closed_at, comment_count, version, created_at, updated_at,
+            sla_paused_at, sla_pauses, sla_policy, resolved_at, closed_at, comment_count, version, created_at, updated_at,
             custom_fields, description)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,
-            $24, $25, $26, $27, $28, $29, $30, $31, $32, $33)";
+            $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34)";
     UPDATE = "UPDATE tickets SET subject = $4, type = $5, status = $6, priority = $7, organization_id = $8,
             requester_name = $9, requester_email = $10, assignee_id = $11, team = $12, category = $13, tags = $14,
             device_ids = $15, external_id = $16, source = $17, due_at = $18, first_response_due_at = $19,
             first_response_risk_at = $20, first_responded_at = $21, resolution_due_at = $22, resolution_risk_at = $23,
-            sla_paused_at = $24, sla_policy = $25, resolved_at = $26, closed_at = $27, comment_count = $28, version = $29,
-            created_at = $30, updated_at = $31, custom_fields = $32, description = $33
+            sla_paused_at = $24, sla_pauses = $25, sla_policy = $26, resolved_at = $27, closed_at = $28, comment_count = $29,
+            version = $30, created_at = $31, updated_at = $32, custom_fields = $33, description = $34
         WHERE tenant_id = $1 AND id = $2 AND number = $3";
     INSERT_TERM = "INSERT INTO ticket_terms (tenant_id, term, number) VALUES ($1, $2, $3)";
     DELETE_TERM = "DELETE FROM ticket_terms WHERE tenant_id = $1 AND term = $2 AND number = $3";
@@ -76,6 +79,9 @@ kernel::statements! {
 const SHOWN_MAX: i64 = 1_000;
 const SHOWN_BYTES_MAX: i64 = 4_000_000;
 
+/// The longest value that the audit trail repeats.
+const AUDITED_BYTES_MAX: usize = 1_000;
+
 /// A ticket as it is stored. How it stands depends on when it is looked at.
 pub struct StoredTicket {
     ticket: Ticket,
@@ -92,20 +98,24 @@ impl FromRow for StoredTicket {
             let (due, risk): (Option<Timestamp>, Option<Timestamp>) = (row.get(due)?, row.get(risk)?);
             Ok(due.zip(risk).map(|(due_at, risk_at)| Deadline { due_at, risk_at }))
         };
-        let policy: Option<String> = row.get(23)?;
+        let policy: Option<String> = row.get(24)?;
+        let pauses: Vec<(i64, i64)> = serde_json::from_str(&text(23)?).map_err(Error::internal)?;
+        let moment = Timestamp::from_millis;
         let clock = Clock {
             policy: policy.map(|text| serde_json::from_str::<Policy>(&text)).transpose().map_err(Error::internal)?,
             first_response: deadline(17, 18)?,
             first_responded_at: row.get(19)?,
             resolution: deadline(20, 21)?,
             paused_at: row.get(22)?,
+            pauses: pauses.into_iter().map(|(from, until)| (moment(from), moment(until))).collect(),
+            created_at: row.get(29)?,
         };
         let devices: Vec<String> = serde_json::from_str(&text(13)?).map_err(Error::internal)?;
         let ticket = Ticket {
             id: row.get(0)?,
             number: row.get(1)?,
             subject: text(2)?,
-            description: row.get(31)?,
+            description: row.get(32)?,
             r#type: Type::stored(&text(3)?)?,
             status: Status::stored(&text(4)?)?,
             priority: Priority::from_rank(row.get(5)?)?,
@@ -115,7 +125,7 @@ impl FromRow for StoredTicket {
             team: row.get(10)?,
             category: row.get(11)?,
             tags: serde_json::from_str(&text(12)?).map_err(Error::internal)?,
-            custom_fields: serde_json::from_str(&text(30)?).map_err(Error::internal)?,
+            custom_fields: serde_json::from_str(&text(31)?).map_err(Error::internal)?,
             device_ids: devices.iter().filter_map(|id| id.parse().ok()).collect(),
             external_id: row.get(14)?,
             source: Source::stored(&text(15)?)?,
@@ -123,13 +133,13 @@ impl FromRow for StoredTicket {
             first_response_due_at: row.get(17)?,
             first_responded_at: row.get(19)?,
             resolution_due_at: row.get(20)?,
-            resolved_at: row.get(24)?,
-            closed_at: row.get(25)?,
+            resolved_at: row.get(25)?,
+            closed_at: row.get(26)?,
             sla_state: SlaState::None,
-            comment_count: row.get(26)?,
-            version: row.get(27)?,
-            created_at: row.get(28)?,
-            updated_at: row.get(29)?,
+            comment_count: row.get(27)?,
+            version: row.get(28)?,
+            created_at: row.get(29)?,
+            updated_at: row.get(30)?,
         };
         Ok(StoredTicket { ticket, clock })
     }
@@ -151,6 +161,8 @@ impl StoredTicket {
         let (ticket, clock) = (&self.ticket, &self.clock);
         let requester = ticket.requester.clone().unwrap_or_default();
         let devices: Vec<String> = ticket.device_ids.iter().map(ToString::to_string).collect();
+        let millis = |(from, until): &(Timestamp, Timestamp)| (from.as_millis(), until.as_millis());
+        let pauses: Vec<(i64, i64)> = clock.pauses.iter().map(millis).collect();
         let due = |deadline: Option<Deadline>| deadline.map(|deadline| deadline.due_at);
         let risk = |deadline: Option<Deadline>| deadline.map(|deadline| deadline.risk_at);
         Ok(vec![
@@ -177,6 +189,7 @@ impl StoredTicket {
             due(clock.resolution).into(),
             risk(clock.resolution).into(),
             clock.paused_at.into(),
+            json(&pauses)?.into(),
             clock.policy.as_ref().map(json).transpose()?.into(),
             ticket.resolved_at.into(),
             ticket.closed_at.into(),
@@ -308,7 +321,7 @@ pub async fn create(tx: &mut Tx, new: NewTicket, references: &[Reference]) -> Re
     let terms = terms_of(&stored.ticket).into_iter().map(|term| vec![term.into(), number.into()]);
     tx.exec_each(INSERT_TERM, &terms.collect::<Vec<_>>()).await?;
     let begun = FieldChange { from: serde_json::Value::Null, to: Status::New.as_str().into() };
-    note(tx, &stored.ticket, &Changes::from([("status".to_owned(), begun)])).await?;
+    note(tx, &stored.ticket, &Changes(BTreeMap::from([("status".to_owned(), begun)]))).await?;
     audit::record(tx, Entry::new("ticket.create", "ticket", stored.ticket.id)).await?;
     let ticket = stored.at(now);
     events::publish(tx, &TICKET_CREATED, ticket.id, &ticket).await?;
@@ -336,7 +349,7 @@ pub async fn change(
     }
     if stored.ticket.priority != old.priority {
         let policy = sla::store::find(tx, stored.ticket.priority).await?;
-        stored.clock.promise(policy, old.created_at, now)?;
+        stored.clock.promise(policy)?;
     }
     stored.show_clock();
     let told = changes(&old, &stored.ticket)?;
@@ -345,7 +358,7 @@ pub async fn change(
         Some(comment) => Some(say(tx, &mut stored, comment, now).await?),
         None => None,
     };
-    if told.is_empty() && comment.is_none() {
+    if told.0.is_empty() && comment.is_none() {
         return Ok(stored.at(now));
     }
     stored.ticket.version += 1;
@@ -353,10 +366,10 @@ pub async fn change(
     save(tx, &old, &stored).await?;
     // With what a comment has brought along: the first response.
     let all = changes(&old, &stored.ticket)?;
-    if !all.is_empty() {
+    if !all.0.is_empty() {
         note(tx, &stored.ticket, &all).await?;
     }
-    tell(tx, stored.at(now), all, !told.is_empty(), comment).await
+    tell(tx, stored.at(now), all, !told.0.is_empty(), comment).await
 }
 
 /// The fields of a request in the ticket; status and comment apart, which bring more along.
@@ -416,7 +429,7 @@ async fn say(tx: &mut Tx, stored: &mut StoredTicket, new: NewComment, now: Times
     stored.ticket.comment_count += 1;
     let (number, position) = (stored.ticket.number, stored.ticket.comment_count);
     let id = CommentId::new_numbered(tx.world(), now, position);
-    let size = new.body.len() as i64;
+    let size = json(&new.body)?.len() as i64;
     tx.exec(
         INSERT_COMMENT,
         args![number, position, id, new.public, author.kind.as_str(), author.id, author.name, now, size, new.body],
@@ -460,12 +473,18 @@ async fn note(tx: &mut Tx, ticket: &Ticket, changes: &Changes) -> Result<()> {
         .map(drop)
 }
 
+/// A value for the audit trail: who changed a long text is told there, and what it was in the ticket's history.
+fn brief(value: &serde_json::Value) -> Result<serde_json::Value> {
+    let long = json(value)?.len() > AUDITED_BYTES_MAX;
+    Ok(if long { serde_json::json!({"truncated": true}) } else { value.clone() })
+}
+
 /// Tells of a change, and of a comment; a comment alone is no change to be told of.
 async fn tell(tx: &mut Tx, ticket: Ticket, all: Changes, changed: bool, comment: Option<Comment>) -> Result<Ticket> {
     if changed {
         let mut entry = audit::Changes::default();
-        for (field, change) in &all {
-            entry.add(field, change.from.clone(), change.to.clone());
+        for (field, change) in &all.0 {
+            entry.tell(field, &brief(&change.from)?, &brief(&change.to)?);
         }
         audit::record(tx, Entry::new("ticket.update", "ticket", ticket.id).changes(entry)).await?;
         let updated = UpdatedTicket { ticket: ticket.clone(), changes: all };

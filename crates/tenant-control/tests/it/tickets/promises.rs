@@ -1,7 +1,7 @@
 //! What is promised for tickets: due times in business hours, pauses, reopenings and how a ticket stands.
 
 use kernel::auth::{Role, operate};
-use kernel::base::Timestamp;
+use kernel::base::{MINUTE_MS, Timestamp};
 use serde_json::{Value, json};
 use tenant_control::features::tickets::Priority;
 use tenant_control::features::tickets::sla::{self, Policy, Target};
@@ -247,9 +247,48 @@ over_http! {
         assert_eq!(dues(&medium), ("2026-02-02T12:00:00.000Z", "2026-02-04T10:00:00.000Z"));
         let low = desk.change(&ticket, json!({"priority": "low"})).await;
         assert_eq!((dues(&low), &low["sla_state"]), (("null", "null"), &json!("none")));
-        // With no promise before, it counts from the beginning.
+        // With no promise before, it counts from the beginning, and the pause is not forgotten.
         let again = desk.change(&ticket, json!({"priority": "high"})).await;
-        assert_eq!(dues(&again), ("2026-02-02T09:00:00.000Z", "2026-02-02T12:00:00.000Z"));
+        assert_eq!(dues(&again), ("2026-02-02T11:00:00.000Z", "2026-02-02T14:00:00.000Z"));
+    }
+
+    async fn a_pause_without_a_promise_counts_when_there_is_one(server: Server) {
+        let mut desk = Desk::open(&server, "2026-02-02T08:00:00Z").await;
+        desk.promise(Priority::Medium, (60, 240), None).await;
+        let ticket = desk.ticket("high").await;
+        desk.go_to("2026-02-02T08:30:00Z").await;
+        desk.change(&ticket, json!({"status": "pending"})).await;
+        desk.go_to("2026-02-05T08:30:00Z").await;
+        assert_eq!(desk.change(&ticket, json!({"status": "open"})).await["sla_state"], "none");
+        let medium = desk.change(&ticket, json!({"priority": "medium"})).await;
+        assert_eq!(dues(&medium), ("2026-02-05T09:00:00.000Z", "2026-02-05T12:00:00.000Z"));
+        assert_eq!(medium["sla_state"], "ok");
+    }
+
+    async fn nothing_is_promised_any_more_for_an_answered_ticket_either(server: Server) {
+        let desk = Desk::open(&server, "2026-02-02T08:00:00Z").await;
+        desk.promise(Priority::Medium, (60, 240), None).await;
+        let ticket = desk.ticket("medium").await;
+        desk.change(&ticket, json!({"comment": {"body": "Hello."}})).await;
+        let high = desk.change(&ticket, json!({"priority": "high"})).await;
+        assert_eq!((dues(&high), &high["sla_state"]), (("null", "null"), &json!("none")));
+        assert_eq!(high["first_responded_at"], "2026-02-02T08:00:00.000Z");
+    }
+
+    async fn many_pauses_are_added_up(server: Server) {
+        let mut desk = Desk::open(&server, "2026-02-02T08:00:00Z").await;
+        desk.promise(Priority::High, (600, 6_000), None).await;
+        let ticket = desk.ticket("high").await;
+        let mut open = ticket.clone();
+        for _ in 0..150 {
+            desk.change(&ticket, json!({"status": "pending"})).await;
+            server.advance(MINUTE_MS);
+            open = desk.change(&ticket, json!({"status": "open"})).await;
+        }
+        // 100 hours and 150 minutes.
+        assert_eq!(dues(&open).1, "2026-02-06T14:30:00.000Z");
+        desk.go_to("2026-02-06T14:00:00Z").await;
+        assert_eq!(desk.state(&ticket).await, "breached", "nobody answered");
     }
 
     async fn a_new_promise_holds_for_new_tickets(server: Server) {

@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fmt;
 
-use kernel::base::{DeviceId, OrganizationId, Timestamp, UserId, Word};
+use kernel::base::{DeviceId, OrganizationId, RecordId, Timestamp, UserId, Word};
 use kernel::store::Value;
 
 use super::{Priority, Status, Ticket, Type};
@@ -25,8 +25,9 @@ pub struct Filter {
     pub status: Option<Vec<Status>>,
     pub priority: Option<Vec<Priority>>,
     pub r#type: Option<Vec<Type>>,
-    pub assignee_id: Option<Vec<UserId>>,
-    pub organization_id: Option<Vec<OrganizationId>>,
+    /// Among them perhaps nobody.
+    pub assignee_id: Option<Vec<IdOrNone<UserId>>>,
+    pub organization_id: Option<Vec<IdOrNone<OrganizationId>>>,
     pub device_id: Option<Vec<DeviceId>>,
     pub tag: Option<Vec<String>>,
     pub external_id: Option<Vec<String>>,
@@ -35,6 +36,27 @@ pub struct Filter {
     pub updated_since: Option<Timestamp>,
     /// Each is the beginning of a word of the subject.
     pub words: Vec<String>,
+}
+
+/// An id, or that there is none: what is assigned to nobody can be sought too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdOrNone<I>(pub Option<I>);
+
+const NONE: &str = "none";
+
+impl<I: RecordId> IdOrNone<I> {
+    pub fn parse(text: &str) -> Option<Self> {
+        if text == NONE { Some(IdOrNone(None)) } else { text.parse().ok().map(|id| IdOrNone(Some(id))) }
+    }
+}
+
+impl<I: RecordId> fmt::Display for IdOrNone<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(id) => id.fmt(f),
+            None => f.write_str(NONE),
+        }
+    }
 }
 
 impl Filter {
@@ -49,8 +71,8 @@ impl Filter {
         any(self.status.as_ref(), &ticket.status)
             && any(self.priority.as_ref(), &ticket.priority)
             && any(self.r#type.as_ref(), &ticket.r#type)
-            && any_of(self.assignee_id.as_ref(), ticket.assignee_id.as_slice())
-            && any_of(self.organization_id.as_ref(), ticket.organization_id.as_slice())
+            && any(self.assignee_id.as_ref(), &IdOrNone(ticket.assignee_id))
+            && any(self.organization_id.as_ref(), &IdOrNone(ticket.organization_id))
             && any_of(self.device_id.as_ref(), &ticket.device_ids)
             && any_of(self.tag.as_ref(), &ticket.tags)
             && any_of(self.external_id.as_ref(), ticket.external_id.as_slice())
@@ -77,7 +99,7 @@ impl Filter {
     }
 
     /// A filter that would narrow this one down.
-    fn suggestion(&self) -> &'static str {
+    fn suggestion(&self, short_word: bool) -> &'static str {
         let longer = "a longer word in q";
         let candidates = [
             (self.organization_id.is_none(), "organization_id"),
@@ -87,8 +109,7 @@ impl Filter {
             (self.tag.is_none(), "tag"),
             (self.updated_since.is_none(), "updated_since"),
         ];
-        let short = self.words.iter().any(|word| word.chars().count() < 3);
-        if short && self.conditions() == self.words.len() {
+        if short_word {
             return longer;
         }
         candidates.into_iter().find(|(missing, _)| *missing).map_or(longer, |(_, name)| name)
@@ -151,9 +172,9 @@ pub fn terms_of(ticket: &Ticket) -> BTreeSet<String> {
         status_term(ticket.status),
         term(live, PRIORITY, ticket.priority.as_str()),
         term(live, TYPE, ticket.r#type.as_str()),
+        term(live, ASSIGNEE, &IdOrNone(ticket.assignee_id).to_string()),
+        term(live, ORGANIZATION, &IdOrNone(ticket.organization_id).to_string()),
     ]);
-    terms.extend(ticket.assignee_id.map(|id| term(live, ASSIGNEE, &id.to_string())));
-    terms.extend(ticket.organization_id.map(|id| term(live, ORGANIZATION, &id.to_string())));
     terms.extend(ticket.device_ids.iter().map(|id| term(live, DEVICE, &id.to_string())));
     terms.extend(ticket.tags.iter().map(|tag| term(live, TAG, tag)));
     terms.extend(words(&ticket.subject).iter().map(|word| term(live, WORD, word)));
@@ -163,7 +184,8 @@ pub fn terms_of(ticket: &Ticket) -> BTreeSet<String> {
 /// The words of a text, in small letters.
 pub fn words(text: &str) -> BTreeSet<String> {
     let parts = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-    parts.map(str::to_lowercase).collect()
+    // Letter by letter: a beginning must not depend on what follows it.
+    parts.map(|word| word.chars().flat_map(char::to_lowercase).collect()).collect()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use kernel::args;
 use kernel::base::{Code, Error, Result, TicketId, Timestamp};
+use kernel::http::LIMIT_MAX;
 use kernel::store::{Db, FromRow, Row, Select, Value};
 
 use super::super::Ticket;
@@ -21,7 +22,7 @@ const ROWS_MAX: usize = 20_000;
 const STEP_MIN: usize = 200;
 const STEP_MAX: usize = 1_000;
 /// Words that one beginning may stand for; more, and the beginning is too short to find anything by.
-const EXPANDED_MAX: usize = 32;
+const EXPANDED_MAX: usize = 100;
 
 /// A page ends before its limit when the texts of its tickets come to this; it is read in parts of so many.
 const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -30,6 +31,8 @@ const READ_ROWS: usize = 50;
 const ENTRIES_PER_ROW: usize = 8;
 /// A query that may read more index entries than this leaves the threads alone that serve requests.
 const INLINE_MAX: usize = 2_000;
+/// So many tickets a request looks at on those threads, so that small lists wait for nobody's large ones.
+const INLINE_ROWS: usize = 2 * (LIMIT_MAX + 1);
 
 /// The columns of a [`Key`] in an order, along one index.
 macro_rules! keys {
@@ -69,6 +72,8 @@ kernel::statements! {
             SELECT (SELECT MIN(t.term) FROM ticket_terms t WHERE t.tenant_id = $1 AND t.term > found.term AND t.term < $3)
             FROM found WHERE found.term IS NOT NULL)
         SELECT term FROM found WHERE term IS NOT NULL LIMIT $4";
+    RANGE = "SELECT term, number FROM ticket_terms WHERE tenant_id = $1 AND (term, number) > ($2, $3) AND term < $4
+        ORDER BY term, number LIMIT $5";
     FIRST_SINCE = "SELECT number FROM tickets WHERE tenant_id = $1 AND id >= $2 ORDER BY id LIMIT 1";
     BY_EXTERNAL_ID = "SELECT number FROM tickets WHERE tenant_id = $1";
 }
@@ -121,10 +126,14 @@ pub async fn find(db: &Db, filter: &Filter, order: Order, after: Option<Key>, li
     Ok(Found { tickets, next: last.filter(|_| more) })
 }
 
-/// How much the texts of a ticket take that may be long.
+/// How much the texts of a ticket take that may be long, about.
 fn long_bytes(ticket: &Ticket) -> usize {
-    let custom: usize = if ticket.custom_fields.is_empty() { 0 } else { CUSTOM_BYTES_MAX };
-    ticket.description.as_ref().map_or(0, String::len) + custom
+    let custom = if ticket.custom_fields.is_empty() { 0 } else { CUSTOM_BYTES_MAX };
+    let description = ticket.description.as_deref().unwrap_or_default();
+    // As JSON writes them.
+    let escapes = description.bytes().filter(|byte| byte.is_ascii_control()).count() * 5;
+    let tags: usize = ticket.tags.iter().map(String::len).sum();
+    description.len() + escapes + custom + tags
 }
 
 /// Where a walk goes along.
@@ -133,6 +142,8 @@ enum Path {
     Order(Order),
     /// What has any of these terms, in the order of numbers.
     Terms(Vec<String>),
+    /// What has a term that starts so, in the order of terms: for beginnings that very many words have.
+    Ranges { starts: Vec<String>, behind: Option<(String, i64)> },
     /// These.
     Numbers(Vec<i64>),
 }
@@ -159,7 +170,7 @@ impl Walk {
 
 impl Search<'_> {
     async fn race(&self) -> Result<Vec<Key>> {
-        let mut walks = self.walks().await?;
+        let (mut walks, short_word) = self.walks().await?;
         let (mut budget, mut step) = (ROWS_MAX, STEP_MIN.max(2 * self.want));
         loop {
             for walk in &mut walks {
@@ -167,25 +178,39 @@ impl Search<'_> {
                 let (keys, entries) = self.advance(walk, rows).await?;
                 let ended = keys.len() < rows;
                 walk.at = keys.last().copied().or(walk.at);
+                let inline = ROWS_MAX - budget <= INLINE_ROWS;
                 budget = budget.saturating_sub(keys.len() + entries / ENTRIES_PER_ROW);
-                self.sift(walk, keys).await?;
+                self.sift(walk, keys, inline).await?;
                 if ended || walk.ordered && walk.found.len() >= self.want {
                     return Ok(self.sorted(std::mem::take(&mut walk.found)));
                 }
                 if budget == 0 {
-                    return Err(too_broad(self.filter));
+                    return Err(too_broad(self.filter.suggestion(short_word)));
                 }
             }
+            self.catch_up(&mut walks);
             step = (2 * step).min(STEP_MAX);
         }
     }
 
-    /// The indexes that could answer.
-    async fn walks(&self) -> Result<Vec<Walk>> {
+    /// Whoever walks in the wanted order and has come furthest has found all there is until there; the others go on
+    /// from the same place.
+    fn catch_up(&self, walks: &mut [Walk]) {
+        let ordered = walks.iter().filter(|walk| walk.ordered);
+        let furthest = ordered.filter_map(|walk| walk.at).max_by(|a, b| self.order.compare(*a, *b));
+        let Some(first) = walks.iter().find(|walk| walk.ordered && walk.at == furthest) else { return };
+        let found = first.found.clone();
+        for walk in walks.iter_mut().filter(|walk| walk.ordered && walk.at != furthest) {
+            (walk.at, walk.found) = (furthest, found.clone());
+        }
+    }
+
+    /// The indexes that could answer, and whether a word is so short that it stands for very many.
+    async fn walks(&self) -> Result<(Vec<Walk>, bool)> {
         let walk =
             |path, ordered, exact| Walk { path, ordered, exact, at: self.after.filter(|_| ordered), found: Vec::new() };
         if let Some(numbers) = self.named().await? {
-            return Ok(vec![walk(Path::Numbers(numbers), false, false)]);
+            return Ok((vec![walk(Path::Numbers(numbers), false, false)], false));
         }
         let in_numbers = self.order.by == SortBy::CreatedAt;
         let updates = Order { by: SortBy::UpdatedAt, descending: false };
@@ -196,9 +221,14 @@ impl Search<'_> {
         };
         let alone = self.filter.conditions() == 1 && bounded(SortBy::CreatedAt);
         let (mut sets, starts) = self.filter.terms();
+        let mut ranges = Vec::new();
         for start in starts {
-            sets.extend(self.expand(start).await?);
+            match self.expand(&start).await? {
+                Some(terms) => sets.push(terms),
+                None => ranges.push(start),
+            }
         }
+        let short_word = !ranges.is_empty();
         let mut walks: Vec<Walk> = Vec::new();
         // In the order of numbers a set of terms is as good a guide as all tickets, or a better one.
         if !in_numbers || sets.is_empty() {
@@ -206,6 +236,7 @@ impl Search<'_> {
             walks.push(walk(Path::Order(self.order), true, exact));
         }
         walks.extend(sets.into_iter().map(|terms| walk(Path::Terms(terms), in_numbers, alone && in_numbers)));
+        walks.extend(ranges.into_iter().map(|starts| walk(Path::Ranges { starts, behind: None }, false, false)));
         if self.filter.updated_since.is_some() && self.order.by != SortBy::UpdatedAt {
             walks.push(walk(Path::Order(updates), false, false));
         }
@@ -213,7 +244,7 @@ impl Search<'_> {
             let numbers = Order { by: SortBy::CreatedAt, descending: true };
             walks.push(walk(Path::Order(numbers), false, false));
         }
-        Ok(walks)
+        Ok((walks, short_word))
     }
 
     /// The numbers of tickets that are named one by one.
@@ -222,7 +253,8 @@ impl Search<'_> {
             (Some(numbers), _) => numbers.clone(),
             (None, Some(ids)) => {
                 let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-                self.db.select(&Select::new(BY_EXTERNAL_ID).any("external_id", ids).limit(self.filter_max())).await?
+                let most = ids.len();
+                self.db.select(&Select::new(BY_EXTERNAL_ID).any("external_id", ids).limit(most)).await?
             }
             (None, None) => return Ok(None),
         };
@@ -231,17 +263,12 @@ impl Search<'_> {
         Ok(Some(numbers))
     }
 
-    fn filter_max(&self) -> usize {
-        self.filter.external_id.as_ref().map_or(0, Vec::len)
-    }
-
     /// The terms that start so, unless there are too many to follow each.
-    async fn expand(&self, starts: Vec<String>) -> Result<Option<Vec<String>>> {
+    async fn expand(&self, starts: &[String]) -> Result<Option<Vec<String>>> {
         let mut all = Vec::new();
         for start in starts {
-            let end = format!("{start}{}", char::MAX);
             let most = i64::try_from(EXPANDED_MAX + 1).map_err(Error::internal)?;
-            let terms: Vec<String> = self.db.list(EXPAND, args![start, end, most]).await?;
+            let terms: Vec<String> = self.db.list(EXPAND, args![start, end_of(start), most]).await?;
             if terms.len() > EXPANDED_MAX {
                 return Ok(None);
             }
@@ -255,6 +282,7 @@ impl Search<'_> {
         match &mut walk.path {
             Path::Order(order) => Ok((self.along(*order, walk.at, rows).await?, 0)),
             Path::Terms(terms) => self.among(terms, walk.at, rows).await,
+            Path::Ranges { starts, behind } => Ok((self.within(starts, behind, rows).await?, 0)),
             Path::Numbers(numbers) => {
                 let taken = rows.min(numbers.len());
                 Ok((numbers.drain(..taken).map(|number| Key { value: None, number }).collect(), 0))
@@ -308,6 +336,29 @@ impl Search<'_> {
         Ok(keys)
     }
 
+    /// What has a term that starts so; a ticket may come by several times.
+    async fn within(
+        &self,
+        starts: &mut Vec<String>,
+        behind: &mut Option<(String, i64)>,
+        rows: usize,
+    ) -> Result<Vec<Key>> {
+        let mut keys = Vec::new();
+        while let Some(start) = starts.last() {
+            let limit = i64::try_from(rows - keys.len()).map_err(Error::internal)?;
+            let (term, number) = behind.clone().unwrap_or_else(|| (start.clone(), i64::MIN));
+            let found: Vec<(String, i64)> = self.db.list(RANGE, args![term, number, end_of(start), limit]).await?;
+            keys.extend(found.iter().map(|(_, number)| Key { value: None, number: *number }));
+            *behind = found.last().cloned().or(behind.take());
+            if keys.len() == rows {
+                break;
+            }
+            starts.pop();
+            *behind = None;
+        }
+        Ok(keys)
+    }
+
     /// What has any of these terms, in the order of numbers: as many of each as are wanted of all.
     async fn among(&self, terms: &[String], at: Option<Key>, rows: usize) -> Result<(Vec<Key>, usize)> {
         if terms.is_empty() {
@@ -337,14 +388,15 @@ impl Search<'_> {
     }
 
     /// Keeps what is wanted of the keys that a walk came by.
-    async fn sift(&self, walk: &mut Walk, keys: Vec<Key>) -> Result<()> {
+    async fn sift(&self, walk: &mut Walk, keys: Vec<Key>, inline: bool) -> Result<()> {
         if walk.exact {
             walk.found.extend(keys);
             return Ok(());
         }
         for keys in keys.chunks(STEP_MAX) {
             let select = Select::new(BRIEF).any("number", keys.iter().map(|key| key.number)).limit(keys.len());
-            let rows: Vec<StoredTicket> = self.db.scan(&select).await?;
+            let rows: Vec<StoredTicket> =
+                if inline { self.db.select(&select).await? } else { self.db.scan(&select).await? };
             let now = self.db.world().now();
             let tickets: HashMap<i64, Ticket> = rows.into_iter().map(|row| (row.number(), row.at(now))).collect();
             for key in keys {
@@ -360,6 +412,7 @@ impl Search<'_> {
     /// The first of what was found, in order, behind where the page starts.
     fn sorted(&self, mut keys: Vec<Key>) -> Vec<Key> {
         keys.sort_by(|a, b| self.order.compare(*a, *b));
+        keys.dedup();
         keys.retain(|key| self.after.is_none_or(|after| self.order.compare(*key, after).is_gt()));
         keys.truncate(self.want);
         keys
@@ -383,10 +436,13 @@ impl Search<'_> {
     }
 }
 
-fn too_broad(filter: &Filter) -> Error {
-    let detail = format!(
-        "More than {ROWS_MAX} tickets would have to be looked at one by one. Add a filter: {}.",
-        filter.suggestion()
-    );
+/// Behind everything that starts so.
+fn end_of(start: &str) -> String {
+    format!("{start}{}", char::MAX)
+}
+
+fn too_broad(suggestion: &str) -> Error {
+    let detail =
+        format!("More than {ROWS_MAX} tickets would have to be looked at one by one. Add a filter: {suggestion}.");
     Error::new(Code::QueryTooBroad, detail)
 }

@@ -61,56 +61,43 @@ pub struct Deadline {
     pub risk_at: Timestamp,
 }
 
-/// The clock of a ticket.
-#[derive(Clone, Debug, Default)]
+/// Pauses that are remembered one by one; of more, the oldest are added up.
+const PAUSES_MAX: usize = 100;
+
+/// The clock of a ticket. What is due follows from the policy, the moment the ticket was created, and the pauses.
+#[derive(Clone, Debug)]
 pub struct Clock {
+    pub created_at: Timestamp,
     pub policy: Option<Policy>,
     pub first_response: Option<Deadline>,
     pub resolution: Option<Deadline>,
     pub first_responded_at: Option<Timestamp>,
     /// It stands since then.
     pub paused_at: Option<Timestamp>,
+    /// When it stood before.
+    pub pauses: Vec<(Timestamp, Timestamp)>,
 }
 
 impl Clock {
     /// The clock of a new ticket.
-    pub fn start(policy: Option<Policy>, now: Timestamp) -> Result<Self> {
-        let mut clock = Clock::default();
-        clock.promise(policy, now, now)?;
+    pub fn start(policy: Option<Policy>, created_at: Timestamp) -> Result<Self> {
+        let mut clock = Clock {
+            created_at,
+            policy: None,
+            first_response: None,
+            resolution: None,
+            first_responded_at: None,
+            paused_at: None,
+            pauses: Vec::new(),
+        };
+        clock.promise(policy)?;
         Ok(clock)
     }
 
-    /// Another policy, as if it had held from the start: what has passed of the old promise has passed of the new one.
-    pub fn promise(&mut self, policy: Option<Policy>, created_at: Timestamp, now: Timestamp) -> Result<()> {
-        let old = self.policy.take().map(|policy| Ok::<_, Error>((policy.calendar()?, policy))).transpose()?;
-        let Some(new) = policy else {
-            (self.resolution, self.policy) = (None, None);
-            if self.first_responded_at.is_none() {
-                self.first_response = None;
-            }
-            return Ok(());
-        };
-        let (calendar, at) = (new.calendar()?, self.paused_at.unwrap_or(now));
-        let deadline = |kept: Option<Deadline>, minutes: i64, old_minutes: fn(&Policy) -> i64| {
-            let passed = match (&old, kept) {
-                (Some((hours, policy)), Some(kept)) => {
-                    minutes_ms(old_minutes(policy)) - hours.between(at, kept.due_at) + hours.between(kept.due_at, at)
-                }
-                _ => calendar.between(created_at, at),
-            };
-            let moment = |ms: i64| {
-                if ms >= passed { calendar.after(at, ms - passed) } else { calendar.before(at, passed - ms) }
-            };
-            let total = minutes_ms(minutes);
-            Some(Deadline { due_at: moment(total), risk_at: moment(total / 100 * RISK_PERCENT) })
-        };
-        self.resolution = deadline(self.resolution, new.resolution_minutes, |policy| policy.resolution_minutes);
-        if self.first_responded_at.is_none() {
-            let minutes = new.first_response_minutes;
-            self.first_response = deadline(self.first_response, minutes, |policy| policy.first_response_minutes);
-        }
-        self.policy = Some(new);
-        Ok(())
+    /// Another policy, as if it had held from the start. How the first response was, once there is one, stays.
+    pub fn promise(&mut self, policy: Option<Policy>) -> Result<()> {
+        self.policy = policy;
+        self.set()
     }
 
     /// The ticket's status changes: some statuses stop the clock, and leaving them moves what is due.
@@ -118,11 +105,14 @@ impl Clock {
         match (self.paused_at, to.stops_the_clock()) {
             (None, true) => self.paused_at = Some(now),
             (Some(paused_at), false) => {
-                if self.first_responded_at.is_none() {
-                    self.first_response = self.moved(self.first_response, paused_at, now)?;
-                }
-                self.resolution = self.moved(self.resolution, paused_at, now)?;
                 self.paused_at = None;
+                self.pauses.push((paused_at, now));
+                if let [(from, until), (next, end), ..] = self.pauses[..]
+                    && self.pauses.len() > PAUSES_MAX
+                {
+                    self.pauses.splice(..2, [(from, until.plus(end.as_millis() - next.as_millis()))]);
+                }
+                self.set()?;
             }
             _ => {}
         }
@@ -134,21 +124,31 @@ impl Clock {
         if self.first_responded_at.is_some() {
             return Ok(());
         }
-        if let Some(paused_at) = self.paused_at {
-            self.first_response = self.moved(self.first_response, paused_at, now)?;
-        }
+        self.first_response = None;
         self.first_responded_at = Some(now);
+        self.set()
+    }
+
+    fn set(&mut self) -> Result<()> {
+        let Some(policy) = &self.policy else {
+            (self.first_response, self.resolution) = (None, None);
+            return Ok(());
+        };
+        let calendar = policy.calendar()?;
+        self.resolution = Some(deadline(&calendar, policy.resolution_minutes, self.created_at, &self.pauses));
+        if self.first_responded_at.is_none() || self.first_response.is_none() {
+            let pauses = self.pauses_until(self.first_responded_at);
+            self.first_response = Some(deadline(&calendar, policy.first_response_minutes, self.created_at, &pauses));
+        }
         Ok(())
     }
 
-    /// What was left at the pause is left again at its end. What was past stays past.
-    fn moved(&self, kept: Option<Deadline>, paused_at: Timestamp, now: Timestamp) -> Result<Option<Deadline>> {
-        let (Some(kept), Some(policy)) = (kept, &self.policy) else { return Ok(kept) };
-        let calendar = policy.calendar()?;
-        let moment = |at: Timestamp| {
-            if at > paused_at { calendar.after(now, calendar.between(paused_at, at)) } else { at }
-        };
-        Ok(Some(Deadline { due_at: moment(kept.due_at), risk_at: moment(kept.risk_at) }))
+    /// The pauses before a moment, with the one under way if it has begun before it.
+    fn pauses_until(&self, moment: Option<Timestamp>) -> Vec<(Timestamp, Timestamp)> {
+        let Some(moment) = moment else { return self.pauses.clone() };
+        let under_way = self.paused_at.map(|paused_at| (paused_at, moment));
+        let all = self.pauses.iter().copied().chain(under_way);
+        all.filter(|(from, _)| *from < moment).map(|(from, until)| (from, until.min(moment))).collect()
     }
 
     /// How the ticket stands at a moment.
@@ -171,4 +171,22 @@ impl Clock {
             SlaState::Ok
         }
     }
+}
+
+/// When so many minutes have passed that count and in which the clock did not stand.
+fn deadline(calendar: &Hours, minutes: i64, start: Timestamp, pauses: &[(Timestamp, Timestamp)]) -> Deadline {
+    let moment = |ms: i64| {
+        let (mut at, mut left) = (start, ms);
+        for (from, until) in pauses {
+            let running = calendar.between(at, *from);
+            if left <= running {
+                break;
+            }
+            left -= running;
+            at = at.max(*until);
+        }
+        calendar.after(at, left)
+    };
+    let total = minutes_ms(minutes);
+    Deadline { due_at: moment(total), risk_at: moment(total / 100 * RISK_PERCENT) }
 }
