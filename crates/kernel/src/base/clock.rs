@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use jiff::SignedDuration;
+use jiff::civil::DateTime;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub const SECOND_MS: i64 = 1_000;
@@ -64,18 +66,58 @@ impl Timestamp {
 
     /// RFC 3339, with any offset; finer than a millisecond is cut off.
     pub fn parse(text: &str) -> Option<Self> {
-        let parsed: jiff::Timestamp = text.parse().ok()?;
-        Some(Timestamp(parsed.as_millisecond()))
+        let (local, offset_ms) = split_offset(text)?;
+        let local: DateTime = local.parse().ok()?;
+        let ms = i64::try_from(local.duration_since(EPOCH).as_millis()).ok()? - offset_ms;
+        // What an offset moves out of the years of four digits could not be written any more.
+        (MIN_MS..=MAX_MS).contains(&ms).then_some(Timestamp(ms))
     }
 }
+
+const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
+/// The first moment of the year 0, and the last of the year 9999.
+const MIN_MS: i64 = -62_167_219_200_000;
+const MAX_MS: i64 = 253_402_300_799_999;
+
+/// A time as RFC 3339 writes it, in its local part and its offset. jiff alone takes many other forms.
+fn split_offset(text: &str) -> Option<(&str, i64)> {
+    let shape = |text: &str, pattern: &str| {
+        text.len() == pattern.len()
+            && text.bytes().zip(pattern.bytes()).all(|(byte, wanted)| match wanted {
+                b'0' => byte.is_ascii_digit(),
+                wanted => byte.eq_ignore_ascii_case(&wanted),
+            })
+    };
+    let (local, offset_ms) = if let Some(local) = text.strip_suffix(['Z', 'z']) {
+        (local, 0)
+    } else {
+        let (local, offset) = text.split_at_checked(text.len().checked_sub("+00:00".len())?)?;
+        let sign = match offset.as_bytes().first() {
+            Some(b'+') => 1,
+            Some(b'-') => -1,
+            _ => return None,
+        };
+        let (hours, minutes): (i64, i64) = (offset.get(1..3)?.parse().ok()?, offset.get(4..6)?.parse().ok()?);
+        if !shape(&offset[1..], "00:00") || hours > 23 || minutes > 59 {
+            return None;
+        }
+        (local, sign * (hours * HOUR_MS + minutes * MINUTE_MS))
+    };
+    let (seconds, fraction) = local.split_once('.').map_or((local, None), |(seconds, digits)| (seconds, Some(digits)));
+    let fine = fraction.is_none_or(|digits| {
+        (1..=FRACTION_MAX).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    (shape(seconds, "0000-00-00T00:00:00") && fine).then_some((local, offset_ms))
+}
+
+/// Digits of a second, down to nanoseconds.
+const FRACTION_MAX: usize = 9;
 
 /// RFC 3339 in UTC with milliseconds and `Z`.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match jiff::Timestamp::from_millisecond(self.0) {
-            Ok(timestamp) => write!(f, "{timestamp:.3}"),
-            Err(_) => write!(f, "9999-12-31T23:59:59.999Z"),
-        }
+        let time = EPOCH.checked_add(SignedDuration::from_millis(self.0.clamp(MIN_MS, MAX_MS)));
+        write!(f, "{:.3}Z", time.map_err(|_| fmt::Error)?)
     }
 }
 
@@ -100,5 +142,48 @@ mod tests {
     fn a_time_is_written_with_milliseconds_in_utc() {
         let at = Timestamp::parse("2026-01-02T03:04:05+01:00").map(|at| at.to_string());
         assert_eq!(at.as_deref(), Some("2026-01-02T02:04:05.000Z"));
+    }
+
+    #[test]
+    fn every_time_of_four_digit_years_reads_back() {
+        for text in [
+            "0000-01-01T00:00:00.000Z",
+            "1969-12-31T23:59:59.999Z",
+            "1970-01-01T00:00:00.000Z",
+            "2026-02-28T23:59:59.001Z",
+            "9999-12-31T23:59:59.999Z",
+        ] {
+            assert_eq!(Timestamp::parse(text).map(|at| at.to_string()).as_deref(), Some(text));
+        }
+        assert_eq!(Timestamp::parse("2026-01-01t00:00:00.1234567z"), Timestamp::parse("2026-01-01T00:00:00.123Z"));
+    }
+
+    #[test]
+    fn what_is_no_rfc_3339_is_no_time() {
+        for text in [
+            "",
+            "2026-02-01",
+            "2026-02-01T12:00Z",
+            "20260201T120000Z",
+            "2026-02-01 12:00:00Z",
+            "2026-02-01T12:00:00",
+            "2026-02-01T12:00:00+01",
+            "2026-02-01T12:00:00+0100",
+            "2026-02-01T12:00:00+01:00:30",
+            "2026-02-01T12:00:00+25:00",
+            "2026-02-01T12:00:00,5Z",
+            "2026-02-01T12:00:00.Z",
+            "2026-02-01T12:00:00.0000000001Z",
+            "2026-02-01T12:00:00Z[UTC]",
+            "+002026-02-01T12:00:00Z",
+            "-000001-01-01T00:00:00Z",
+            "2026-02-30T12:00:00Z",
+            "2026-02-01T24:00:00Z",
+            "9999-12-31T23:59:59-01:00",
+            "0000-01-01T00:00:00+01:00",
+            "\u{662}026-02-01T12:00:00Z",
+        ] {
+            assert_eq!(Timestamp::parse(text), None, "{text}");
+        }
     }
 }

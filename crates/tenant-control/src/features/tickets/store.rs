@@ -22,25 +22,20 @@ use super::{
 };
 use crate::features::organizations;
 
-/// All of a ticket, or all but what only one who shows it needs. Long texts come last.
+/// All of a ticket.
 macro_rules! columns {
-    ($policy:literal, $long:literal) => {
-        concat!(
-            "SELECT id, number, subject, type, status, priority, organization_id, requester_name, requester_email,
-                assignee_id, team, category, tags, device_ids, external_id, source, due_at, first_response_due_at,
-                first_response_risk_at, first_responded_at, resolution_due_at, resolution_risk_at, sla_paused_at, sla_pauses, ",
-            $policy,
-            ", resolved_at, closed_at, comment_count, version, created_at, updated_at, ",
-            $long,
-            " FROM tickets WHERE tenant_id = $1"
-        )
+    () => {
+        "SELECT id, number, subject, type, status, priority, organization_id, requester_name, requester_email, assignee_id,
+            team, category, tags, device_ids, external_id, source, due_at, first_response_due_at, first_response_risk_at,
+            first_responded_at, resolution_due_at, resolution_risk_at, sla_paused_at, sla_pauses, sla_policy, resolved_at,
+            closed_at, comment_count, version, created_at, updated_at, custom_fields, description
+        FROM tickets WHERE tenant_id = $1"
     };
 }
 
 kernel::statements! {
-    FULL = columns!("sla_policy", "custom_fields, description");
-    BRIEF = columns!("CAST(NULL AS TEXT)", "'{}', CAST(NULL AS TEXT)");
-    GET = concat!(columns!("sla_policy", "custom_fields, description"), " AND id = $2");
+    FULL = columns!();
+    GET = concat!(columns!(), " AND id = $2");
     NEXT_NUMBER = "UPDATE tenant_clocks SET ticket_number = ticket_number + 1 WHERE tenant_id = $1 RETURNING ticket_number";
     INSERT = "INSERT INTO tickets (tenant_id, id, number, subject, type, status, priority, organization_id, requester_name,
             requester_email, assignee_id, team, category, tags, device_ids, external_id, source, due_at,

@@ -241,7 +241,8 @@ over_http! {
         desk.go_to("2026-02-02T12:00:00Z").await;
         // Two of the four hours since have counted.
         let high = desk.change(&ticket, json!({"priority": "high"})).await;
-        assert_eq!(dues(&high), ("2026-02-02T11:00:00.000Z", "2026-02-02T14:00:00.000Z"));
+        // An hour was over when the pause began, so the first response was due then.
+        assert_eq!(dues(&high), ("2026-02-02T09:00:00.000Z", "2026-02-02T14:00:00.000Z"));
         assert_eq!(high["sla_state"], "breached");
         let medium = desk.change(&ticket, json!({"priority": "medium"})).await;
         assert_eq!(dues(&medium), ("2026-02-02T12:00:00.000Z", "2026-02-04T10:00:00.000Z"));
@@ -249,7 +250,7 @@ over_http! {
         assert_eq!((dues(&low), &low["sla_state"]), (("null", "null"), &json!("none")));
         // With no promise before, it counts from the beginning, and the pause is not forgotten.
         let again = desk.change(&ticket, json!({"priority": "high"})).await;
-        assert_eq!(dues(&again), ("2026-02-02T11:00:00.000Z", "2026-02-02T14:00:00.000Z"));
+        assert_eq!(dues(&again), ("2026-02-02T09:00:00.000Z", "2026-02-02T14:00:00.000Z"));
     }
 
     async fn a_pause_without_a_promise_counts_when_there_is_one(server: Server) {

@@ -67,7 +67,6 @@ impl Filter {
         fn any_of<T: PartialEq>(wanted: Option<&Vec<T>>, values: &[T]) -> bool {
             wanted.is_none_or(|wanted| values.iter().any(|value| wanted.contains(value)))
         }
-        let spoken = if self.words.is_empty() { BTreeSet::new() } else { words(&ticket.subject) };
         any(self.status.as_ref(), &ticket.status)
             && any(self.priority.as_ref(), &ticket.priority)
             && any(self.r#type.as_ref(), &ticket.r#type)
@@ -79,7 +78,13 @@ impl Filter {
             && any(self.number.as_ref(), &ticket.number)
             && self.created_since.is_none_or(|since| ticket.created_at >= since)
             && self.updated_since.is_none_or(|since| ticket.updated_at >= since)
-            && self.words.iter().all(|start| spoken.iter().any(|word| word.starts_with(start.as_str())))
+            && self.has_words(&ticket.subject)
+    }
+
+    /// Whether every word sought is the beginning of one of the subject's.
+    fn has_words(&self, subject: &str) -> bool {
+        let spoken = if self.words.is_empty() { BTreeSet::new() } else { words(subject) };
+        self.words.iter().all(|start| spoken.iter().any(|word| word.starts_with(start.as_str())))
     }
 
     /// How many conditions there are, but for the two that bound a walk in their own order.
@@ -184,8 +189,9 @@ pub fn terms_of(ticket: &Ticket) -> BTreeSet<String> {
 /// The words of a text, in small letters.
 pub fn words(text: &str) -> BTreeSet<String> {
     let parts = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-    // Letter by letter: a beginning must not depend on what follows it.
-    parts.map(|word| word.chars().flat_map(char::to_lowercase).collect()).collect()
+    // Letter by letter: a beginning must not depend on what follows it, and a sigma is one wherever it stands.
+    let small = |c: char| c.to_lowercase().map(|c| if c == 'ς' { 'σ' } else { c });
+    parts.map(|word| word.chars().flat_map(small).collect()).collect()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,13 +7,13 @@
 use std::collections::HashMap;
 
 use kernel::args;
-use kernel::base::{Code, Error, Result, TicketId, Timestamp};
+use kernel::base::{Code, Error, Result, TicketId, Timestamp, Word};
 use kernel::http::LIMIT_MAX;
-use kernel::store::{Db, FromRow, Row, Select, Value};
+use kernel::store::{Compare, Db, FromRow, Row, Select, Value};
 
 use super::super::Ticket;
 use super::super::input::CUSTOM_BYTES_MAX;
-use super::super::store::{BRIEF, FULL, StoredTicket};
+use super::super::store::{FULL, StoredTicket};
 use super::{Filter, Key, Order, SortBy};
 
 /// Tickets that one request may look at, over all its walks.
@@ -74,6 +74,9 @@ kernel::statements! {
         SELECT term FROM found WHERE term IS NOT NULL LIMIT $4";
     RANGE = "SELECT term, number FROM ticket_terms WHERE tenant_id = $1 AND (term, number) > ($2, $3) AND term < $4
         ORDER BY term, number LIMIT $5";
+    BRIEF = "SELECT number, subject, tags, device_ids, external_id, updated_at, priority, due_at
+        FROM tickets WHERE tenant_id = $1";
+    LAST_AT = "SELECT last_at FROM tenant_clocks WHERE tenant_id = $1";
     FIRST_SINCE = "SELECT number FROM tickets WHERE tenant_id = $1 AND id >= $2 ORDER BY id LIMIT 1";
     BY_EXTERNAL_ID = "SELECT number FROM tickets WHERE tenant_id = $1";
 }
@@ -81,6 +84,60 @@ kernel::statements! {
 impl FromRow for Key {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         Ok(Key { value: row.get(0)?, number: row.get(1)? })
+    }
+}
+
+/// What is needed of a ticket to judge and to sort it.
+struct Brief {
+    number: i64,
+    subject: String,
+    tags: String,
+    device_ids: String,
+    external_id: Option<String>,
+    updated_at: i64,
+    priority: i64,
+    due_at: Option<i64>,
+}
+
+impl FromRow for Brief {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        Ok(Brief {
+            number: row.get(0)?,
+            subject: row.get(1)?,
+            tags: row.get(2)?,
+            device_ids: row.get(3)?,
+            external_id: row.get(4)?,
+            updated_at: row.get(5)?,
+            priority: row.get(6)?,
+            due_at: row.get(7)?,
+        })
+    }
+}
+
+impl Brief {
+    /// What the database has not judged.
+    fn matches(&self, filter: &Filter) -> bool {
+        let list = |text: &str| serde_json::from_str::<Vec<String>>(text).unwrap_or_default();
+        filter.tag.as_ref().is_none_or(|any| list(&self.tags).iter().any(|tag| any.contains(tag)))
+            && filter
+                .device_id
+                .as_ref()
+                .is_none_or(|any| list(&self.device_ids).iter().any(|id| any.iter().any(|one| one.to_string() == *id)))
+            && filter
+                .external_id
+                .as_ref()
+                .is_none_or(|any| self.external_id.as_ref().is_some_and(|id| any.contains(id)))
+            && filter.has_words(&self.subject)
+    }
+
+    fn key(&self, order: Order) -> Key {
+        let value = match order.by {
+            SortBy::CreatedAt => None,
+            SortBy::UpdatedAt => Some(self.updated_at),
+            SortBy::Priority => Some(self.priority),
+            SortBy::DueAt => self.due_at,
+        };
+        Key { value, number: self.number }
     }
 }
 
@@ -100,10 +157,17 @@ struct Search<'a> {
     want: usize,
     /// Every wanted ticket has a number above this one.
     above: i64,
+    /// In the order of updates: nothing that changed later than this is shown; it comes again when the reader goes on.
+    until: Option<Timestamp>,
 }
 
 pub async fn find(db: &Db, filter: &Filter, order: Order, after: Option<Key>, limit: usize) -> Result<Found> {
-    let mut search = Search { db, filter, order, after, want: limit + 1, above: 0 };
+    let mut search = Search { db, filter, order, after, want: limit + 1, above: 0, until: None };
+    // Several statements do not see one state. What they could see differently is left to the next page or poll: shown
+    // now, it would lead a reader who goes on from its time past what an earlier statement did not see yet.
+    if (order == Order { by: SortBy::UpdatedAt, descending: false }) {
+        search.until = Some(db.find(LAST_AT, args![]).await?.unwrap_or(Timestamp::from_millis(0)));
+    }
     if let Some(since) = filter.created_since {
         let first: Option<i64> = db.find(FIRST_SINCE, args![TicketId::first_at(since)]).await?;
         let Some(first) = first else { return Ok(Found { tickets: Vec::new(), next: None }) };
@@ -394,19 +458,43 @@ impl Search<'_> {
             return Ok(());
         }
         for keys in keys.chunks(STEP_MAX) {
-            let select = Select::new(BRIEF).any("number", keys.iter().map(|key| key.number)).limit(keys.len());
-            let rows: Vec<StoredTicket> =
-                if inline { self.db.select(&select).await? } else { self.db.scan(&select).await? };
-            let now = self.db.world().now();
-            let tickets: HashMap<i64, Ticket> = rows.into_iter().map(|row| (row.number(), row.at(now))).collect();
-            for key in keys {
-                if let Some(ticket) = tickets.get(&key.number).filter(|ticket| self.filter.matches(ticket)) {
-                    // In the wanted order the place is where the walk came by, even if the ticket has moved since.
-                    walk.found.push(if walk.ordered { *key } else { self.order.key(ticket) });
-                }
-            }
+            let select = self.brief(keys);
+            let rows: Vec<Brief> = if inline { self.db.select(&select).await? } else { self.db.scan(&select).await? };
+            let found = rows.into_iter().filter(|row| row.matches(self.filter));
+            let wanted: HashMap<i64, Key> = found.map(|row| (row.number, row.key(self.order))).collect();
+            // In the wanted order the place is where the walk came by, even if the ticket has moved since.
+            let places = keys.iter().filter_map(|key| Some((key, wanted.get(&key.number)?)));
+            walk.found.extend(places.map(|(key, now)| if walk.ordered { *key } else { *now }));
         }
         Ok(())
+    }
+
+    /// Those of these tickets that the database finds to be wanted, with what it cannot judge.
+    fn brief(&self, keys: &[Key]) -> Select {
+        let filter = self.filter;
+        let mut select = Select::new(BRIEF).any("number", keys.iter().map(|key| key.number));
+        if let Some(any) = &filter.status {
+            select = select.any("status", any.iter().map(|status| status.as_str()));
+        }
+        if let Some(any) = &filter.priority {
+            select = select.any("priority", any.iter().map(|priority| priority.rank()));
+        }
+        if let Some(any) = &filter.r#type {
+            select = select.any("type", any.iter().map(|kind| kind.as_str()));
+        }
+        if let Some(any) = &filter.assignee_id {
+            select = select.any("COALESCE(assignee_id, 'none')", any.iter().map(ToString::to_string));
+        }
+        if let Some(any) = &filter.organization_id {
+            select = select.any("COALESCE(organization_id, 'none')", any.iter().map(ToString::to_string));
+        }
+        if let Some(since) = filter.created_since {
+            select = select.compare("created_at", Compare::AtLeast, since);
+        }
+        if let Some(since) = filter.updated_since {
+            select = select.compare("updated_at", Compare::AtLeast, since);
+        }
+        select.limit(keys.len())
     }
 
     /// The first of what was found, in order, behind where the page starts.
@@ -424,10 +512,9 @@ impl Search<'_> {
         let rows: Vec<StoredTicket> = self.db.select(&select).await?;
         let now = self.db.world().now();
         let mut tickets: HashMap<i64, Ticket> = rows.into_iter().map(|row| (row.number(), row.at(now))).collect();
-        // In the order of updates a ticket that has changed meanwhile comes again, further on. Shown here, it would lead
-        // a reader who goes on from its time past everything between.
-        let comes_again = self.order == Order { by: SortBy::UpdatedAt, descending: false };
-        let here = |key: &Key, ticket: &Ticket| !comes_again || self.order.key(ticket) == *key;
+        let here = |key: &Key, ticket: &Ticket| {
+            self.until.is_none_or(|until| ticket.updated_at <= until && self.order.key(ticket) == *key)
+        };
         let found = keys.iter().filter_map(|key| {
             tickets.get(&key.number).filter(|ticket| here(key, ticket) && self.filter.matches(ticket))?;
             tickets.remove(&key.number)
