@@ -3,6 +3,7 @@
 mod admin;
 mod backup;
 mod doctor;
+mod organizations;
 mod postgres;
 mod secrets;
 mod serve;

@@ -215,7 +215,7 @@ pub async fn list(caller: Caller, query: Query<ListQuery>) -> Result<OneOrPage<T
     let page = PageRequest::clone(&query.page);
     let filter = query.filter();
     let order = sort.unwrap_or_else(|| Order::default_of(&filter));
-    let found = find::store::find(&db, &filter, order, after, limit).await?;
+    let found = find::race::find(&db, &filter, order, after, limit).await?;
     page.page_before(&caller, &list, found.tickets, found.next.map(Key::to_position)).map(OneOrPage::Page)
 }
 

@@ -4,6 +4,7 @@
 //! the ticket is live or done: of the tickets of a technician or a customer, those that are live are few, however many
 //! there have been.
 
+pub mod race;
 pub mod store;
 
 use std::cmp::Ordering;
