@@ -77,6 +77,13 @@ CREATE UNIQUE INDEX tickets_by_external_id ON tickets (tenant_id, external_id) W
 CREATE INDEX tickets_by_update ON tickets (tenant_id, updated_at, number);
 CREATE INDEX tickets_by_priority ON tickets (tenant_id, priority, number);
 CREATE INDEX tickets_by_due_date ON tickets (tenant_id, due_at, number);
+-- What is not done is little of what there has been, and what people sort.
+CREATE INDEX tickets_live_by_update ON tickets (tenant_id, updated_at, number)
+    WHERE status IN ('new', 'open', 'in_progress', 'pending', 'on_hold');
+CREATE INDEX tickets_live_by_priority ON tickets (tenant_id, priority, number)
+    WHERE status IN ('new', 'open', 'in_progress', 'pending', 'on_hold');
+CREATE INDEX tickets_live_by_due_date ON tickets (tenant_id, due_at, number)
+    WHERE status IN ('new', 'open', 'in_progress', 'pending', 'on_hold');
 
 -- One row for each thing a ticket can be found by: its status, type, tags, the words of its subject and so on.
 CREATE TABLE ticket_terms (

@@ -62,24 +62,20 @@ pub async fn record(tx: &mut Tx, entry: Entry) -> Result<()> {
     let credential_type = actor.credential.as_ref().map(|credential| credential.kind.as_str());
     let credential_id = actor.credential.as_ref().map(|credential| credential.id.clone());
     let address = actor.address.map(|address| address.to_string());
-    tx.exec(
-        INSERT,
-        crate::args![
-            id,
-            at,
-            actor.who.kind.as_str(),
-            actor.who.id,
-            actor.who.name,
-            entry.action,
-            entry.target_type,
-            entry.target_id,
-            address,
-            credential_type,
-            credential_id,
-            actor.request_id.as_deref(),
-            changes
-        ],
-    )
-    .await?;
-    Ok(())
+    let row = vec![
+        id.into(),
+        at.into(),
+        actor.who.kind.as_str().into(),
+        actor.who.id.into(),
+        actor.who.name.into(),
+        entry.action.into(),
+        entry.target_type.into(),
+        entry.target_id.into(),
+        address.into(),
+        credential_type.into(),
+        credential_id.into(),
+        actor.request_id.as_deref().into(),
+        changes.into(),
+    ];
+    tx.later(INSERT, row).await
 }

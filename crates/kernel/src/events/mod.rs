@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::base::{Error, EventId, Result, TenantId, Timestamp, WebhookId};
-use crate::store::Tx;
+use crate::store::{Tx, Value};
 
 pub use kind::{Described, EventKind, family};
 
@@ -159,12 +159,15 @@ async fn write(tx: &mut Tx, name: &str, record: &str, data: Box<RawValue>, to: O
         tracing::warn!(event = %id, bytes = body.len(), "an event is too large and is told of by its record's id alone");
         body = render(&raw(&Truncated { id: record, truncated: true })?)?;
     }
-    tx.exec(INSERT, crate::args![sequence, id, name, family(name), record, at, body]).await?;
+    let row = vec![sequence.into(), id.into(), name.into(), family(name).into(), record.into(), at.into(), body.into()];
+    tx.later(INSERT, row).await?;
     let [exact, all_of_family, everything] = patterns(name);
     // Due by this node's clock: the tenant's is at least as late, and ahead of it for as long as another node once was.
     let now = tx.world().now();
-    tx.exec(WAKE, crate::args![now, exact, all_of_family, everything]).await?;
-    tx.exec(DELIVER, crate::args![id, sequence, name, record, now, at, exact, all_of_family, everything]).await?;
+    let patterns: [Value; 3] = [exact.into(), all_of_family.into(), everything.into()];
+    tx.later(WAKE, [now.into()].into_iter().chain(patterns.clone()).collect()).await?;
+    let event: [Value; 6] = [id.into(), sequence.into(), name.into(), record.into(), now.into(), at.into()];
+    tx.later(DELIVER, event.into_iter().chain(patterns).collect()).await?;
     if let Some(webhook) = to {
         tx.exec(WAKE_ONE, crate::args![now, webhook]).await?;
         tx.exec(DELIVER_ONE, crate::args![id, sequence, name, record, now, at, webhook]).await?;

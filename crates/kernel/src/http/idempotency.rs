@@ -16,7 +16,7 @@ use super::reply::{Documented, Rendered, Reply};
 use crate::auth::Caller;
 use crate::base::seal::Place;
 use crate::base::{Code, DAY_MS, Error, Result, Secrets, Timestamp, equal, sha256};
-use crate::store::{Db, FromRow, Job, Row, Tx};
+use crate::store::{Db, FromRow, Job, Row, Tx, Value};
 
 pub const HEADER: &str = "idempotency-key";
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -160,10 +160,10 @@ impl Entry {
         let headers = serde_json::to_string(&(&rendered.etag, &rendered.location)).map_err(Error::internal)?;
         let digest = self.digest.to_vec();
         let status = i64::from(rendered.status);
-        tx.exec(DELETE, crate::args![self.actor, self.route, self.key]).await?;
-        tx.exec(INSERT, crate::args![self.actor, self.route, self.key, digest, status, headers, body, expires_at])
-            .await?;
-        Ok(())
+        let key: [Value; 3] = [self.actor.as_str().into(), self.route.into(), self.key.as_str().into()];
+        tx.later(DELETE, key.to_vec()).await?;
+        let answer: [Value; 5] = [digest.into(), status.into(), headers.into(), body.into(), expires_at.into()];
+        tx.later(INSERT, key.into_iter().chain(answer).collect()).await
     }
 
     fn with_place<R>(&self, tx: &Tx, run: impl FnOnce(Place<'_>) -> Result<R>) -> Result<R> {

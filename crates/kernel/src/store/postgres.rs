@@ -111,6 +111,24 @@ impl Session {
         self.judge(answers).map(|answers| answers.iter().map(|answer| answer.changed).sum())
     }
 
+    /// Runs statements that return no rows, all sent at once and in their order. The transaction has begun already.
+    pub async fn exec_all(&mut self, context: &Context, statements: &[(&'static str, Vec<Value>)]) -> Result<()> {
+        if self.state != State::InTransaction {
+            return Err(Error::internal("many statements at once belong into a transaction that has begun"));
+        }
+        let client = self.client()?;
+        // Prepared first, for one that waits for its plan would be overtaken.
+        for (sql, _) in statements {
+            client.prepare_cached(sql).await.map_err(fault)?;
+        }
+        let asked = statements.iter().map(|(sql, values)| {
+            let values: Vec<&dyn Param> = values.iter().map(|value| value as &dyn Param).collect();
+            async move { ask(client, State::InTransaction, context, context.bound(), sql, &values).await }
+        });
+        let answers = tokio::time::timeout(ANSWER_MAX, future::try_join_all(asked)).await;
+        self.judge(answers).map(drop)
+    }
+
     pub async fn list<T: FromRow>(&mut self, context: &Context, sql: &str, args: Args<'_>) -> Result<Vec<T>> {
         let answer = self.ask(context, context.bound(), sql, args).await?;
         answer.rows.iter().map(|row| T::from_row(&Row::postgres(row))).collect()

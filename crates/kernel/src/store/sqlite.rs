@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, OpenFlags, Statement, ffi};
+use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Statement, ffi};
 
 use crate::base::{Error, Result};
 
@@ -113,7 +113,7 @@ pub(super) fn control(connection: &Connection, sql: &str) -> rusqlite::Result<()
 }
 
 pub(super) fn exec(connection: &Connection, tenant: Option<&String>, sql: &str, args: Args<'_>) -> Result<u64> {
-    let mut statement = connection.prepare_cached(sql).map_err(fault)?;
+    let mut statement = prepare(connection, sql)?;
     bind(&mut statement, tenant, sql, args)?;
     statement.raw_execute().map(|rows| rows as u64).map_err(fault)
 }
@@ -124,7 +124,7 @@ pub(super) fn list<T: FromRow>(
     sql: &str,
     args: Args<'_>,
 ) -> Result<Vec<T>> {
-    let mut statement = connection.prepare_cached(sql).map_err(fault)?;
+    let mut statement = prepare(connection, sql)?;
     bind(&mut statement, tenant, sql, args)?;
     let mut rows = statement.raw_query();
     let mut found = Vec::new();
@@ -141,7 +141,7 @@ pub(super) fn find<T: FromRow>(
     sql: &str,
     args: Args<'_>,
 ) -> Result<Option<T>> {
-    let mut statement = connection.prepare_cached(sql).map_err(fault)?;
+    let mut statement = prepare(connection, sql)?;
     bind(&mut statement, tenant, sql, args)?;
     let mut rows = statement.raw_query();
     let Some(row) = rows.next().map_err(fault)? else {
@@ -154,25 +154,26 @@ pub(super) fn find<T: FromRow>(
     }
 }
 
-/// Binds `$N` by its number. SQLite itself counts `$N` by first appearance, so `… $2 … $1 …` would be swapped.
+/// A statement in SQLite's own spelling. It counts `$N` by first appearance, so that `… $2 … $1 …` would be swapped, and
+/// looks every name up from the start of a list; `?N` is the number itself.
+fn prepare<'c>(connection: &'c Connection, sql: &str) -> Result<CachedStatement<'c>> {
+    connection.prepare_cached(&sql.replace('$', "?")).map_err(fault)
+}
+
+/// Binds the tenant to `$1`, where there is one, and the arguments to the numbers behind it.
 fn bind(statement: &mut Statement<'_>, tenant: Option<&String>, sql: &str, args: Args<'_>) -> Result<()> {
     let own = usize::from(tenant.is_some());
-    let bound = own + args.len();
-    let uses = statement.parameter_count();
-    // As many names as values, and below each name a value: then every number from $1 occurs.
-    if uses != bound {
+    let (uses, bound) = (statement.parameter_count(), own + args.len());
+    // The highest number; that all below it occur is looked at where it costs nobody anything, but for the tenant's.
+    let checked = if cfg!(debug_assertions) { uses } else { own.min(uses) };
+    if uses != bound || (1..=checked).any(|place| statement.parameter_name(place).is_none()) {
         return Err(mismatch(sql, uses, bound));
     }
-    for place in 1..=uses {
-        let number = statement.parameter_name(place).and_then(|name| name.strip_prefix('$')?.parse::<usize>().ok());
-        let result = match (number, tenant) {
-            (Some(1), Some(tenant)) => statement.raw_bind_parameter(place, tenant),
-            (Some(number), _) if number > own && number <= bound => {
-                statement.raw_bind_parameter(place, args[number - 1 - own])
-            }
-            _ => return Err(mismatch(sql, uses, bound)),
-        };
-        result.map_err(fault)?;
+    if let Some(tenant) = tenant {
+        statement.raw_bind_parameter(1, tenant).map_err(fault)?;
+    }
+    for (place, value) in args.iter().enumerate() {
+        statement.raw_bind_parameter(own + place + 1, value).map_err(fault)?;
     }
     Ok(())
 }

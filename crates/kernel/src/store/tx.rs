@@ -69,6 +69,8 @@ pub struct Tx {
     sequence_used: bool,
     /// Whether others shall be told of this write when it is on disk.
     announced: bool,
+    /// Statements that nobody waits for, sent with the next that somebody does, or before the commit.
+    later: Vec<(&'static str, Vec<Value>)>,
 }
 
 enum Conn {
@@ -96,8 +98,35 @@ impl Tx {
         }
     }
 
+    /// Runs a statement whose answer nobody needs, in its place among the others. On PostgreSQL it is sent together with
+    /// those like it: many of them cost one round trip. If it fails, whatever comes next does.
+    pub async fn later(&mut self, sql: &'static str, values: Vec<Value>) -> Result<()> {
+        match &self.connection {
+            Conn::Sqlite(_) => self.exec(sql, &params(&values)).await.map(drop),
+            Conn::Postgres(_) => {
+                self.later.push((sql, values));
+                Ok(())
+            }
+        }
+    }
+
+    /// Sends what nobody has waited for yet.
+    async fn catch_up(&mut self) -> Result<()> {
+        if self.later.is_empty() {
+            return Ok(());
+        }
+        let statements = std::mem::take(&mut self.later);
+        let doomed = replace(&mut self.doomed, true);
+        if let Conn::Postgres(session) = &mut self.connection {
+            session.exec_all(&self.context, &statements).await?;
+        }
+        self.doomed = doomed;
+        Ok(())
+    }
+
     /// Runs a statement that returns no rows, and says how many it changed.
     pub async fn exec(&mut self, sql: &str, args: Args<'_>) -> Result<u64> {
+        self.catch_up().await?;
         // Doomed until it has worked: a future dropped half-way must not leave a transaction that looks sound.
         let doomed = replace(&mut self.doomed, true);
         let changed = match &mut self.connection {
@@ -112,6 +141,7 @@ impl Tx {
     ///
     /// On PostgreSQL they are sent without waiting for each other's answers: many small changes cost one round trip.
     pub async fn exec_each(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<u64> {
+        self.catch_up().await?;
         let doomed = replace(&mut self.doomed, true);
         let mut changed = 0;
         match &mut self.connection {
@@ -139,6 +169,7 @@ impl Tx {
     }
 
     pub async fn find<T: FromRow>(&mut self, sql: &str, args: Args<'_>) -> Result<Option<T>> {
+        self.catch_up().await?;
         let doomed = replace(&mut self.doomed, true);
         let found = match &mut self.connection {
             Conn::Sqlite(connection) => sqlite::find(connection, self.context.bound(), sql, args)?,
@@ -149,6 +180,7 @@ impl Tx {
     }
 
     pub async fn list<T: FromRow>(&mut self, sql: &str, args: Args<'_>) -> Result<Vec<T>> {
+        self.catch_up().await?;
         let doomed = replace(&mut self.doomed, true);
         let found = match &mut self.connection {
             Conn::Sqlite(connection) => sqlite::list(connection, self.context.bound(), sql, args)?,
@@ -214,6 +246,7 @@ impl Tx {
     ///
     /// On SQLite that is always so, because there is one writer. On PostgreSQL it is asked without waiting.
     pub async fn try_lock(&mut self, name: &str) -> Result<bool> {
+        self.catch_up().await?;
         let doomed = replace(&mut self.doomed, true);
         let locked = match &mut self.connection {
             Conn::Sqlite(_) => true,
@@ -238,6 +271,7 @@ impl Tx {
             tick: None,
             sequence_used: false,
             announced: false,
+            later: Vec::new(),
         }
     }
 
@@ -249,6 +283,7 @@ impl Tx {
             tick: None,
             sequence_used: false,
             announced: false,
+            later: Vec::new(),
         }
     }
 
@@ -263,6 +298,7 @@ impl Tx {
         self.tick = None;
         self.sequence_used = false;
         self.announced = false;
+        self.later.clear();
         self.control(dialect::SQLITE_JOB_OPEN).map_err(|error| format!("the savepoint failed: {error}"))?;
         // The future is dropped inside, whatever becomes of it, so that nothing of the job is left when its
         // savepoint ends.
@@ -290,7 +326,12 @@ impl Tx {
         job: impl for<'t> Job<&'t mut Tx, Result<R>, Fut: Send>,
         news: &News,
     ) -> Result<R> {
-        let ran = AssertUnwindSafe(tokio::time::timeout(JOB_MAX, async { job(&mut self).await })).catch_unwind().await;
+        let whole = async {
+            let done = job(&mut self).await?;
+            self.catch_up().await?;
+            Ok(done)
+        };
+        let ran = AssertUnwindSafe(tokio::time::timeout(JOB_MAX, whole)).catch_unwind().await;
         let outcome = self.judge(match ran {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_)) => Err(Error::unavailable("the write took too long")),

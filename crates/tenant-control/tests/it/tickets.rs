@@ -7,10 +7,13 @@ mod create;
 mod events;
 mod filters;
 mod history;
+mod model;
 mod promises;
+mod race;
 mod refuse;
 mod sorts;
 mod status;
+mod sync;
 
 use kernel::auth::Role;
 use kernel::base::Actor;

@@ -108,7 +108,7 @@ fn example_detail(code: Code) -> &'static str {
         Code::InvalidParameter => "The query parameter limit must be between 1 and 200.",
         Code::InvalidCursor => "The cursor was not made for this list, these filters and this tenant.",
         Code::QueryTooBroad => {
-            "More than 20000 tickets would have to be looked at one by one. Add a filter: organization_id."
+            "More than 10000 tickets would have to be looked at one by one. Add a filter: organization_id."
         }
         Code::InvalidHeader => "Idempotency-Key must be given once, with 1 to 255 visible characters.",
         Code::AmbiguousCredentials => "Send one credential: the session cookie, Authorization or X-API-Key.",

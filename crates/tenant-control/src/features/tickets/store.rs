@@ -6,8 +6,7 @@ use kernel::args;
 use kernel::audit::{self, Entry};
 use kernel::auth::has_user;
 use kernel::base::{
-    ActorKind, CommentId, Error, FieldError, OnDuplicate, OrganizationId, RecordId, Result, TicketId, Timestamp,
-    UserId, Word,
+    ActorKind, CommentId, Error, FieldError, OrganizationId, RecordId, Result, TicketId, Timestamp, UserId, Word,
 };
 use kernel::events;
 use kernel::http::{IfMatch, Reference};
@@ -312,9 +311,10 @@ pub async fn create(tx: &mut Tx, new: NewTicket, references: &[Reference]) -> Re
     apply(&mut stored.ticket, fields)?;
     stored.show_clock();
     check_external_id(tx, None, &stored.ticket).await?;
-    tx.exec_each(INSERT, &[stored.values()?]).await?;
-    let terms = terms_of(&stored.ticket).into_iter().map(|term| vec![term.into(), number.into()]);
-    tx.exec_each(INSERT_TERM, &terms.collect::<Vec<_>>()).await?;
+    tx.later(INSERT, stored.values()?).await?;
+    for term in terms_of(&stored.ticket) {
+        tx.later(INSERT_TERM, vec![term.into(), number.into()]).await?;
+    }
     let begun = FieldChange { from: serde_json::Value::Null, to: Status::New.as_str().into() };
     note(tx, &stored.ticket, &Changes(BTreeMap::from([("status".to_owned(), begun)]))).await?;
     audit::record(tx, Entry::new("ticket.create", "ticket", stored.ticket.id)).await?;
@@ -446,15 +446,14 @@ async fn check_external_id(tx: &mut Tx, old: Option<&Ticket>, new: &Ticket) -> R
 }
 
 async fn save(tx: &mut Tx, old: &Ticket, stored: &StoredTicket) -> Result<()> {
-    tx.exec_each(UPDATE, &[stored.values()?])
-        .await
-        .on_duplicate(|| Error::conflict("Another ticket has this external_id already."))?;
+    tx.later(UPDATE, stored.values()?).await?;
     let (before, after) = (terms_of(old), terms_of(&stored.ticket));
-    let rows = |terms: Vec<&String>| -> Vec<Vec<Value>> {
-        terms.into_iter().map(|term| vec![term.as_str().into(), old.number.into()]).collect()
-    };
-    tx.exec_each(DELETE_TERM, &rows(before.difference(&after).collect())).await?;
-    tx.exec_each(INSERT_TERM, &rows(after.difference(&before).collect())).await?;
+    for term in before.difference(&after) {
+        tx.later(DELETE_TERM, vec![term.as_str().into(), old.number.into()]).await?;
+    }
+    for term in after.difference(&before) {
+        tx.later(INSERT_TERM, vec![term.as_str().into(), old.number.into()]).await?;
+    }
     Ok(())
 }
 
@@ -462,10 +461,17 @@ async fn save(tx: &mut Tx, old: &Ticket, stored: &StoredTicket) -> Result<()> {
 async fn note(tx: &mut Tx, ticket: &Ticket, changes: &Changes) -> Result<()> {
     let actor = tx.actor().who.clone();
     let changes = json(changes)?;
-    let (number, version, at, size) = (ticket.number, ticket.version, ticket.updated_at, changes.len() as i64);
-    tx.exec(INSERT_CHANGE, args![number, version, at, actor.kind.as_str(), actor.id, actor.name, size, changes])
-        .await
-        .map(drop)
+    let row = vec![
+        ticket.number.into(),
+        ticket.version.into(),
+        ticket.updated_at.into(),
+        actor.kind.as_str().into(),
+        actor.id.into(),
+        actor.name.into(),
+        Value::Int(changes.len() as i64),
+        changes.into(),
+    ];
+    tx.later(INSERT_CHANGE, row).await
 }
 
 /// A value for the audit trail: who changed a long text is told there, and what it was in the ticket's history.

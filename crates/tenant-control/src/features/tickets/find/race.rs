@@ -15,7 +15,7 @@ use super::super::input::CUSTOM_BYTES_MAX;
 use super::{Filter, Key, Order, SortBy};
 
 /// Tickets that one request may look at, over all its walks.
-const ROWS_MAX: usize = 20_000;
+const ROWS_MAX: usize = 10_000;
 /// A walk that has to look at each ticket starts with steps of this many, and doubles them up to the other.
 const STEP_MIN: usize = 200;
 const STEP_MAX: usize = 1_000;
@@ -109,7 +109,11 @@ struct Walk {
     ordered: bool,
     /// Whether it comes by nothing but what is wanted.
     exact: bool,
+    /// How far it has come, and what it came by in its last step.
     at: Option<Key>,
+    fresh: Vec<Key>,
+    ended: bool,
+    /// What is wanted of all that it has come by.
     found: Vec<Key>,
 }
 
@@ -131,39 +135,65 @@ impl Search<'_> {
             for walk in &mut walks {
                 let rows = if walk.exact && walk.ordered { self.want } else { step.min(walk.rows_max(self.want)) };
                 let (keys, entries) = self.advance(walk, rows).await?;
-                let ended = keys.len() < rows;
+                walk.ended = keys.len() < rows;
                 walk.at = keys.last().copied().or(walk.at);
+                walk.fresh = keys;
+                budget = budget.saturating_sub(entries / ENTRIES_PER_ROW);
+            }
+            for walk in self.worth_a_look(&mut walks) {
                 let inline = ROWS_MAX - budget <= INLINE_ROWS;
-                budget = budget.saturating_sub(keys.len() + entries / ENTRIES_PER_ROW);
-                self.sift(walk, keys, inline).await?;
-                if ended || walk.ordered && walk.found.len() >= self.want {
+                budget = budget.saturating_sub(walk.fresh.len());
+                self.sift(walk, inline).await?;
+                if walk.ended || walk.ordered && walk.found.len() >= self.want {
                     return Ok(self.sorted(std::mem::take(&mut walk.found)));
                 }
-                if budget == 0 {
-                    return Err(too_broad(self.filter.suggestion(short_word)));
-                }
+            }
+            if budget == 0 {
+                return Err(too_broad(self.filter.suggestion(short_word)));
             }
             self.catch_up(&mut walks);
             step = (2 * step).min(STEP_MAX);
         }
     }
 
+    /// The walks whose last step has to be looked at: of those that have come to their end the shortest alone. Else of
+    /// those in the wanted order the one that has come furthest, and all others, which have to come to their end.
+    fn worth_a_look<'w>(&self, walks: &'w mut [Walk]) -> Vec<&'w mut Walk> {
+        let shortest = (0..walks.len()).filter(|at| walks[*at].ended).min_by_key(|at| walks[*at].fresh.len());
+        if let Some(at) = shortest {
+            return vec![&mut walks[at]];
+        }
+        let furthest = self.furthest(walks);
+        walks
+            .iter_mut()
+            .enumerate()
+            .filter(|(at, walk)| !walk.ordered || Some(*at) == furthest)
+            .map(|(_, walk)| walk)
+            .collect()
+    }
+
+    fn furthest(&self, walks: &[Walk]) -> Option<usize> {
+        let ordered = walks.iter().enumerate().filter(|(_, walk)| walk.ordered);
+        let placed = ordered.filter_map(|(at, walk)| Some((at, walk.at?)));
+        placed.max_by(|(_, a), (_, b)| self.order.compare(*a, *b)).map(|(at, _)| at)
+    }
+
     /// Whoever walks in the wanted order and has come furthest has found all there is until there; the others go on
     /// from the same place.
     fn catch_up(&self, walks: &mut [Walk]) {
-        let ordered = walks.iter().filter(|walk| walk.ordered);
-        let furthest = ordered.filter_map(|walk| walk.at).max_by(|a, b| self.order.compare(*a, *b));
-        let Some(first) = walks.iter().find(|walk| walk.ordered && walk.at == furthest) else { return };
-        let found = first.found.clone();
-        for walk in walks.iter_mut().filter(|walk| walk.ordered && walk.at != furthest) {
-            (walk.at, walk.found) = (furthest, found.clone());
+        let Some(first) = self.furthest(walks) else { return };
+        let (at, found) = (walks[first].at, walks[first].found.clone());
+        for walk in walks.iter_mut().filter(|walk| walk.ordered) {
+            (walk.at, walk.found) = (at, found.clone());
         }
     }
 
     /// The indexes that could answer, and whether a word is so short that it stands for very many.
     async fn walks(&self) -> Result<(Vec<Walk>, bool)> {
-        let walk =
-            |path, ordered, exact| Walk { path, ordered, exact, at: self.after.filter(|_| ordered), found: Vec::new() };
+        let walk = |path, ordered, exact| {
+            let at = self.after.filter(|_| ordered);
+            Walk { path, ordered, exact, at, fresh: Vec::new(), ended: false, found: Vec::new() }
+        };
         if let Some(numbers) = self.named().await? {
             return Ok((vec![walk(Path::Numbers(numbers), false, false)], false));
         }
@@ -216,7 +246,8 @@ impl Search<'_> {
     }
 
     /// Keeps what is wanted of the keys that a walk came by.
-    async fn sift(&self, walk: &mut Walk, keys: Vec<Key>, inline: bool) -> Result<()> {
+    async fn sift(&self, walk: &mut Walk, inline: bool) -> Result<()> {
+        let keys = std::mem::take(&mut walk.fresh);
         if walk.exact {
             walk.found.extend(keys);
             return Ok(());

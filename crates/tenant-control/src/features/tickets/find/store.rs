@@ -18,16 +18,24 @@ const INLINE_MAX: usize = 2_000;
 
 /// The columns of a [`Key`] in an order, along one index.
 macro_rules! keys {
-    ($value:literal, $where:literal, $order:literal) => {
+    ($value:literal, $where:literal, $order:literal $(, $and:literal)?) => {
         concat!(
             "SELECT ",
             $value,
             ", number FROM tickets WHERE tenant_id = $1 AND ",
+            $($and,)?
             $where,
             " ORDER BY ",
             $order,
             " LIMIT $4"
         )
+    };
+}
+
+/// The same among live tickets, which have indexes of their own.
+macro_rules! live_keys {
+    ($value:literal, $where:literal, $order:literal) => {
+        keys!($value, $where, $order, "status IN ('new', 'open', 'in_progress', 'pending', 'on_hold') AND ")
     };
 }
 
@@ -43,6 +51,14 @@ kernel::statements! {
     // Ordered by the date that they do not have, lest PostgreSQL walks by number past all that have one.
     UNDATED_UP = keys!("due_at", "due_at IS NULL AND number > $2 AND number < $3", "due_at, number");
     UNDATED_DOWN = keys!("due_at", "due_at IS NULL AND number > $2 AND number < $3", "due_at DESC, number DESC");
+    LIVE_UPDATED_UP = live_keys!("updated_at", "(updated_at, number) > ($2, $3)", "updated_at, number");
+    LIVE_UPDATED_DOWN = live_keys!("updated_at", "(updated_at, number) < ($2, $3) AND updated_at >= $5", "updated_at DESC, number DESC");
+    LIVE_PRIORITY_UP = live_keys!("priority", "(priority, number) > ($2, $3)", "priority, number");
+    LIVE_PRIORITY_DOWN = live_keys!("priority", "(priority, number) < ($2, $3)", "priority DESC, number DESC");
+    LIVE_DUE_UP = live_keys!("due_at", "(due_at, number) > ($2, $3)", "due_at, number");
+    LIVE_DUE_DOWN = live_keys!("due_at", "(due_at, number) < ($2, $3)", "due_at DESC, number DESC");
+    LIVE_UNDATED_UP = live_keys!("due_at", "due_at IS NULL AND number > $2 AND number < $3", "due_at, number");
+    LIVE_UNDATED_DOWN = live_keys!("due_at", "due_at IS NULL AND number > $2 AND number < $3", "due_at DESC, number DESC");
     TERM_UP = "SELECT number FROM ticket_terms WHERE tenant_id = $1 AND term = $2 AND number > $3 AND number < $4
         ORDER BY number LIMIT $5";
     TERM_DOWN = "SELECT number FROM ticket_terms WHERE tenant_id = $1 AND term = $2 AND number > $3 AND number < $4
@@ -176,19 +192,32 @@ impl Search<'_> {
         };
         let start = if order.descending { i64::MAX } else { i64::MIN };
         let behind = (value.unwrap_or(start), number.unwrap_or(start));
-        let db = self.db;
+        let (live, db) = (self.live(), self.db);
+        let text = |all: &'static str, among_live: &'static str| if live { among_live } else { all };
         match (order.by, order.descending) {
             (SortBy::CreatedAt, true) => db.list(CREATED_DOWN, args![above, below, limit]).await,
             (SortBy::CreatedAt, false) => db.list(CREATED_UP, args![above, below, limit]).await,
-            (SortBy::UpdatedAt, true) => db.list(UPDATED_DOWN, args![behind.0, behind.1, limit, lowest]).await,
+            (SortBy::UpdatedAt, true) => {
+                let sql = text(UPDATED_DOWN, LIVE_UPDATED_DOWN);
+                db.list(sql, args![behind.0, behind.1, limit, lowest]).await
+            }
             (SortBy::UpdatedAt, false) => {
                 let (value, number) = behind.max((lowest, i64::MIN));
-                db.list(UPDATED_UP, args![value, number, limit]).await
+                db.list(text(UPDATED_UP, LIVE_UPDATED_UP), args![value, number, limit]).await
             }
-            (SortBy::Priority, true) => db.list(PRIORITY_DOWN, args![behind.0, behind.1, limit]).await,
-            (SortBy::Priority, false) => db.list(PRIORITY_UP, args![behind.0, behind.1, limit]).await,
+            (SortBy::Priority, true) => {
+                db.list(text(PRIORITY_DOWN, LIVE_PRIORITY_DOWN), args![behind.0, behind.1, limit]).await
+            }
+            (SortBy::Priority, false) => {
+                db.list(text(PRIORITY_UP, LIVE_PRIORITY_UP), args![behind.0, behind.1, limit]).await
+            }
             (SortBy::DueAt, _) => self.along_dates(order, at, behind, rows).await,
         }
+    }
+
+    /// Whether nothing is wanted that is done.
+    fn live(&self) -> bool {
+        self.filter.status.as_ref().is_some_and(|any| any.iter().all(|status| !status.is_done()))
     }
 
     /// First what has a date, then what has none.
@@ -197,14 +226,24 @@ impl Search<'_> {
         let mut keys: Vec<Key> = Vec::new();
         let in_dates = at.is_none_or(|key| key.value.is_some());
         if in_dates {
-            let dated = if order.descending { DUE_DOWN } else { DUE_UP };
+            let dated = match (order.descending, self.live()) {
+                (false, false) => DUE_UP,
+                (false, true) => LIVE_DUE_UP,
+                (true, false) => DUE_DOWN,
+                (true, true) => LIVE_DUE_DOWN,
+            };
             keys = self.db.list(dated, args![behind.0, behind.1, limit(rows)?]).await?;
         }
         if keys.len() < rows {
             let number = at.filter(|_| !in_dates).map(|key| key.number);
             let (above, below) =
                 if order.descending { (0, number.unwrap_or(i64::MAX)) } else { (number.unwrap_or(0), i64::MAX) };
-            let undated = if order.descending { UNDATED_DOWN } else { UNDATED_UP };
+            let undated = match (order.descending, self.live()) {
+                (false, false) => UNDATED_UP,
+                (false, true) => LIVE_UNDATED_UP,
+                (true, false) => UNDATED_DOWN,
+                (true, true) => LIVE_UNDATED_DOWN,
+            };
             keys.extend(self.db.list::<Key>(undated, args![above, below, limit(rows - keys.len())?]).await?);
         }
         Ok(keys)
