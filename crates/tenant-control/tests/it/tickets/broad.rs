@@ -53,8 +53,8 @@ over_http! {
     async fn what_no_index_can_answer_is_refused_and_names_a_filter(server: Server) {
         let acme = loaded(&server).await;
         for (query, suggestion) in [
-            ("tag=even&type=task", "organization_id"),
-            ("tag=even&type=task&organization_id=none&assignee_id=none", "created_since"),
+            ("tag=even&type=task&sort=updated_at", "organization_id"),
+            ("tag=even&type=task&organization_id=none&assignee_id=none&sort=priority", "created_since"),
             ("tag=even&type=task&sort=-priority", "organization_id"),
             ("q=host&type=change,task&tag=odd,even&sort=due_at", "a longer word in q"),
         ] {
@@ -72,6 +72,8 @@ over_http! {
         let all_filters = "status=open&type=problem&tag=rare&priority=high&q=do&assignee_id=none";
         for (query, wanted) in [
             ("tag=rare", &rare),
+            // Neither of them is rare, but in the order of numbers they pass each other by.
+            ("tag=even&type=task", &Vec::new()),
             ("tag=rare&status=open", &rare),
             ("status=open&type=problem&tag=rare", &rare),
             ("status=open&type=problem&tag=rare&priority=high", &third),

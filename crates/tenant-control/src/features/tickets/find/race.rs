@@ -4,7 +4,7 @@
 //! at a time, and the first that has filled the page, or has come to its end, answers. So the most selective one wins
 //! without anybody having counted, and what none can answer within the budget is refused.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use kernel::base::{Code, Error, Result, Timestamp};
 use kernel::http::LIMIT_MAX;
@@ -140,6 +140,7 @@ impl Search<'_> {
                 walk.fresh = keys;
                 budget = budget.saturating_sub(entries / ENTRIES_PER_ROW);
             }
+            self.strike_out(&mut walks);
             for walk in self.worth_a_look(&mut walks) {
                 let inline = ROWS_MAX - budget <= INLINE_ROWS;
                 budget = budget.saturating_sub(walk.fresh.len());
@@ -153,6 +154,28 @@ impl Search<'_> {
             }
             self.catch_up(&mut walks);
             step = (2 * step).min(STEP_MAX);
+        }
+    }
+
+    /// What a walk in the wanted order has come by and another has passed without coming by it, is not wanted. They
+    /// have started from one place, so no ticket has to be looked at for that.
+    fn strike_out(&self, walks: &mut [Walk]) {
+        let passed: Vec<(usize, Option<Key>, HashSet<i64>)> = walks
+            .iter()
+            .enumerate()
+            .filter(|(_, walk)| walk.ordered && matches!(walk.path, Path::Terms(_)))
+            .map(|(at, walk)| {
+                // One that has ended has passed everything.
+                let until = walk.at.filter(|_| !walk.ended);
+                (at, until, walk.fresh.iter().map(|key| key.number).collect())
+            })
+            .collect();
+        for (at, walk) in walks.iter_mut().enumerate().filter(|(_, walk)| walk.ordered) {
+            walk.fresh.retain(|key| {
+                passed.iter().filter(|(other, ..)| *other != at).all(|(_, until, numbers)| {
+                    numbers.contains(&key.number) || until.is_some_and(|until| self.order.compare(*key, until).is_gt())
+                })
+            });
         }
     }
 
