@@ -15,6 +15,7 @@ mod server;
 mod start;
 mod store_postgres;
 mod store_sqlite;
+mod tickets;
 mod webhooks;
 mod workload;
 
@@ -25,10 +26,11 @@ use std::process::ExitCode;
 type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
 const USAGE: &str = "usage: bench store-sqlite | store-postgres | read | start | memory | webhooks-rate |\n\
-    webhooks-latency | webhooks-neighbours | webhooks-backlog | all\n\
+    webhooks-latency | webhooks-neighbours | webhooks-backlog | tickets-create | tickets-create-postgres |\n\
+    tickets-lists [SIZES] [--data FOLDER] | all\n\
     rounds and sizes: see README.md";
 
-const ALL: [&str; 9] = [
+const ALL: [&str; 12] = [
     "store-sqlite",
     "store-postgres",
     "read",
@@ -38,6 +40,9 @@ const ALL: [&str; 9] = [
     "webhooks-latency",
     "webhooks-neighbours",
     "webhooks-backlog",
+    "tickets-create",
+    "tickets-create-postgres",
+    "tickets-lists",
 ];
 
 fn main() -> ExitCode {
@@ -65,6 +70,9 @@ fn run(arguments: &[&str]) -> Outcome {
         ["webhooks-latency"] => webhooks::latency::run(),
         ["webhooks-neighbours"] => webhooks::neighbours::run(),
         ["webhooks-backlog"] => webhooks::backlog::run(),
+        ["tickets-create"] => tickets::create::run(),
+        ["tickets-create-postgres"] => tickets::create_postgres::run(),
+        ["tickets-lists", more @ ..] => tickets::lists::run(more),
         ["all"] => {
             for part in ALL {
                 run(&[part])?;

@@ -127,15 +127,21 @@ pub fn make_key(server: &Server, data: &Path) -> Outcome<String> {
 
 /// The same, for a tenant of this name.
 pub fn make_key_of(server: &Server, data: &Path, slug: &str) -> Outcome<String> {
+    make_tenant(server, data, &[], slug).map(|(_, key)| key)
+}
+
+/// The same, with the tenant's id before the key; `store` says where the records are if not in the data folder.
+pub fn make_tenant(server: &Server, data: &Path, store: &[&str], slug: &str) -> Outcome<(String, String)> {
     let whom = ["--tenant", slug, "--email", "bench@example.test"];
-    admin(data, &["tenant", "create", "--slug", slug, "--name", "Bench"])?;
-    admin(data, &[&["user", "create", "--role", "admin"], whom.as_slice()].concat())?;
-    let session = admin(data, &[&["session", "create"], whom.as_slice()].concat())?;
+    let tenant = admin(data, &[&["tenant", "create", "--slug", slug, "--name", "Bench"], store].concat())?;
+    admin(data, &[&["user", "create", "--role", "admin"], whom.as_slice(), store].concat())?;
+    let session = admin(data, &[&["session", "create"], whom.as_slice(), store].concat())?;
     let cookie = session["cookie"].as_str().ok_or("no cookie")?;
     let body = r#"{"name":"bench","scopes":["*"]}"#;
     let made = post_as(server.address, "/api/admin/api-keys", &format!("Cookie: {cookie}"), body)?;
     let record: Value = serde_json::from_str(&made.body)?;
-    Ok(record["key"].as_str().ok_or_else(|| format!("no key was made: {}", made.body))?.to_owned())
+    let key = record["key"].as_str().ok_or_else(|| format!("no key was made: {}", made.body))?;
+    Ok((tenant["id"].as_str().ok_or("a tenant without an id")?.to_owned(), key.to_owned()))
 }
 
 fn admin(data: &Path, arguments: &[&str]) -> Outcome<Value> {

@@ -1,0 +1,17 @@
+//! Tickets, measured from outside: how fast they are made, and whether finding them stays as fast when there are ten
+//! million of them.
+//!
+//! Deliberately left out: what becomes of a ticket after it was made, and lists on PostgreSQL.
+
+mod bare;
+mod client;
+pub mod create;
+pub mod create_postgres;
+mod data;
+pub mod lists;
+mod load;
+mod new;
+mod queries;
+mod vocabulary;
+
+const PATH: &str = "/api/psa/tickets";
