@@ -201,6 +201,14 @@ fn the_door_of_the_tests_is_used_by_tests_alone() {
     never(rule, &["tenant_for_test"], |_| true, &allowed);
 }
 
+#[test]
+fn the_operators_door_is_used_at_the_command_line_alone() {
+    let rule =
+        "a tenant's handle without a caller is for the operator's commands; a feature takes the handle it is given";
+    let elsewhere = |path: &str| path.starts_with(FEATURES);
+    never(rule, &["operate("], elsewhere, &[]);
+}
+
 /// A newcomer reads a file in one sitting.
 const LINES_MAX: usize = 500;
 

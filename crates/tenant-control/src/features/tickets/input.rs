@@ -1,13 +1,8 @@
 //! What a request may say of a ticket: all of a new one, or what shall change of one that exists.
 
-use kernel::base::{DeviceId, Label, OrganizationId, Timestamp, UserId, Word, is_email};
+use kernel::base::{DeviceId, Label, OrganizationId, Timestamp, UserId, is_email};
 use kernel::http::{Field, Fields, FromBody};
 use serde_json::{Map, Value};
-use utoipa::openapi::schema::{
-    AdditionalProperties, ArrayBuilder, ObjectBuilder, Schema, SchemaType, Type as JsonType,
-};
-use utoipa::openapi::{KnownFormat, Ref, RefOr, SchemaFormat};
-use utoipa::{PartialSchema, ToSchema};
 
 use super::{Priority, Requester, Status, Type};
 
@@ -129,7 +124,7 @@ impl FromBody for TicketPatch {
 
 /// What null means for a field that has a value without it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Null {
+pub enum Null {
     /// In a new ticket: only where null is a value.
     IsLeftOut,
     /// In a merge patch: back to what it is without.
@@ -329,121 +324,5 @@ pub fn merge(old: &mut Map<String, Value>, patch: Map<String, Value>) {
             }
             (value, _) => drop(old.insert(name, value)),
         }
-    }
-}
-
-/// The properties that both bodies have; in a patch more of them may be null.
-fn properties(null: Null) -> ObjectBuilder {
-    let clears = null == Null::Clears;
-    let label = |nullable: bool| label_schema(nullable).pattern(Some("\\S"));
-    let key = |nullable: bool| label_schema(nullable).pattern(Some("^[^,]*[^,\\s][^,]*$"));
-    let id = || kind(JsonType::String, true);
-    let time = || kind(JsonType::String, true).format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)));
-    let long =
-        kind(JsonType::String, true).max_length(Some(TEXT_BYTES_MAX)).description(Some("At most 64 KiB in UTF-8."));
-    let custom = kind(JsonType::Object, clears)
-        .additional_properties(Some(AdditionalProperties::FreeForm(true)))
-        .max_properties((!clears).then_some(CUSTOM_FIELDS_MAX))
-        .description(Some("At most 50 fields, 5 deep with itself, 16 KiB of JSON."));
-    let status: RefOr<Schema> = if clears {
-        Ref::from_schema_name(Status::name()).into()
-    } else {
-        kind(JsonType::String, false).enum_values(Some([Status::New.as_str()])).into()
-    };
-    ObjectBuilder::new()
-        .property("subject", label(false))
-        .property("description", long)
-        .property("type", Ref::from_schema_name(Type::name()))
-        .property("status", status)
-        .property("priority", Ref::from_schema_name(Priority::name()))
-        .property("organization_id", id())
-        .property("requester", requester_schema())
-        .property("assignee_id", id().description(Some("A user of the tenant.")))
-        .property("team", label(true))
-        .property("category", label(true))
-        .property("tags", list(key(false), TAGS_MAX, clears))
-        .property("custom_fields", custom)
-        .property("device_ids", list(kind(JsonType::String, false), DEVICES_MAX, clears))
-        .property("external_id", key(true).description(Some("Unique in the tenant.")))
-        .property("due_at", time())
-        .additional_properties(Some(AdditionalProperties::FreeForm(false)))
-}
-
-fn kind(kind: JsonType, nullable: bool) -> ObjectBuilder {
-    let kinds = if nullable { vec![kind, JsonType::Null] } else { vec![kind] };
-    ObjectBuilder::new().schema_type(match kinds.as_slice() {
-        [one] => SchemaType::Type(one.clone()),
-        _ => SchemaType::from_iter(kinds),
-    })
-}
-
-fn label_schema(nullable: bool) -> ObjectBuilder {
-    kind(JsonType::String, nullable).min_length(Some(1)).max_length(Some(200))
-}
-
-fn list(items: ObjectBuilder, max: usize, nullable: bool) -> ArrayBuilder {
-    let list = ArrayBuilder::new().items(items).max_items(Some(max));
-    if nullable { list.schema_type(SchemaType::from_iter([JsonType::Array, JsonType::Null])) } else { list }
-}
-
-fn requester_schema() -> ObjectBuilder {
-    kind(JsonType::Object, true)
-        .property("name", label_schema(true).pattern(Some("\\S")))
-        .property("email", kind(JsonType::String, true).max_length(Some(254)))
-        .additional_properties(Some(AdditionalProperties::FreeForm(false)))
-        .description(Some("A name, an e-mail address or both."))
-}
-
-fn parts(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-    schemas.extend([
-        (Type::name().into(), Type::schema()),
-        (Status::name().into(), Status::schema()),
-        (Priority::name().into(), Priority::schema()),
-    ]);
-}
-
-impl PartialSchema for NewTicket {
-    fn schema() -> RefOr<Schema> {
-        let example = serde_json::json!({
-            "subject": "Printer on fire", "description": "Third floor.", "priority": "high",
-            "requester": {"name": "Sam", "email": "sam@acme.test"}, "tags": ["printer"],
-        });
-        properties(Null::IsLeftOut).required("subject").examples([example]).into()
-    }
-}
-
-impl ToSchema for NewTicket {
-    fn name() -> std::borrow::Cow<'static, str> {
-        "TicketInput".into()
-    }
-
-    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        parts(schemas);
-    }
-}
-
-impl PartialSchema for TicketPatch {
-    fn schema() -> RefOr<Schema> {
-        let comment = ObjectBuilder::new()
-            .property(
-                "body",
-                kind(JsonType::String, false).min_length(Some(1)).max_length(Some(TEXT_BYTES_MAX)).pattern(Some("\\S")),
-            )
-            .property("public", kind(JsonType::Boolean, false).default(Some(true.into())))
-            .required("body")
-            .additional_properties(Some(AdditionalProperties::FreeForm(false)))
-            .description(Some("Appended to the ticket's comments."));
-        let example = serde_json::json!({"status": "in_progress", "comment": {"body": "On my way.", "public": true}});
-        properties(Null::Clears).property("comment", comment).examples([example]).into()
-    }
-}
-
-impl ToSchema for TicketPatch {
-    fn name() -> std::borrow::Cow<'static, str> {
-        "TicketPatch".into()
-    }
-
-    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        parts(schemas);
     }
 }

@@ -2,11 +2,13 @@
 //!
 //! What a request may say is in `input`, what is promised in `sla`, how tickets are found in `find`.
 
+mod document;
 pub mod find;
 pub mod input;
 pub mod routes;
 pub mod sla;
 pub mod store;
+pub mod stored;
 
 use std::collections::BTreeMap;
 

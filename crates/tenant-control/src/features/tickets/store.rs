@@ -14,10 +14,11 @@ use kernel::store::{Db, FromRow, Row, Tx, Value};
 
 use super::find::terms_of;
 use super::input::{Common, NewComment, NewTicket, Patch, TicketPatch, check_custom_fields, merge};
-use super::sla::{self, Clock, Deadline, Policy};
+use super::sla::{self, Clock};
+use super::stored::{StoredTicket, json};
 use super::{
-    Change, Changes, Comment, CommentedTicket, FieldChange, Priority, Requester, SlaState, Source, Status,
-    TICKET_COMMENTED, TICKET_CREATED, TICKET_UPDATED, Ticket, TicketDetail, Type, UpdatedTicket, changes,
+    Change, Changes, Comment, CommentedTicket, FieldChange, Priority, SlaState, Source, Status, TICKET_COMMENTED,
+    TICKET_CREATED, TICKET_UPDATED, Ticket, TicketDetail, Type, UpdatedTicket, changes,
 };
 use crate::features::organizations;
 
@@ -75,138 +76,6 @@ const SHOWN_BYTES_MAX: i64 = 4_000_000;
 
 /// The longest value that the audit trail repeats.
 const AUDITED_BYTES_MAX: usize = 1_000;
-
-/// A ticket as it is stored. How it stands depends on when it is looked at.
-pub struct StoredTicket {
-    ticket: Ticket,
-    clock: Clock,
-}
-
-impl FromRow for StoredTicket {
-    fn from_row(row: &Row<'_>) -> Result<Self> {
-        let text = |index: usize| row.get::<String>(index);
-        let name: Option<String> = row.get(7)?;
-        let email: Option<String> = row.get(8)?;
-        let requester = (name.is_some() || email.is_some()).then_some(Requester { name, email });
-        let deadline = |due: usize, risk: usize| -> Result<Option<Deadline>> {
-            let (due, risk): (Option<Timestamp>, Option<Timestamp>) = (row.get(due)?, row.get(risk)?);
-            Ok(due.zip(risk).map(|(due_at, risk_at)| Deadline { due_at, risk_at }))
-        };
-        let policy: Option<String> = row.get(24)?;
-        let pauses: Vec<(i64, i64)> = serde_json::from_str(&text(23)?).map_err(Error::internal)?;
-        let moment = Timestamp::from_millis;
-        let clock = Clock {
-            policy: policy.map(|text| serde_json::from_str::<Policy>(&text)).transpose().map_err(Error::internal)?,
-            first_response: deadline(17, 18)?,
-            first_responded_at: row.get(19)?,
-            resolution: deadline(20, 21)?,
-            paused_at: row.get(22)?,
-            pauses: pauses.into_iter().map(|(from, until)| (moment(from), moment(until))).collect(),
-            created_at: row.get(29)?,
-        };
-        let devices: Vec<String> = serde_json::from_str(&text(13)?).map_err(Error::internal)?;
-        let ticket = Ticket {
-            id: row.get(0)?,
-            number: row.get(1)?,
-            subject: text(2)?,
-            description: row.get(32)?,
-            r#type: Type::stored(&text(3)?)?,
-            status: Status::stored(&text(4)?)?,
-            priority: Priority::from_rank(row.get(5)?)?,
-            organization_id: row.get(6)?,
-            requester,
-            assignee_id: row.get(9)?,
-            team: row.get(10)?,
-            category: row.get(11)?,
-            tags: serde_json::from_str(&text(12)?).map_err(Error::internal)?,
-            custom_fields: serde_json::from_str(&text(31)?).map_err(Error::internal)?,
-            device_ids: devices.iter().filter_map(|id| id.parse().ok()).collect(),
-            external_id: row.get(14)?,
-            source: Source::stored(&text(15)?)?,
-            due_at: row.get(16)?,
-            first_response_due_at: row.get(17)?,
-            first_responded_at: row.get(19)?,
-            resolution_due_at: row.get(20)?,
-            resolved_at: row.get(25)?,
-            closed_at: row.get(26)?,
-            sla_state: SlaState::None,
-            comment_count: row.get(27)?,
-            version: row.get(28)?,
-            created_at: row.get(29)?,
-            updated_at: row.get(30)?,
-        };
-        Ok(StoredTicket { ticket, clock })
-    }
-}
-
-impl StoredTicket {
-    pub fn number(&self) -> i64 {
-        self.ticket.number
-    }
-
-    /// The ticket as it stands at a moment.
-    pub fn at(mut self, now: Timestamp) -> Ticket {
-        self.ticket.sla_state = self.clock.state(self.ticket.status, now);
-        self.ticket
-    }
-
-    /// Everything but the tenant, in the order of INSERT and UPDATE.
-    fn values(&self) -> Result<Vec<Value>> {
-        let (ticket, clock) = (&self.ticket, &self.clock);
-        let requester = ticket.requester.clone().unwrap_or_default();
-        let devices: Vec<String> = ticket.device_ids.iter().map(ToString::to_string).collect();
-        let millis = |(from, until): &(Timestamp, Timestamp)| (from.as_millis(), until.as_millis());
-        let pauses: Vec<(i64, i64)> = clock.pauses.iter().map(millis).collect();
-        let due = |deadline: Option<Deadline>| deadline.map(|deadline| deadline.due_at);
-        let risk = |deadline: Option<Deadline>| deadline.map(|deadline| deadline.risk_at);
-        Ok(vec![
-            ticket.id.into(),
-            ticket.number.into(),
-            ticket.subject.as_str().into(),
-            ticket.r#type.as_str().into(),
-            ticket.status.as_str().into(),
-            ticket.priority.rank().into(),
-            ticket.organization_id.into(),
-            requester.name.into(),
-            requester.email.into(),
-            ticket.assignee_id.into(),
-            ticket.team.as_deref().into(),
-            ticket.category.as_deref().into(),
-            json(&ticket.tags)?.into(),
-            json(&devices)?.into(),
-            ticket.external_id.as_deref().into(),
-            ticket.source.as_str().into(),
-            ticket.due_at.into(),
-            due(clock.first_response).into(),
-            risk(clock.first_response).into(),
-            clock.first_responded_at.into(),
-            due(clock.resolution).into(),
-            risk(clock.resolution).into(),
-            clock.paused_at.into(),
-            json(&pauses)?.into(),
-            clock.policy.as_ref().map(json).transpose()?.into(),
-            ticket.resolved_at.into(),
-            ticket.closed_at.into(),
-            ticket.comment_count.into(),
-            ticket.version.into(),
-            ticket.created_at.into(),
-            ticket.updated_at.into(),
-            json(&ticket.custom_fields)?.into(),
-            ticket.description.as_deref().into(),
-        ])
-    }
-
-    /// Shows what the clock says.
-    fn show_clock(&mut self) {
-        self.ticket.first_response_due_at = self.clock.first_response.map(|deadline| deadline.due_at);
-        self.ticket.first_responded_at = self.clock.first_responded_at;
-        self.ticket.resolution_due_at = self.clock.resolution.map(|deadline| deadline.due_at);
-    }
-}
-
-fn json<T: serde::Serialize + ?Sized>(value: &T) -> Result<String> {
-    serde_json::to_string(value).map_err(Error::internal)
-}
 
 impl FromRow for Comment {
     fn from_row(row: &Row<'_>) -> Result<Self> {

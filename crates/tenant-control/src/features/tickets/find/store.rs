@@ -7,7 +7,8 @@ use kernel::base::{Error, Result, TicketId, Timestamp, Word};
 use kernel::store::{Compare, FromRow, Row, Select, Value};
 
 use super::super::Ticket;
-use super::super::store::{FULL, StoredTicket};
+use super::super::store::FULL;
+use super::super::stored::StoredTicket;
 use super::race::Search;
 use super::{Filter, Key, Order, SortBy};
 
