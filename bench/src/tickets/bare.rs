@@ -19,7 +19,12 @@ pub const INSERT: &str =
         custom_fields, description)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,
         $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34)";
-pub const INSERT_TERM: &str = "INSERT INTO ticket_terms (tenant_id, term, number) VALUES ($1, $2, $3)";
+pub const INSERT_TERMS: &str =
+    "INSERT INTO ticket_terms (tenant_id, term, number)
+    SELECT CAST($1 AS TEXT), slot.column1, CAST($2 AS BIGINT) FROM (VALUES (CAST($3 AS TEXT)), ($4), ($5), ($6), ($7), ($8), ($9), ($10),
+        ($11), ($12), ($13), ($14), ($15), ($16), ($17), ($18)) AS slot WHERE slot.column1 IS NOT NULL";
+/// Its places.
+pub const TERMS: usize = 16;
 pub const INSERT_CHANGE: &str =
     "INSERT INTO ticket_changes (tenant_id, number, version, at, actor_type, actor_id, actor_name, size_bytes, changes)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
@@ -57,9 +62,10 @@ pub async fn write(db: &Db, new: New) -> Result<()> {
             row[place] = value;
         }
         tx.exec_each(INSERT, &[row]).await?;
-        for term in &terms {
-            tx.exec(INSERT_TERM, args![term, number]).await?;
-        }
+        let mut slots: Vec<Value> = vec![number.into()];
+        slots.extend(terms.iter().map(|term| Value::from(term.as_str())));
+        slots.resize(1 + TERMS, Value::Null);
+        tx.exec_each(INSERT_TERMS, &[slots]).await?;
         tx.exec(INSERT_CHANGE, args![number, 1_i64, at, "api_key", ID, "bench", CHANGES.len() as i64, CHANGES]).await?;
         let entry = AuditId::new(tx.world());
         tx.exec(

@@ -51,8 +51,11 @@ kernel::statements! {
             sla_paused_at = $24, sla_pauses = $25, sla_policy = $26, resolved_at = $27, closed_at = $28, comment_count = $29,
             version = $30, created_at = $31, updated_at = $32, custom_fields = $33, description = $34
         WHERE tenant_id = $1 AND id = $2 AND number = $3";
-    INSERT_TERM = "INSERT INTO ticket_terms (tenant_id, term, number) VALUES ($1, $2, $3)";
-    DELETE_TERM = "DELETE FROM ticket_terms WHERE tenant_id = $1 AND term = $2 AND number = $3";
+    /// Several at once; what is left over of the places is null.
+    INSERT_TERMS = "INSERT INTO ticket_terms (tenant_id, term, number)
+        SELECT CAST($1 AS TEXT), slot.column1, CAST($2 AS BIGINT) FROM (VALUES (CAST($3 AS TEXT)), ($4), ($5), ($6), ($7), ($8), ($9), ($10),
+            ($11), ($12), ($13), ($14), ($15), ($16), ($17), ($18)) AS slot WHERE slot.column1 IS NOT NULL";
+    DELETE_TERMS = "DELETE FROM ticket_terms WHERE tenant_id = $1 AND number = $2 AND term IN ($3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)";
     FIND_EXTERNAL = "SELECT number FROM tickets WHERE tenant_id = $1 AND external_id = $2";
     INSERT_COMMENT = "INSERT INTO ticket_comments (tenant_id, number, ordinal, id, public, author_type, author_id,
             author_name, created_at, size_bytes, body)
@@ -181,9 +184,7 @@ pub async fn create(tx: &mut Tx, new: NewTicket, references: &[Reference]) -> Re
     stored.show_clock();
     check_external_id(tx, None, &stored.ticket).await?;
     tx.later(INSERT, stored.values()?).await?;
-    for term in terms_of(&stored.ticket) {
-        tx.later(INSERT_TERM, vec![term.into(), number.into()]).await?;
-    }
+    write_terms(tx, INSERT_TERMS, number, &terms_of(&stored.ticket).iter().collect::<Vec<_>>()).await?;
     let begun = FieldChange { from: serde_json::Value::Null, to: Status::New.as_str().into() };
     note(tx, &stored.ticket, &Changes(BTreeMap::from([("status".to_owned(), begun)]))).await?;
     audit::record(tx, Entry::new("ticket.create", "ticket", stored.ticket.id)).await?;
@@ -317,11 +318,19 @@ async fn check_external_id(tx: &mut Tx, old: Option<&Ticket>, new: &Ticket) -> R
 async fn save(tx: &mut Tx, old: &Ticket, stored: &StoredTicket) -> Result<()> {
     tx.later(UPDATE, stored.values()?).await?;
     let (before, after) = (terms_of(old), terms_of(&stored.ticket));
-    for term in before.difference(&after) {
-        tx.later(DELETE_TERM, vec![term.as_str().into(), old.number.into()]).await?;
-    }
-    for term in after.difference(&before) {
-        tx.later(INSERT_TERM, vec![term.as_str().into(), old.number.into()]).await?;
+    write_terms(tx, DELETE_TERMS, old.number, &before.difference(&after).collect::<Vec<_>>()).await?;
+    write_terms(tx, INSERT_TERMS, old.number, &after.difference(&before).collect::<Vec<_>>()).await
+}
+
+/// The places of a statement that writes terms.
+const TERMS: usize = 16;
+
+async fn write_terms(tx: &mut Tx, sql: &'static str, number: i64, terms: &[&String]) -> Result<()> {
+    for terms in terms.chunks(TERMS) {
+        let mut row: Vec<Value> = vec![number.into()];
+        row.extend(terms.iter().map(|term| Value::from(term.as_str())));
+        row.resize(1 + TERMS, Value::Null);
+        tx.later(sql, row).await?;
     }
     Ok(())
 }
