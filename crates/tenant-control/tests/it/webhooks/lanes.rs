@@ -223,6 +223,8 @@ async fn a_lane_that_is_locked_keeps_no_other_waiting() {
     let holding = tokio::spawn(async move {
         db.write(async move |tx| {
             kernel::events::publish(tx, &super::drive::LOAD, "rec_2", &json!({"id": "rec_2"})).await?;
+            // What nobody has waited for goes out with the next statement.
+            tx.next_sequence().await?;
             let _ = entered.send(());
             let _ = tokio::task::block_in_place(|| released.recv());
             Ok(())
