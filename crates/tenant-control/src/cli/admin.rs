@@ -67,9 +67,8 @@ pub enum TenantCommand {
 pub enum OrganizationCommand {
     /// Make an organization
     Create {
-        /// The tenant's slug
-        #[arg(long)]
-        tenant: String,
+        #[command(flatten)]
+        of: Of,
         /// What people call it
         #[arg(long)]
         name: String,
@@ -81,9 +80,8 @@ pub enum OrganizationCommand {
     },
     /// List the organizations of a tenant
     List {
-        /// The tenant's slug
-        #[arg(long)]
-        tenant: String,
+        #[command(flatten)]
+        of: Of,
         #[command(flatten)]
         common: Common,
     },
@@ -93,9 +91,8 @@ pub enum OrganizationCommand {
 pub enum SlaCommand {
     /// Promise a first response and a resolution for tickets that get this priority from now on
     Set {
-        /// The tenant's slug
-        #[arg(long)]
-        tenant: String,
+        #[command(flatten)]
+        of: Of,
         /// low, medium, high or critical
         #[arg(long, value_parser = parse_word::<Priority>)]
         priority: Priority,
@@ -114,17 +111,15 @@ pub enum SlaCommand {
     },
     /// List what a tenant promises
     List {
-        /// The tenant's slug
-        #[arg(long)]
-        tenant: String,
+        #[command(flatten)]
+        of: Of,
         #[command(flatten)]
         common: Common,
     },
     /// Promise nothing for this priority any more; tickets keep what they were promised
     Delete {
-        /// The tenant's slug
-        #[arg(long)]
-        tenant: String,
+        #[command(flatten)]
+        of: Of,
         /// low, medium, high or critical
         #[arg(long, value_parser = parse_word::<Priority>)]
         priority: Priority,
@@ -133,12 +128,19 @@ pub enum SlaCommand {
     },
 }
 
-/// Whom a command is about.
+/// Whose records a command is about.
 #[derive(Args)]
-pub struct Whom {
+pub struct Of {
     /// The tenant's slug
     #[arg(long)]
     tenant: String,
+}
+
+/// Whom a command is about.
+#[derive(Args)]
+pub struct Whom {
+    #[command(flatten)]
+    of: Of,
     /// The user's e-mail address
     #[arg(long)]
     email: String,
@@ -184,9 +186,8 @@ pub enum UserCommand {
     },
     /// List the users of a tenant
     List {
-        /// The tenant's slug
-        #[arg(long)]
-        tenant: String,
+        #[command(flatten)]
+        of: Of,
         #[command(flatten)]
         common: Common,
     },
@@ -258,15 +259,15 @@ pub async fn run(command: Command) -> Result<()> {
 
 async fn run_organization(command: OrganizationCommand) -> Result<()> {
     match command {
-        OrganizationCommand::Create { tenant: slug_of_tenant, name, slug, common } => {
+        OrganizationCommand::Create { of, name, slug, common } => {
             let store = store::open(&common.store).await?;
-            let tenant = tenant(&store, &slug_of_tenant).await?;
+            let tenant = tenant(&store, &of).await?;
             let made = organizations::create(&operate(&store, &tenant), &name, &slug).await?;
             common.output.print(&made, |made| format!("Organization {} ({}) was made.", made.slug, made.id))
         }
-        OrganizationCommand::List { tenant: slug, common } => {
+        OrganizationCommand::List { of, common } => {
             let store = store::open(&common.store).await?;
-            let all = organizations::list(&operate(&store, &tenant(&store, &slug).await?)).await?;
+            let all = organizations::list(&operate(&store, &tenant(&store, &of).await?)).await?;
             let line = |one: &Organization| format!("{}  {}  {}", one.id, one.slug, one.name);
             common.output.print(&all, |all| all.iter().map(line).collect::<Vec<_>>().join("\n"))
         }
@@ -275,29 +276,21 @@ async fn run_organization(command: OrganizationCommand) -> Result<()> {
 
 async fn run_sla(command: SlaCommand) -> Result<()> {
     match command {
-        SlaCommand::Set {
-            tenant: slug,
-            priority,
-            first_response_minutes,
-            resolution_minutes,
-            hours,
-            timezone,
-            common,
-        } => {
+        SlaCommand::Set { of, priority, first_response_minutes, resolution_minutes, hours, timezone, common } => {
             let store = store::open(&common.store).await?;
-            let db = operate(&store, &tenant(&store, &slug).await?);
+            let db = operate(&store, &tenant(&store, &of).await?);
             let policy = Policy { first_response_minutes, resolution_minutes, hours, timezone };
             let set = sla::store::set(&db, Target { priority, policy }).await?;
             common.output.print(&set, promised)
         }
-        SlaCommand::List { tenant: slug, common } => {
+        SlaCommand::List { of, common } => {
             let store = store::open(&common.store).await?;
-            let all = sla::store::list(&operate(&store, &tenant(&store, &slug).await?)).await?;
+            let all = sla::store::list(&operate(&store, &tenant(&store, &of).await?)).await?;
             common.output.print(&all, |all| all.iter().map(promised).collect::<Vec<_>>().join("\n"))
         }
-        SlaCommand::Delete { tenant: slug, priority, common } => {
+        SlaCommand::Delete { of, priority, common } => {
             let store = store::open(&common.store).await?;
-            sla::store::delete(&operate(&store, &tenant(&store, &slug).await?), priority).await?;
+            sla::store::delete(&operate(&store, &tenant(&store, &of).await?), priority).await?;
             common.output.print(&json!({ "priority": priority }), |_| {
                 format!("Nothing is promised for {} from now on.", priority.as_str())
             })
@@ -320,7 +313,7 @@ async fn run_user(command: UserCommand) -> Result<()> {
     match command {
         UserCommand::Create { whom, role, name, platform_operator, common } => {
             let store = store::open(&common.store).await?;
-            let tenant = tenant(&store, &whom.tenant).await?;
+            let tenant = tenant(&store, &whom.of).await?;
             let user =
                 create_user(&store, &tenant, NewUser { email: whom.email, name, role, platform_operator }).await?;
             common.output.print(&user, |user| format!("User {} ({}) was made.", user.email, user.id))
@@ -337,9 +330,9 @@ async fn run_user(command: UserCommand) -> Result<()> {
             delete_user(&store, &tenant, &user).await?;
             common.output.print(&user, |user| format!("User {} was removed.", user.email))
         }
-        UserCommand::List { tenant: slug, common } => {
+        UserCommand::List { of, common } => {
             let store = store::open(&common.store).await?;
-            let tenant = tenant(&store, &slug).await?;
+            let tenant = tenant(&store, &of).await?;
             let users = list_users(&store, &tenant).await?;
             let line = |user: &User| format!("{}  {}  {}", user.id, user.role.as_str(), user.email);
             common.output.print(&users, |users| users.iter().map(line).collect::<Vec<_>>().join("\n"))
@@ -347,7 +340,8 @@ async fn run_user(command: UserCommand) -> Result<()> {
     }
 }
 
-async fn tenant(store: &Store, slug: &str) -> Result<Tenant> {
+async fn tenant(store: &Store, of: &Of) -> Result<Tenant> {
+    let slug = of.tenant.as_str();
     let found = find_tenant(&store.system(Purpose::Cli), slug).await?;
     found.ok_or_else(|| {
         Error::internal(format!("there is no tenant {slug:?}; `tenant-control admin tenant list` shows them"))
@@ -355,7 +349,7 @@ async fn tenant(store: &Store, slug: &str) -> Result<Tenant> {
 }
 
 async fn find(store: &Store, whom: &Whom) -> Result<(Tenant, User)> {
-    let tenant = tenant(store, &whom.tenant).await?;
+    let tenant = tenant(store, &whom.of).await?;
     let user = find_user(store, &tenant, &whom.email).await?;
     let missing = || {
         format!(

@@ -158,18 +158,6 @@ pub fn difference(before: &Value, after: &Value) -> Value {
     differ.map(|name| (name.clone(), json!({"from": before[name], "to": after[name]}))).collect()
 }
 
-/// Asserts that a change of status was refused, and returns the problem.
-#[track_caller]
-pub fn refused_transition(answer: &Answer) -> Value {
-    let problem = answer.ok(409);
-    assert_eq!(problem["code"], "invalid_transition", "{problem}");
-    assert_eq!(answer.header("content-type"), "application/problem+json");
-    assert_eq!((&problem["status"], &problem["instance"]), (&json!(409), &json!(TICKETS)));
-    assert_eq!(problem["type"], format!("{}/documentation/errors/#invalid_transition", answer.base_url));
-    assert_eq!(problem["request_id"], answer.header("x-request-id"));
-    problem
-}
-
 over_http! {
     async fn roles_and_scopes_decide_who_reads_and_who_writes(server: Server) {
         let acme = server.tenant("acme").await;

@@ -44,7 +44,7 @@ over_http! {
                     assert_eq!(answer.json()["version"], ticket["version"].as_i64().unwrap() + 1);
                 } else {
                     assert_eq!(answer.status, 409, "{from} to {to}: {}", answer.json());
-                    let detail = refused_transition(&answer)["detail"].as_str().unwrap().to_owned();
+                    let detail = answer.problem("invalid_transition")["detail"].as_str().unwrap().to_owned();
                     for status in STATUSES.iter().filter(|status| may_follow(from, status) && **status != from) {
                         assert!(detail.contains(status), "{from} can become {status}, which {detail:?} does not say");
                     }
@@ -69,7 +69,7 @@ over_http! {
                 "status": to, "subject": "Taken along", "priority": "critical", "tags": [], "external_id": "X1",
                 "custom_fields": {"a": 1}, "comment": {"body": "Taken along"},
             });
-            refused_transition(&patch(&server, &acme, &ticket, &body).await);
+            patch(&server, &acme, &ticket, &body).await.problem("invalid_transition");
             assert_eq!(read(&server, &acme, &ticket).await, before, "{from} to {to}");
             assert_eq!(events(&server, &acme).await.len(), told, "{from} to {to}");
             assert_eq!(trail(&server, &acme, &ticket).await.len(), audited, "{from} to {to}");
