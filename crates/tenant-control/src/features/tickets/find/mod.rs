@@ -237,13 +237,18 @@ impl Order {
 
     /// Where a ticket stands in this order.
     fn key(self, ticket: &Ticket) -> Key {
+        self.key_of(ticket.number, ticket.updated_at, ticket.priority.rank(), ticket.due_at)
+    }
+
+    /// Where a ticket stands of which no more is known than what can be sorted by.
+    fn key_of(self, number: i64, updated_at: Timestamp, rank: i64, due_at: Option<Timestamp>) -> Key {
         let value = match self.by {
             SortBy::CreatedAt => None,
-            SortBy::UpdatedAt => Some(ticket.updated_at.as_millis()),
-            SortBy::Priority => Some(ticket.priority.rank()),
-            SortBy::DueAt => ticket.due_at.map(Timestamp::as_millis),
+            SortBy::UpdatedAt => Some(updated_at.as_millis()),
+            SortBy::Priority => Some(rank),
+            SortBy::DueAt => due_at.map(Timestamp::as_millis),
         };
-        Key { value, number: ticket.number }
+        Key { value, number }
     }
 
     /// Missing dates come last in either direction.

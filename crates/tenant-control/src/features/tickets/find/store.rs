@@ -96,7 +96,7 @@ struct Brief {
     created_at: Timestamp,
     updated_at: Timestamp,
     priority: i64,
-    due_at: Option<i64>,
+    due_at: Option<Timestamp>,
 }
 
 impl FromRow for Brief {
@@ -131,16 +131,6 @@ impl Brief {
             && filter.created_since.is_none_or(|since| self.created_at >= since)
             && filter.updated_since.is_none_or(|since| self.updated_at >= since)
             && filter.has_words(&self.subject)
-    }
-
-    fn key(&self, order: Order) -> Key {
-        let value = match order.by {
-            SortBy::CreatedAt => None,
-            SortBy::UpdatedAt => Some(self.updated_at.as_millis()),
-            SortBy::Priority => Some(self.priority),
-            SortBy::DueAt => self.due_at,
-        };
-        Key { value, number: self.number }
     }
 }
 
@@ -309,7 +299,11 @@ impl Search<'_> {
     pub async fn judge(&self, keys: &[Key], inline: bool) -> Result<Vec<Key>> {
         let select = self.brief(keys);
         let rows: Vec<Brief> = if inline { self.db.select(&select).await? } else { self.db.scan(&select).await? };
-        Ok(rows.iter().filter(|row| row.matches(self.filter)).map(|row| row.key(self.order)).collect())
+        Ok(rows
+            .iter()
+            .filter(|row| row.matches(self.filter))
+            .map(|row| self.order.key_of(row.number, row.updated_at, row.priority, row.due_at))
+            .collect())
     }
 
     /// Those that the database finds to be wanted, with what it cannot judge.
