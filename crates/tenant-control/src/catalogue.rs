@@ -65,6 +65,8 @@ const FAMILIES: &[(&str, Scope)] = &[
     ("backup", Scope::BackupRead),
     ("api_key", Scope::ApiKeysRead),
     ("webhook", Scope::WebhooksRead),
+    ("organization", Scope::OrganizationsRead),
+    ("user", Scope::UsersRead),
 ];
 
 /// The scopes that subscribing to these patterns takes.

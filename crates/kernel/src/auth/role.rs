@@ -9,7 +9,7 @@ use super::scope::Scopes;
 pub enum Role {
     /// Everything in the tenant.
     Admin,
-    /// The daily work: no keys, webhooks, audit trail, and no change to cloud providers or backup configuration.
+    /// The daily work: no keys, webhooks, users, audit trail, and no change to cloud providers or backup configuration.
     Technician,
     /// The reads of a technician.
     Viewer,
@@ -35,6 +35,7 @@ impl Role {
         let words: &[&str] = match self {
             Role::Admin => &["*"],
             Role::Technician => &[
+                "organizations:*",
                 "tickets:*",
                 "workflows:*",
                 "search:read",
@@ -44,6 +45,7 @@ impl Role {
                 "analytics:read",
             ],
             Role::Viewer => &[
+                "organizations:read",
                 "tickets:read",
                 "workflows:read",
                 "search:read",

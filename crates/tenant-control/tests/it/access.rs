@@ -82,6 +82,10 @@ const SCOPES: &[&str] = &[
     "api_keys:write",
     "webhooks:read",
     "webhooks:write",
+    "organizations:read",
+    "organizations:write",
+    "users:read",
+    "users:write",
     "tickets:read",
     "tickets:write",
     "workflows:read",
@@ -96,12 +100,12 @@ const SCOPES: &[&str] = &[
     "audit:read",
 ];
 
-/// The contract's roles: a technician has all but keys, webhooks, the audit trail and the writing of clouds and
+/// The contract's roles: a technician has all but keys, webhooks, users, the audit trail and the writing of clouds and
 /// backup configuration; a viewer has the reads of the same.
 fn holds(role: Role, scope: &str) -> bool {
     let (family, action) = scope.split_once(':').unwrap();
-    let admins_alone =
-        ["api_keys", "webhooks", "audit"].contains(&family) || ["cloud:write", "backup:write"].contains(&scope);
+    let admins_alone = ["api_keys", "webhooks", "users", "audit"].contains(&family)
+        || ["cloud:write", "backup:write"].contains(&scope);
     match role {
         Role::Admin => true,
         Role::Technician => !admins_alone,

@@ -246,6 +246,8 @@ over_http! {
         let every_other = [
             "api_keys:*",
             "webhooks:*",
+            "organizations:*",
+            "users:*",
             "tickets:*",
             "workflows:*",
             "search:*",

@@ -39,7 +39,7 @@ over_http! {
             "actor": {"type": "user", "id": null, "name": "Someone", "email": "ann@acme.test"},
             "role": "technician",
             "platform_operator": false,
-            "scopes": ["tickets:*", "workflows:*", "search:read", "inventory:read", "cloud:read", "backup:read", "analytics:read"],
+            "scopes": ["organizations:*", "tickets:*", "workflows:*", "search:read", "inventory:read", "cloud:read", "backup:read", "analytics:read"],
             "expires_at": server.now().plus(90 * MINUTE_MS).to_string(),
         });
         assert_eq!(session, wanted);
@@ -63,6 +63,7 @@ over_http! {
     async fn each_role_holds_its_scopes_and_an_operator_the_platform_besides(server: Server) {
         let acme = server.tenant("acme").await;
         let reads = [
+            "organizations:read",
             "tickets:read",
             "workflows:read",
             "search:read",
@@ -72,6 +73,7 @@ over_http! {
             "analytics:read",
         ];
         let daily = [
+            "organizations:*",
             "tickets:*",
             "workflows:*",
             "search:read",

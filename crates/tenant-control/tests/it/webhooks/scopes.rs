@@ -7,10 +7,11 @@ use super::*;
 use crate::support::Answer;
 
 /// What `*` needs.
-const FAMILIES: [&str; 7] = ["tickets", "workflows", "inventory", "cloud", "backup", "api_keys", "webhooks"];
+const FAMILIES: [&str; 9] =
+    ["tickets", "workflows", "inventory", "cloud", "backup", "api_keys", "webhooks", "organizations", "users"];
 
 /// The scope that each family of events needs, as the contract has it.
-const READS: [(&str, &str); 9] = [
+const READS: [(&str, &str); 11] = [
     ("ticket", "tickets:read"),
     ("workflow", "workflows:read"),
     ("custom", "workflows:read"),
@@ -20,6 +21,8 @@ const READS: [(&str, &str); 9] = [
     ("backup", "backup:read"),
     ("api_key", "api_keys:read"),
     ("webhook", "webhooks:read"),
+    ("organization", "organizations:read"),
+    ("user", "users:read"),
 ];
 
 fn subscribed(events: &[&str]) -> Value {
