@@ -2,15 +2,15 @@
 //! lanes on which nodes share what must be done by one of them.
 
 pub mod lanes;
+mod watch;
 
-use std::panic::AssertUnwindSafe;
 use std::time::Duration;
-
-use futures_util::FutureExt;
 
 use crate::base::{DAY_MS, MINUTE_MS, Result};
 use crate::http::{App, Shared};
 use crate::store::{Engine, Purpose};
+
+pub use watch::watch;
 
 crate::statements! {
     CLEAN_SESSIONS = "DELETE FROM sessions WHERE token_hash IN
@@ -54,23 +54,32 @@ pub async fn begin(app: &App) -> Result<()> {
 /// Runs until it is dropped.
 pub async fn run(app: Shared) {
     tokio::join!(
-        every(NOTE_EVERY, "noting last use", || note_uses(&app)),
-        every(EXCHANGE_EVERY, "exchanging rate counts", || exchange_rates(&app)),
-        every(CLEAN_EVERY, "cleaning", || clean(&app)),
+        every(&app, NOTE_EVERY, "noting last use", |app| async move { note_uses(&app).await }),
+        every(&app, EXCHANGE_EVERY, "exchanging rate counts", |app| async move { exchange_rates(&app).await }),
+        every(&app, CLEAN_EVERY, "cleaning", |app| async move { clean(&app).await }),
     );
 }
 
-/// Does a task again and again, until it is dropped. A round that fails is logged and does not end the others.
-pub async fn every<F: Future<Output = Result<()>>>(period: Duration, what: &str, task: impl Fn() -> F) {
+/// Does a job again and again, as a task that is watched, until it is dropped. A round that fails is logged, and the
+/// next one tries again.
+pub async fn every<F>(
+    app: &Shared,
+    period: Duration,
+    what: &'static str,
+    job: impl Fn(Shared) -> F + Clone + Send + 'static,
+) where
+    F: Future<Output = Result<()>> + Send + 'static,
+{
+    watch(what, app.stopping.subscribe(), || repeat(app.clone(), period, what, job.clone())).await;
+}
+
+async fn repeat<F: Future<Output = Result<()>>>(app: Shared, period: Duration, what: &str, job: impl Fn(Shared) -> F) {
     let mut ticks = tokio::time::interval(period);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        // A panic in one round must not end all rounds, nor the other tasks.
-        match AssertUnwindSafe(task()).catch_unwind().await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "{what} failed; it will be tried again"),
-            Err(_) => tracing::error!("{what} panicked; it will be tried again"),
+        if let Err(error) = job(app.clone()).await {
+            tracing::warn!(%error, "{what} failed; it will be tried again");
         }
     }
 }

@@ -14,8 +14,17 @@ const MEASURE_EVERY: Duration = Duration::from_secs(15);
 /// Runs until it is dropped.
 pub async fn run(app: Shared) {
     tokio::join!(
-        every(ANNOUNCE_EVERY, "telling of keys that expire", || api_keys::jobs::announce_expiry(&app)),
-        every(CLEAN_EVERY, "cleaning the log of deliveries", || webhooks::jobs::clean(&app)),
-        every(MEASURE_EVERY, "measuring the queue of deliveries", || webhooks::jobs::measure(&app)),
+        every(&app, ANNOUNCE_EVERY, "telling of keys that expire", |app| async move {
+            api_keys::jobs::announce_expiry(&app).await
+        }),
+        every(
+            &app,
+            CLEAN_EVERY,
+            "cleaning the log of deliveries",
+            |app| async move { webhooks::jobs::clean(&app).await }
+        ),
+        every(&app, MEASURE_EVERY, "measuring the queue of deliveries", |app| async move {
+            webhooks::jobs::measure(&app).await
+        }),
     );
 }

@@ -8,7 +8,11 @@ use axum::http::{StatusCode, Uri, header};
 use axum::response::IntoResponse;
 use kernel::base::{Error, Result};
 use kernel::http::{ConnectionLimits, Listener, Server};
+use kernel::jobs::watch;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use tokio::sync::watch::channel;
+
+use super::log;
 
 /// From a cached read to a request that is about to be given up.
 const SECONDS_BUCKETS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
@@ -20,24 +24,33 @@ pub async fn start(address: SocketAddr) -> Result<SocketAddr> {
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS_BUCKETS)
         .and_then(PrometheusBuilder::install_recorder)
         .map_err(|error| Error::internal(error.to_string()))?;
+    // Never told to stop: metrics are served to the end of the process.
+    let (_, running) = channel(false);
     let listener = Listener::bind(address, None).await?;
     let bound = listener.address().map_err(Error::internal)?;
     let upkeep = handle.clone();
-    tokio::spawn(async move {
-        loop {
-            tokio::time::sleep(UPKEEP_EVERY).await;
-            upkeep.run_upkeep();
-        }
-    });
+    tokio::spawn(watch("keeping metrics", running.clone(), move || keep_up(upkeep.clone())));
     let router = Router::new().fallback(async move |uri: Uri| render(&handle, &uri));
-    tokio::spawn(Server::run(listener, router, ConnectionLimits::default(), std::future::pending()));
+    tokio::spawn(watch("serving metrics", running, move || {
+        Server::run(listener.clone(), router.clone(), ConnectionLimits::default(), std::future::pending())
+    }));
     Ok(bound)
+}
+
+async fn keep_up(handle: PrometheusHandle) {
+    loop {
+        tokio::time::sleep(UPKEEP_EVERY).await;
+        handle.run_upkeep();
+    }
 }
 
 fn render(handle: &PrometheusHandle, uri: &Uri) -> impl IntoResponse + use<> {
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
     match uri.path() {
-        "/metrics" => (StatusCode::OK, kind, handle.render()),
+        "/metrics" => {
+            metrics::counter!("log_lines_dropped_total").absolute(log::dropped());
+            (StatusCode::OK, kind, handle.render())
+        }
         _ => (StatusCode::NOT_FOUND, kind, "only /metrics is here\n".to_owned()),
     }
 }

@@ -80,6 +80,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
         }
     };
     let ended = runtime.block_on(dispatch(cli.command));
+    log::finish();
     // Whatever is still stuck on a thread of its own must not keep the process.
     runtime.shutdown_background();
     match ended {

@@ -1,6 +1,8 @@
 //! The one place that prints: for people, or with `--json` for programs.
 
 use std::io::Write;
+use std::sync::mpsc;
+use std::time::Duration;
 
 use clap::Args;
 use kernel::base::{Error, Result};
@@ -31,6 +33,14 @@ pub fn warn(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
+/// How long the last word of a process waits for a reader who has stalled.
+const LAST_WORD_MAX: Duration = Duration::from_secs(1);
+
 pub fn fail(problem: &str) {
-    warn(&format!("error: {problem}"));
+    let (line, (said, heard)) = (format!("error: {problem}"), mpsc::channel());
+    std::thread::spawn(move || {
+        warn(&line);
+        let _ = said.send(());
+    });
+    let _ = heard.recv_timeout(LAST_WORD_MAX);
 }

@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 use kernel::auth::{SIGNIN_LINK_MS, create_first_admin, create_signin_link};
 use kernel::base::{Error, MINUTE_MS, Result};
 use kernel::http::{App, BaseUrl, Listener, Server, Shared};
+use kernel::jobs::watch;
 use kernel::store::Store;
-use tokio::sync::watch;
+use tokio::sync::watch::Receiver;
+use tokio::sync::watch::error::RecvError;
 
 use super::output::say;
 use super::{jobs, log, metrics, store};
@@ -41,7 +43,11 @@ pub async fn run(args: ServeArgs) -> Result<()> {
     let announcing = tokio::spawn(jobs::run(app.clone()));
     let sender = Sender::new(app.clone(), args.sending());
     let (told_stop, stopped) = (app.clone(), app.stopping.subscribe());
-    let sending = tokio::spawn(sender.run(async move { drop(until_stopping(stopped).await) }));
+    let sending = watch("sending webhooks", stopped.clone(), move || {
+        let stopped = stopped.clone();
+        sender.clone().run(async move { drop(until_stopping(stopped).await) })
+    });
+    let sending = tokio::spawn(sending);
     warn_of_allowed(&app);
 
     say(&format!(
@@ -87,7 +93,7 @@ async fn welcome(store: &Store, base_url: &BaseUrl) -> Result<()> {
     Ok(())
 }
 
-async fn until_stopping(mut stopping: watch::Receiver<bool>) -> Result<(), watch::error::RecvError> {
+async fn until_stopping(mut stopping: Receiver<bool>) -> Result<(), RecvError> {
     stopping.wait_for(|stopping| *stopping).await.map(drop)
 }
 

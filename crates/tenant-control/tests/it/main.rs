@@ -11,6 +11,7 @@ mod conventions;
 mod faults_database;
 mod faults_disk;
 mod faults_kill;
+mod faults_log;
 mod faults_nodes;
 mod faults_shutdown;
 mod faults_webhooks;

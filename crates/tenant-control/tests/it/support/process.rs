@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -60,10 +60,19 @@ impl Launch {
         launch
     }
 
-    /// A flag of `serve`; of two that say the same the later one holds.
+    /// A flag of `serve`, beside what was said under the same name.
     #[must_use]
     pub fn flag(mut self, name: &str, value: &str) -> Launch {
         self.serve.extend([name.to_owned(), value.to_owned()]);
+        self
+    }
+
+    /// Logs more than warnings.
+    #[must_use]
+    pub fn logging(mut self, level: &str) -> Launch {
+        if let Some(at) = self.serve.iter().position(|flag| flag == "--log-level") {
+            level.clone_into(&mut self.serve[at + 1]);
+        }
         self
     }
 
@@ -97,12 +106,19 @@ impl Launch {
 
     /// Starts the server without waiting for anything.
     pub fn spawn(&self) -> Process {
+        let (mut process, stderr) = self.spawn_logging_to(Stdio::piped());
+        process.stderr = Output::of(stderr.expect("its stderr"));
+        process
+    }
+
+    /// The same with another place for the log, which nobody reads.
+    pub fn spawn_logging_to(&self, log: Stdio) -> (Process, Option<ChildStderr>) {
         let mut command = self.command(&["serve"]);
-        command.args(&self.serve).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.args(&self.serve).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
         let mut child = command.spawn().expect("the binary starts");
         let stdout = Output::of(child.stdout.take().expect("its stdout"));
-        let stderr = Output::of(child.stderr.take().expect("its stderr"));
-        Process { child, stdout, stderr, address: None }
+        let stderr = child.stderr.take();
+        (Process { child, stdout, stderr: Output::of(std::io::empty()), address: None }, stderr)
     }
 
     /// Starts the server and returns when it serves.

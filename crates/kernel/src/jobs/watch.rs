@@ -1,0 +1,111 @@
+//! Watching over tasks: one that ends, however it does, is started again.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+/// Before a task is started again: longer each time, so that one that fails at once costs nothing.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_mins(1);
+
+/// Keeps a task running until the process stops. A task that panics, or ends while nobody has asked for it, is told of
+/// in the log and in `task_restarts_total`, and started again after a pause that grows while it keeps ending.
+pub async fn watch<F>(what: &'static str, stopping: watch::Receiver<bool>, start: impl Fn() -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    watch_pausing(what, stopping, start, PAUSE_MIN).await;
+}
+
+async fn watch_pausing<F>(
+    what: &'static str,
+    stopping: watch::Receiver<bool>,
+    start: impl Fn() -> F,
+    pause_min: Duration,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let mut pause = pause_min;
+    loop {
+        let began = Instant::now();
+        // A set ends its task when it is dropped.
+        let mut task = JoinSet::new();
+        task.spawn(start());
+        let ended = task.join_next().await;
+        if *stopping.borrow() {
+            return;
+        }
+        if began.elapsed() > PAUSE_MAX {
+            pause = pause_min;
+        }
+        let why = match ended {
+            Some(Err(error)) => error.to_string(),
+            _ => "it returned".to_owned(),
+        };
+        metrics::counter!("task_restarts_total", "task" => what).increment(1);
+        tracing::error!(task = what, why, again_in = ?pause, "a task has ended and is started again");
+        tokio::time::sleep(pause).await;
+        pause = longer(pause);
+    }
+}
+
+fn longer(pause: Duration) -> Duration {
+    (2 * pause).min(PAUSE_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_that_panics_or_ends_is_started_again() {
+        let (_stop, stopping) = watch::channel(false);
+        let (count, third) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+        let run = |run: usize, third: Arc<Notify>| async move {
+            match run {
+                0 => panic!("at first"),
+                1 => {}
+                _ => {
+                    third.notify_one();
+                    std::future::pending().await
+                }
+            }
+        };
+        let start = {
+            let third = third.clone();
+            move || run(count.fetch_add(1, Ordering::Relaxed), third.clone())
+        };
+        tokio::select! {
+            () = watch_pausing("failing", stopping, start, Duration::from_millis(1)) => unreachable!("nobody stops it"),
+            () = third.notified() => {}
+        }
+    }
+
+    #[tokio::test]
+    async fn a_task_that_ends_with_the_process_is_left_alone() {
+        let (stop, stopping) = watch::channel(false);
+        let start = {
+            let stopping = stopping.clone();
+            move || {
+                let mut told = stopping.clone();
+                async move { drop(told.wait_for(|stopping| *stopping).await) }
+            }
+        };
+        stop.send_replace(true);
+        watch("stopping", stopping, start).await;
+    }
+
+    #[test]
+    fn the_pause_grows_up_to_a_minute() {
+        let pauses = std::iter::successors(Some(PAUSE_MIN), |pause| Some(longer(*pause)));
+        let seconds: Vec<u64> = pauses.take(8).map(|pause| pause.as_secs()).collect();
+        assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 60, 60]);
+    }
+}

@@ -1,0 +1,243 @@
+//! Log lines on their way out.
+//!
+//! Whoever logs hands a line over and goes on; one thread writes. So a reader that stalls, a reader that has gone and a
+//! disk that is full cost lines and nothing else: what does not fit or cannot be written is dropped and counted.
+
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use kernel::base::{Error, Result};
+use tracing_subscriber::fmt::MakeWriter;
+
+/// What may wait to be written: some ten thousand lines, a second of a busy server.
+const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// After a failed write the next is tried this much later, so that a broken log costs no processor.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The way to the thread that writes. Cheap to clone.
+#[derive(Clone)]
+pub struct Lines(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+    dropped: AtomicU64,
+    bytes_max: usize,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: Vec<u8>,
+    /// Whether the thread is writing what it has taken.
+    writing: bool,
+    /// Lines lost since that was last said.
+    lost: u64,
+}
+
+impl Lines {
+    /// Starts the thread. `tell` is called on it when lines were lost and writing works again.
+    pub fn start(out: impl Write + Send + 'static, tell: impl Fn(u64) + Send + 'static) -> Result<Self> {
+        Lines::bounded(WAITING_BYTES_MAX, out, tell)
+    }
+
+    fn bounded(
+        bytes_max: usize,
+        out: impl Write + Send + 'static,
+        tell: impl Fn(u64) + Send + 'static,
+    ) -> Result<Self> {
+        let shared = Shared { state: Mutex::default(), changed: Condvar::new(), dropped: AtomicU64::new(0), bytes_max };
+        let lines = Lines(Arc::new(shared));
+        let writer = lines.clone();
+        let thread = std::thread::Builder::new().name("log-writer".to_owned());
+        thread.spawn(move || writer.write_all_day(out, tell)).map_err(Error::internal)?;
+        Ok(lines)
+    }
+
+    /// Lines lost since the start.
+    pub fn dropped(&self) -> u64 {
+        self.0.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Waits until everything is written, but no longer than this.
+    pub fn flush(&self, longest: Duration) {
+        let until = Instant::now() + longest;
+        let mut state = self.lock();
+        while state.writing || !state.waiting.is_empty() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            state = self.0.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn push(&self, line: &[u8]) {
+        let mut state = self.lock();
+        if state.waiting.len() + line.len() > self.0.bytes_max {
+            state.lost += 1;
+            self.0.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        state.waiting.extend_from_slice(line);
+        drop(state);
+        self.0.changed.notify_all();
+    }
+
+    fn write_all_day(&self, mut out: impl Write, tell: impl Fn(u64)) {
+        let (mut batch, mut torn) = (Vec::new(), false);
+        loop {
+            let mut state = self.lock();
+            while state.waiting.is_empty() {
+                state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            std::mem::swap(&mut batch, &mut state.waiting);
+            state.writing = true;
+            drop(state);
+
+            let mut rest = batch.as_slice();
+            let written = write(&mut out, &mut rest, &mut torn);
+            let lost = rest.iter().filter(|byte| **byte == b'\n').count() as u64;
+            self.0.dropped.fetch_add(lost, Ordering::Relaxed);
+            batch.clear();
+
+            let mut state = self.lock();
+            state.writing = false;
+            state.lost += lost;
+            let to_tell = if written { std::mem::take(&mut state.lost) } else { 0 };
+            drop(state);
+            self.0.changed.notify_all();
+            if to_tell > 0 {
+                tell(to_tell);
+            }
+            if !written {
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether all of `rest` could be written; what could not stays in it. `torn` tells that the last line has no end.
+fn write(out: &mut impl Write, rest: &mut &[u8], torn: &mut bool) -> bool {
+    if *torn && out.write_all(b"\n").is_err() {
+        return false;
+    }
+    while !rest.is_empty() {
+        match out.write(rest) {
+            Ok(count) if count > 0 => {
+                *torn = rest[count - 1] != b'\n';
+                *rest = &rest[count..];
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            _ => return false,
+        }
+    }
+    out.flush().is_ok()
+}
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = &'a Lines;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        self
+    }
+}
+
+/// The subscriber writes each line whole, at once.
+impl Write for &Lines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.push(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    /// A log whose every write is decided by the test.
+    struct Gate {
+        verdicts: Receiver<io::Result<usize>>,
+        written: Sender<Vec<u8>>,
+    }
+
+    impl Write for Gate {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            // When the test has said all it has to say, everything works.
+            let count = self.verdicts.recv().unwrap_or(Ok(usize::MAX))?.min(bytes.len());
+            self.written.send(bytes[..count].to_vec()).ok();
+            Ok(count)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn gated(bytes_max: usize) -> (Lines, Sender<io::Result<usize>>, Receiver<Vec<u8>>, Receiver<u64>) {
+        let ((decide, verdicts), (written, read), (tell, told)) = (channel(), channel(), channel());
+        let lines =
+            Lines::bounded(bytes_max, Gate { verdicts, written }, move |lost| tell.send(lost).unwrap()).unwrap();
+        (lines, decide, read, told)
+    }
+
+    fn log(lines: &Lines, line: &str) {
+        let mut writer = lines.make_writer();
+        writer.write_all(line.as_bytes()).unwrap();
+    }
+
+    #[test]
+    fn a_reader_that_stalls_costs_lines_and_no_time() {
+        let (lines, decide, read, told) = gated(10);
+        log(&lines, "first\n");
+        // The thread has taken the first line and hangs in its write, or will: the bound holds for what waits behind it.
+        while !lines.lock().writing {
+            std::thread::yield_now();
+        }
+        for _ in 0..1_000 {
+            log(&lines, "second\n");
+        }
+        assert_eq!(lines.dropped(), 999);
+        lines.flush(Duration::from_millis(1));
+        drop(decide);
+        lines.flush(LONG);
+        let text: Vec<u8> = read.try_iter().flatten().collect();
+        assert_eq!(String::from_utf8(text).unwrap(), "first\nsecond\n");
+        assert_eq!(told.recv_timeout(LONG), Ok(999));
+        assert!(told.try_recv().is_err(), "said once");
+    }
+
+    #[test]
+    fn a_log_that_fails_loses_what_it_fails_on_and_goes_on() {
+        let (lines, decide, read, told) = gated(1_000);
+        decide.send(Err(io::ErrorKind::BrokenPipe.into())).unwrap();
+        log(&lines, "lost\n");
+        lines.flush(LONG);
+        assert_eq!(lines.dropped(), 1);
+        // A full disk takes the beginning of a line.
+        decide.send(Ok(3)).unwrap();
+        decide.send(Err(io::ErrorKind::StorageFull.into())).unwrap();
+        log(&lines, "torn\n");
+        lines.flush(LONG);
+        assert_eq!((lines.dropped(), told.try_recv().is_err()), (2, true));
+        drop(decide);
+        log(&lines, "whole\n");
+        lines.flush(LONG);
+        let text: Vec<u8> = read.try_iter().flatten().collect();
+        assert_eq!(String::from_utf8(text).unwrap(), "tor\nwhole\n");
+        assert_eq!(told.recv_timeout(LONG), Ok(2));
+    }
+}

@@ -1,0 +1,68 @@
+//! Structured logs on stderr, as text or JSON. Secrets never reach them: types that hold one do not print.
+//!
+//! Logging never blocks, fails or delays what is logged about; see `lines.rs`.
+
+mod lines;
+
+use std::io::IsTerminal;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use kernel::base::{Clock, Error, Result};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
+
+use self::lines::Lines;
+use crate::config::LogFormat;
+
+/// How long the end of the process waits for the last lines to be read.
+const FLUSH_MAX: Duration = Duration::from_secs(1);
+
+static LINES: OnceLock<Lines> = OnceLock::new();
+
+pub fn start(format: LogFormat, level: &str) -> Result<()> {
+    // The driver logs the arguments of statements when asked for more, and hashes of secrets are among them.
+    let filter = EnvFilter::try_new(format!("{level},tokio_postgres=info"))
+        .map_err(|error| Error::internal(format!("--log-level {level:?}: {error}")))?;
+    let tell = |lines| tracing::warn!(lines, "lines of this log were dropped: they could not be written in time");
+    let lines = Lines::start(std::io::stderr(), tell)?;
+    let writer = LINES.get_or_init(|| lines).clone();
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_timer(Utc);
+    // It would say so on stderr, which is what has failed, and panic when it cannot.
+    let subscriber = subscriber.log_internal_errors(false);
+    let started = match format {
+        LogFormat::Text => subscriber.with_ansi(std::io::stderr().is_terminal()).try_init(),
+        LogFormat::Json => {
+            subscriber.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init()
+        }
+    };
+    started.map_err(|error| Error::internal(error.to_string()))?;
+    // The usual hook writes to stderr itself, and waits for whoever does not read it.
+    std::panic::set_hook(Box::new(|panic| {
+        let at = panic.location().map(ToString::to_string);
+        tracing::error!(at, "panic: {}", panic.payload_as_str().unwrap_or("without a message"));
+    }));
+    Ok(())
+}
+
+/// Waits for the last lines, for a moment.
+pub fn finish() {
+    if let Some(lines) = LINES.get() {
+        lines.flush(FLUSH_MAX);
+    }
+}
+
+/// Lines that could not be written since the start.
+pub fn dropped() -> u64 {
+    LINES.get().map_or(0, Lines::dropped)
+}
+
+/// The same form of time as in answers.
+struct Utc;
+
+impl FormatTime for Utc {
+    fn format_time(&self, line: &mut Writer<'_>) -> std::fmt::Result {
+        write!(line, "{}", Clock::System.now())
+    }
+}
