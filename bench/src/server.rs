@@ -32,6 +32,11 @@ impl Server {
 
     /// Starts it with its access log on, into a file of the data folder.
     pub fn start_with(data: &Path, more: &[&str]) -> Outcome<Self> {
+        Server::start_logging_to(File::create(log_path(data))?.into(), data, more)
+    }
+
+    /// Starts it with its access log going there.
+    pub fn start_logging_to(log: Stdio, data: &Path, more: &[&str]) -> Outcome<Self> {
         let mut command = Command::new(binary()?);
         command
             .arg("serve")
@@ -42,7 +47,6 @@ impl Server {
         for policy in ["read", "write", "public"] {
             command.arg("--rate-limit").arg(format!("{policy}={NO_LIMIT}"));
         }
-        let log = File::create(log_path(data))?;
         let started = Instant::now();
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn()?;
         let mut server = Server { child, address: ([127, 0, 0, 1], 0).into(), ready_after: Duration::ZERO };
@@ -74,6 +78,11 @@ impl Server {
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
         let kib: f64 = line.trim().trim_end_matches(" kB").parse()?;
         Ok(kib * 1024.0 / 1e6)
+    }
+
+    /// Takes the reader of its log away, if the log is a pipe.
+    pub fn drop_log(&mut self) {
+        drop(self.child.stderr.take());
     }
 
     pub fn id(&self) -> u32 {

@@ -4,7 +4,7 @@
 //! Deliberately left out: what becomes of a ticket after it was made, and lists on PostgreSQL.
 
 mod bare;
-mod client;
+pub mod client;
 pub mod create;
 pub mod create_postgres;
 mod data;

@@ -183,6 +183,10 @@ pub struct ServeArgs {
     /// Requests under way at once; more are answered 503
     #[arg(long, value_name = "N", env = "TENANT_CONTROL_MAX_IN_FLIGHT", default_value_t = 1024)]
     pub max_in_flight: usize,
+    /// How long a connection is kept for the next request; longer than load balancers keep theirs
+    #[arg(long, value_name = "SECONDS", env = "TENANT_CONTROL_KEEP_ALIVE_TIMEOUT", default_value_t = 75,
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub keep_alive_timeout: u64,
     #[command(flatten)]
     pub session: SessionArgs,
     /// How long audit entries are kept
@@ -237,6 +241,7 @@ impl ServeArgs {
             settings.rate_table.set(*policy, *per_minute);
         }
         settings.in_flight_max = self.max_in_flight;
+        settings.keep_alive_timeout = Duration::from_secs(self.keep_alive_timeout);
         settings.session_idle_ms = self.session.idle_ms();
         settings.session_absolute_ms = self.session.max_ms();
         settings.audit_retention_ms = self.audit_days * DAY_MS;

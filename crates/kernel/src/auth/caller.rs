@@ -94,10 +94,10 @@ impl Caller {
         }
     }
 
-    /// Waits for something to happen without a place among the requests under way. Each tenant may have so many such
-    /// waits; one more is 503.
+    /// Waits for something to happen without a place among the requests under way. Each credential and each tenant may
+    /// have so many such waits; one more is 503.
     pub async fn wait<T>(&self, wait: impl Future<Output = T>) -> Result<T> {
-        self.context.wait_for_client(&self.app, wait).await
+        self.context.wait_for_news(&self.app, wait).await
     }
 
     fn credential(&self) -> Credential {
@@ -155,6 +155,7 @@ impl Caller {
         let (state, verdict) = self.app.limiter.charge_caller(policy, &self.credential().id, self.tenant.id);
         self.context.note_rate(state);
         verdict?;
+        self.context.enter(&self.app)?;
         match &self.identity {
             Identity::User(_) => csrf::check(method, headers, &self.app.settings.base_url),
             Identity::Key(key) => {

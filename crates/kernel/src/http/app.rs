@@ -8,12 +8,15 @@ use axum::http::{HeaderValue, Uri};
 use ipnet::IpNet;
 use tokio::sync::{Mutex, watch};
 
+use super::answer::{Unsent, UnsentMax};
 use super::idempotency::RunningKeys;
 use super::limiter::{Limiter, RateTable};
+use super::patience::Patience;
+use super::payer::Payer;
 use super::places::Places;
 use super::server::ConnectionLimits;
 use crate::auth::Credentials;
-use crate::base::{DAY_MS, Error, HOUR_MS, MINUTE_MS, Result, Secrets, World};
+use crate::base::{DAY_MS, Error, HOUR_MS, MINUTE_MS, Result, Secrets, TenantId, World};
 use crate::outbound::{self, Outbound};
 use crate::store::Store;
 
@@ -40,8 +43,14 @@ pub struct App {
     /// What the last readiness probe found, and when: a flood of probes costs one question to the database a second.
     pub last_probe: Mutex<Option<(Instant, bool)>>,
     pub(super) in_flight: AtomicUsize,
+    pub(super) in_flight_of: Places<TenantId>,
     /// Bodies that are awaited, by who pays for the request.
-    pub(super) bodies: Places<String>,
+    pub(super) bodies: Places<Payer>,
+    /// Requests that wait for news, by tenant and by credential.
+    pub(super) waits: Places<Payer>,
+    pub(super) waits_of: Places<String>,
+    /// Answers that clients have yet to take.
+    pub(super) unsent: Unsent,
 }
 
 impl App {
@@ -64,7 +73,11 @@ impl App {
             running_keys: RunningKeys::default(),
             last_probe: Mutex::default(),
             in_flight: AtomicUsize::new(0),
+            in_flight_of: Places::default(),
             bodies: Places::default(),
+            waits: Places::default(),
+            waits_of: Places::default(),
+            unsent: Unsent::default(),
         }))
     }
 }
@@ -87,7 +100,8 @@ pub struct Settings {
     pub delivery_retention_ms: i64,
     /// What the service may connect to by itself.
     pub outbound: outbound::Settings,
-    /// Requests under way at once; one more is answered 503 at once instead of waiting with all the others.
+    /// Requests under way at once, until the last byte of their answers is out; one more is answered 503 at once instead
+    /// of waiting with all the others. One tenant may have half of them.
     pub in_flight_max: usize,
     /// Longer than any honest request takes, shorter than clients and proxies give up.
     pub request_timeout: Duration,
@@ -95,8 +109,17 @@ pub struct Settings {
     pub body_timeout: Duration,
     /// Bodies of one tenant that are awaited at once. They hold no place among the requests under way, but memory.
     pub bodies_per_tenant_max: usize,
-    /// See [`ConnectionLimits`].
+    /// Requests of one tenant that wait for news at once, and of one of its credentials: a few readers are enough for
+    /// every purpose, and each keeps a connection.
+    pub waits_per_tenant_max: usize,
+    pub waits_per_credential_max: usize,
+    /// What clients may leave unread.
+    pub unsent_max: UnsentMax,
+    /// See [`Patience`].
     pub header_timeout: Duration,
+    pub keep_alive_timeout: Duration,
+    pub stall_timeout: Duration,
+    /// See [`ConnectionLimits`].
     pub connections_per_address_max: usize,
 }
 
@@ -118,15 +141,25 @@ impl Settings {
             request_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(20),
             bodies_per_tenant_max: 256,
-            header_timeout: connections.header_timeout,
+            waits_per_tenant_max: 64,
+            waits_per_credential_max: 16,
+            unsent_max: UnsentMax::default(),
+            header_timeout: connections.patience.head,
+            keep_alive_timeout: connections.patience.idle,
+            stall_timeout: connections.patience.stall,
             connections_per_address_max: connections.per_address_max,
         }
+    }
+
+    /// So that one tenant's requests cannot take every place.
+    pub(super) fn in_flight_per_tenant_max(&self) -> usize {
+        self.in_flight_max.div_ceil(2)
     }
 
     /// What the server that listens needs to know.
     pub fn connection_limits(&self) -> ConnectionLimits {
         ConnectionLimits {
-            header_timeout: self.header_timeout,
+            patience: Patience { head: self.header_timeout, idle: self.keep_alive_timeout, stall: self.stall_timeout },
             per_address_max: self.connections_per_address_max,
             exempt: self.trusted_proxies.clone(),
         }

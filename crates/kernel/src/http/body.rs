@@ -63,7 +63,7 @@ impl<T: FromBody> Json<T> {
         check_type(&self.headers)?;
         let context = self.context.ok_or_else(|| Error::internal("a request has no context"))?;
         let arrived = arrive(self.body, self.app.settings.body_timeout);
-        let bytes = context.wait_for_client(&self.app, arrived).await??;
+        let bytes = context.wait_for_body(&self.app, arrived).await??;
         let object = parse(&bytes)?;
         let mut fields = Fields::new(object);
         let value = T::from_fields(&mut fields);

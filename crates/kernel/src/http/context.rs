@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use axum::extract::{ConnectInfo, MatchedPath, Request, State};
@@ -14,12 +14,15 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 
 use super::address::ClientAddress;
+use super::answer::{AnswerBytes, Counted, Full, Held};
 use super::app::Shared;
 use super::limiter::{Policy, RateState};
+use super::patience::UnderWay;
+use super::payer::Payer;
 use super::places::Place;
 use super::problem;
 use super::trace::{REQUEST_ID, TraceParent, request_id};
-use crate::base::{Code, Error, Result};
+use crate::base::{Code, Error, Result, TenantId};
 
 /// One request, from its arrival to its line in the log.
 pub struct Context {
@@ -29,6 +32,7 @@ pub struct Context {
     rate: Mutex<Option<RateState>>,
     who: OnceLock<String>,
     flight: Mutex<Option<Flight>>,
+    waiting: OnceLock<(Place<String>, Place<Payer>)>,
 }
 
 impl Context {
@@ -42,6 +46,7 @@ impl Context {
             rate: Mutex::new(None),
             who: OnceLock::new(),
             flight: Mutex::new(None),
+            waiting: OnceLock::new(),
         }
     }
 
@@ -61,34 +66,73 @@ impl Context {
         verdict
     }
 
-    /// Waits for what the client has yet to send, without a place among the requests under way: otherwise the slow
-    /// bodies of one tenant would shed everybody. Each tenant has a bounded number of such waits instead.
-    pub(crate) async fn wait_for_client<T>(&self, app: &Shared, wait: impl Future<Output = T>) -> Result<T> {
-        let place = app.bodies.take(self.payer(), app.settings.bodies_per_tenant_max);
-        let place: Place<String> =
-            place.ok_or_else(|| Error::unavailable("too many bodies of one tenant are awaited"))?;
-        self.end_flight();
-        let sent = wait.await;
-        drop(place);
-        self.start_flight(app)?;
-        Ok(sent)
+    /// The caller is known and the request charged: it counts among those of its tenant from here on.
+    pub(crate) fn enter(&self, app: &Shared) -> Result<()> {
+        if app.unsent.is_full(self.payer(), app.settings.unsent_max) {
+            return Err(unread());
+        }
+        match self.flight().as_mut() {
+            Some(flight) => flight.enter(app, self.tenant()),
+            None => Ok(()),
+        }
     }
 
-    /// The tenant, or the address of somebody who is not known.
-    fn payer(&self) -> String {
-        let tenant = self.rate.lock().unwrap_or_else(PoisonError::into_inner).and_then(|state| state.tenant);
-        tenant.map_or_else(|| self.address.bucket().to_string(), |tenant| tenant.to_string())
+    /// Waits for what the client has yet to send. Each tenant has a bounded number of such waits.
+    pub(crate) async fn wait_for_body<T>(&self, app: &Shared, wait: impl Future<Output = T>) -> Result<T> {
+        let place = app.bodies.take(self.payer(), app.settings.bodies_per_tenant_max);
+        let place = place.ok_or_else(|| Error::unavailable("too many bodies of one tenant are awaited"))?;
+        self.wait(app, place, wait).await
+    }
+
+    /// Waits for something to happen. Each tenant and each credential has a bounded number of requests that do, with
+    /// places that are nobody else's: one key's readers keep no other key from anything. A request that has waited once
+    /// may wait again.
+    pub(crate) async fn wait_for_news<T>(&self, app: &Shared, wait: impl Future<Output = T>) -> Result<T> {
+        if self.waiting.get().is_none() {
+            let crowded = || Error::unavailable("too many requests of one credential or tenant wait for news");
+            let who = self.who.get().cloned().unwrap_or_default();
+            let own = app.waits_of.take(who, app.settings.waits_per_credential_max).ok_or_else(crowded)?;
+            let place = app.waits.take(self.payer(), app.settings.waits_per_tenant_max).ok_or_else(crowded)?;
+            let _ = self.waiting.set((own, place));
+        }
+        self.wait(app, (), wait).await
+    }
+
+    /// Waits with another place than one among the requests under way: else the waits of one tenant would shed everybody.
+    async fn wait<T, P>(&self, app: &Shared, place: P, wait: impl Future<Output = T>) -> Result<T> {
+        drop(self.end_flight());
+        let waited = wait.await;
+        drop(place);
+        self.start_flight(app)?;
+        Ok(waited)
+    }
+
+    fn tenant(&self) -> Option<TenantId> {
+        self.rate.lock().unwrap_or_else(PoisonError::into_inner).and_then(|state| state.tenant)
+    }
+
+    fn payer(&self) -> Payer {
+        self.tenant().map_or_else(|| Payer::Address(self.address.bucket()), Payer::Tenant)
     }
 
     fn start_flight(&self, app: &Shared) -> Result<()> {
-        let flight = Flight::start(app).ok_or_else(|| Error::unavailable("too many requests are under way"))?;
-        *self.flight.lock().unwrap_or_else(PoisonError::into_inner) = Some(flight);
+        let mut flight = Flight::start(app).ok_or_else(|| Error::unavailable("too many requests are under way"))?;
+        flight.enter(app, self.tenant())?;
+        *self.flight() = Some(flight);
         Ok(())
     }
 
-    fn end_flight(&self) {
-        *self.flight.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    fn end_flight(&self) -> Option<Flight> {
+        self.flight().take()
     }
+
+    fn flight(&self) -> MutexGuard<'_, Option<Flight>> {
+        self.flight.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn unread() -> Error {
+    Error::unavailable("answers to this tenant or address are not taken by their clients")
 }
 
 /// Answers of operators' probes must come even when everything else is refused.
@@ -106,11 +150,12 @@ pub async fn serve_context(State(app): State<Shared>, mut request: Request, next
         // Only GET is compressed: an answer that holds a new secret never is, beside what the caller sent.
         request.headers_mut().remove(header::ACCEPT_ENCODING);
     }
+    let under_way = request.extensions_mut().remove::<Arc<UnderWay>>();
     let path = request.uri().path().to_owned();
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
 
     let mut response = run(&app, &context, &path, request, next).await;
-    context.end_flight();
+    let counted = count_bytes(&app, &context, &method, &mut response);
 
     let path = &path[..path.floor_char_boundary(PATH_BYTES_MAX)];
     if let Some(error) = response.extensions_mut().remove::<Arc<Error>>() {
@@ -123,7 +168,21 @@ pub async fn serve_context(State(app): State<Shared>, mut request: Request, next
     }
     write_headers(&app, &context, path, &mut response);
     log(&context, &method, path, route.as_deref(), &response, started);
-    response
+    let held = (context.end_flight(), counted, under_way);
+    response.map(|body| Held::body(body, held))
+}
+
+/// Counts an answer among those that are not taken yet. One that would be too much is not given, unless it tells of
+/// something that was done.
+fn count_bytes(app: &Shared, context: &Context, method: &Method, response: &mut Response) -> Option<Counted> {
+    let AnswerBytes(bytes) = response.extensions_mut().remove()?;
+    match app.unsent.add(context.payer(), bytes, app.settings.unsent_max, !method.is_safe()) {
+        Ok(counted) => counted,
+        Err(Full) => {
+            *response = unread().into_response();
+            None
+        }
+    }
 }
 
 async fn run(app: &Shared, context: &Context, path: &str, request: Request, next: Next) -> Response {
@@ -190,18 +249,30 @@ fn count(method: &Method, route: &str, status: u16, seconds: f64) {
     metrics::counter!("tc_http_requests_total", "method" => method, "route" => route, "status" => status).increment(1);
 }
 
-/// A place among the requests under way.
-struct Flight(Shared);
+/// A place among the requests under way, and among those of its tenant when that is known.
+struct Flight {
+    app: Shared,
+    of_tenant: Option<Place<TenantId>>,
+}
 
 impl Flight {
     fn start(app: &Shared) -> Option<Self> {
-        let flight = Flight(app.clone());
+        let flight = Flight { app: app.clone(), of_tenant: None };
         (app.in_flight.fetch_add(1, Ordering::Relaxed) < app.settings.in_flight_max).then_some(flight)
+    }
+
+    fn enter(&mut self, app: &Shared, tenant: Option<TenantId>) -> Result<()> {
+        if let Some(tenant) = tenant.filter(|_| self.of_tenant.is_none()) {
+            let place = app.in_flight_of.take(tenant, app.settings.in_flight_per_tenant_max());
+            let crowded = || Error::unavailable("too many requests of one tenant are under way");
+            self.of_tenant = Some(place.ok_or_else(crowded)?);
+        }
+        Ok(())
     }
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.app.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }

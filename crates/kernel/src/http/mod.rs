@@ -6,6 +6,7 @@
 //! calling; what comes later is parsed when the handler asks.
 
 mod address;
+mod answer;
 mod api;
 mod app;
 mod body;
@@ -16,14 +17,18 @@ mod idempotency;
 mod limiter;
 mod page;
 mod params;
+mod patience;
+mod payer;
 mod places;
 mod precondition;
 mod problem;
 mod reply;
 mod server;
+mod tls;
 mod trace;
 
 pub use address::ClientAddress;
+pub use answer::UnsentMax;
 pub use api::Api;
 pub use app::{App, BaseUrl, Settings, Shared};
 pub use body::{BODY_BYTES_MAX, FromBody, Json, Received};
@@ -34,10 +39,12 @@ pub use idempotency::{Idempotency, Once};
 pub use limiter::{Limiter, Policy, PolicyLimit, RateTable, WINDOW_SECONDS};
 pub use page::{LIMIT_DEFAULT, LIMIT_MAX, List, OneOrPage, Page, PageRequest};
 pub use params::{FromParams, Params, Query};
+pub use patience::Patience;
 pub use precondition::IfMatch;
 pub use problem::Problem;
 pub use reply::{Accepted, Created, Documented, NoContent, Ok200, Record, Rendered, Reply, Versioned, documented};
-pub use server::{ConnectionLimits, Listener, Server, TlsFiles};
+pub use server::{ConnectionLimits, Listener, Server};
+pub use tls::{Certificates, TlsFiles};
 pub use trace::TraceParent;
 
 pub(crate) use idempotency::STATEMENTS as IDEMPOTENCY_STATEMENTS;

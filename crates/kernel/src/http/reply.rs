@@ -9,6 +9,7 @@ use utoipa::openapi::response::Response as DocumentedResponse;
 use utoipa::openapi::{ContentBuilder, RefOr, ResponseBuilder};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
+use super::answer::AnswerBytes;
 use crate::base::{Error, Result};
 
 /// A record with a version, which its `ETag` shows.
@@ -37,7 +38,9 @@ impl Rendered {
     }
 
     pub(super) fn into_reply(self) -> Response {
+        let bytes = AnswerBytes(self.body.len());
         let mut response = Response::new(self.body.into());
+        response.extensions_mut().insert(bytes);
         *response.status_mut() = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -2,46 +2,49 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
-use axum::http::Request;
+use axum::http::{Request, Version};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use ipnet::IpNet;
-use rustls::ServerConfig;
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
 use super::address::ClientAddress;
+use super::patience::{Patience, Patient, Pulse};
 use super::places::Places;
+use super::tls::{Certificates, TlsFiles};
 use crate::base::{Error, Result};
 
 /// Enough for every client of a busy node; each costs a few kilobytes.
 const CONNECTIONS_MAX: usize = 8192;
+/// Connections that have come and are not accepted yet.
+const BACKLOG: u32 = 1024;
 const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(30);
+/// The most of a request's head, and of an answer that a connection takes from us before it has gone out.
+const BUFFER_BYTES_MAX: usize = 64 * 1024;
+/// What the system keeps of an answer that its client does not take; it doubles the number. Left to itself it would
+/// keep some megabytes of each.
+const SEND_BUFFER_BYTES: u32 = 128 * 1024;
 /// Requests under way get this long to finish; the process is gone within 25 s.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What one client may take of the connections.
 #[derive(Clone, Debug)]
 pub struct ConnectionLimits {
-    /// A client that has not said by then what it wants is not served: from the connection, its TLS handshake included,
-    /// to the end of the first request's head, and again for the head of every further request of HTTP/1.1.
-    pub header_timeout: Duration,
+    /// A client that keeps a connection waiting for longer is not served any more.
+    pub patience: Patience,
     /// One host cannot take all the places. An IPv6 customer counts by its /64.
     pub per_address_max: usize,
     /// Proxies, whose connections are those of many clients.
@@ -50,8 +53,14 @@ pub struct ConnectionLimits {
 
 impl Default for ConnectionLimits {
     fn default() -> Self {
+        let patience = Patience {
+            head: Duration::from_secs(10),
+            // Load balancers keep a connection for 60 s and expect it to be there.
+            idle: Duration::from_secs(75),
+            stall: Duration::from_secs(30),
+        };
         // An eighth of all places: more than a load test or an office behind one address needs.
-        ConnectionLimits { header_timeout: Duration::from_secs(10), per_address_max: 1024, exempt: Vec::new() }
+        ConnectionLimits { patience, per_address_max: 1024, exempt: Vec::new() }
     }
 }
 
@@ -61,30 +70,43 @@ impl ConnectionLimits {
     }
 }
 
-/// The certificate chain and its key, as PEM files.
-#[derive(Clone, Debug)]
-pub struct TlsFiles {
-    pub certificate: PathBuf,
-    pub key: PathBuf,
-}
-
-/// A bound address, which clients can already reach.
+/// A bound address, which clients can already reach. Cheap to clone.
+#[derive(Clone)]
 pub struct Listener {
-    tcp: TcpListener,
-    tls: Option<TlsAcceptor>,
+    tcp: Arc<TcpListener>,
+    tls: Option<(TlsAcceptor, Arc<Certificates>)>,
 }
 
 impl Listener {
     pub async fn bind(address: SocketAddr, tls: Option<&TlsFiles>) -> Result<Self> {
-        let tls = tls.map(acceptor).transpose()?;
-        let tcp = TcpListener::bind(address).await;
-        let tcp = tcp.map_err(|error| Error::internal(format!("cannot listen on {address}: {error}")))?;
-        Ok(Listener { tcp, tls })
+        let tls = match tls {
+            Some(files) => {
+                let certificates = Certificates::load(files)?;
+                Some((certificates.acceptor()?, certificates))
+            }
+            None => None,
+        };
+        let tcp = listen(address).map_err(|error| Error::internal(format!("cannot listen on {address}: {error}")))?;
+        Ok(Listener { tcp: Arc::new(tcp), tls })
+    }
+
+    /// What is shown to clients, to be read again now and then.
+    pub fn certificates(&self) -> Option<Arc<Certificates>> {
+        self.tls.as_ref().map(|(_, certificates)| certificates.clone())
     }
 
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.tcp.local_addr()
     }
+}
+
+/// Accepted connections have what is set here, too.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// Serves a router until `stop` is done, then drains.
@@ -118,8 +140,8 @@ impl Server {
                 tracing::debug!(%peer, "too many connections of one address");
                 continue;
             };
-            let connection = Connection { peer, router: router.clone(), header_timeout: limits.header_timeout };
-            let (tls, watcher) = (listener.tls.clone(), graceful.watcher());
+            let connection = Connection { peer, router: router.clone(), patience: limits.patience };
+            let (tls, watcher) = (listener.tls.as_ref().map(|(tls, _)| tls.clone()), graceful.watcher());
             tokio::spawn(async move {
                 connection.serve(stream, tls, watcher).await;
                 drop((permit, place));
@@ -135,70 +157,51 @@ impl Server {
 struct Connection {
     peer: SocketAddr,
     router: Router,
-    header_timeout: Duration,
+    patience: Patience,
 }
 
 impl Connection {
     async fn serve(self, stream: TcpStream, tls: Option<TlsAcceptor>, watcher: Watcher) {
         // Small answers should not wait for more bytes to fill a packet.
         let _ = stream.set_nodelay(true);
-        let (peer, deadline) = (self.peer, Instant::now() + self.header_timeout);
+        // What the system has taken of an answer is given up like what it has not.
+        #[cfg(target_os = "linux")]
+        let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(self.patience.stall));
+        let (peer, pulse) = (self.peer, Arc::new(Pulse::default()));
+        let stream = Patient::new(stream, self.patience, pulse.clone());
         let Some(tls) = tls else {
-            return self.serve_http(stream, deadline, watcher).await;
+            return self.serve_http(stream, pulse, watcher).await;
         };
-        match tokio::time::timeout_at(deadline, tls.accept(stream)).await {
-            Ok(Ok(stream)) => self.serve_http(stream, deadline, watcher).await,
-            Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake failed"),
-            Err(_) => tracing::debug!(%peer, "TLS handshake timed out"),
+        match tls.accept(stream).await {
+            Ok(stream) => self.serve_http(stream, pulse, watcher).await,
+            Err(error) => tracing::debug!(%peer, %error, "TLS handshake failed"),
         }
     }
 
-    async fn serve_http<S>(self, stream: S, deadline: Instant, watcher: Watcher)
+    async fn serve_http<S>(self, stream: S, pulse: Arc<Pulse>, watcher: Watcher)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Connection { peer, router, header_timeout } = self;
-        let asked = Arc::new(AtomicBool::new(false));
-        let asks = asked.clone();
+        let Connection { peer, router, .. } = self;
         let service = hyper::service::service_fn(move |request: Request<Incoming>| {
-            asks.store(true, Ordering::Relaxed);
+            let under_way = pulse.begin(request.version() == Version::HTTP_2);
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(ConnectInfo(peer));
+            request.extensions_mut().insert(Arc::new(under_way));
             router.clone().oneshot(request)
         });
         let mut builder = auto::Builder::new(TokioExecutor::new());
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(header_timeout);
-        builder.http2().timer(TokioTimer::new()).keep_alive_interval(HTTP2_PING_INTERVAL);
+        // The stream itself knows how long a head may take.
+        builder.http1().header_read_timeout(None).max_buf_size(BUFFER_BYTES_MAX);
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .keep_alive_interval(HTTP2_PING_INTERVAL)
+            .max_send_buf_size(BUFFER_BYTES_MAX)
+            .max_header_list_size(BUFFER_BYTES_MAX as u32);
         let connection = watcher.watch(builder.serve_connection(TokioIo::new(stream), service).into_owned());
-        let mut connection = std::pin::pin!(connection);
-        // hyper's own timeout begins only when it knows the protocol, and HTTP/2 has none.
-        let ended = match tokio::time::timeout_at(deadline, &mut connection).await {
-            Ok(ended) => ended,
-            Err(_) if asked.load(Ordering::Relaxed) => connection.await,
-            Err(_) => return tracing::debug!(%peer, "a connection asked for nothing in time"),
-        };
-        if let Err(error) = ended {
+        if let Err(error) = connection.await {
             tracing::debug!(%peer, %error, "a connection ended early");
         }
     }
-}
-
-fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor> {
-    let certificates: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(&files.certificate)
-        .and_then(Iterator::collect)
-        .map_err(|error| unreadable(&files.certificate, &error))?;
-    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| unreadable(&files.key, &error))?;
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(Error::internal)?
-        .with_no_client_auth()
-        .with_single_cert(certificates, key)
-        .map_err(|error| Error::internal(format!("the TLS certificate cannot be used: {error}")))?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(TlsAcceptor::from(Arc::new(config)))
-}
-
-fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> Error {
-    Error::internal(format!("{}: {error}", path.display()))
 }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use kernel::auth::{SIGNIN_LINK_MS, create_first_admin, create_signin_link};
 use kernel::base::{Error, MINUTE_MS, Result};
-use kernel::http::{App, BaseUrl, Listener, Server, Shared};
-use kernel::jobs::watch;
+use kernel::http::{App, BaseUrl, Certificates, Listener, Server, Shared};
+use kernel::jobs::{every, watch};
 use kernel::store::Store;
 use tokio::sync::watch::Receiver;
 use tokio::sync::watch::error::RecvError;
@@ -49,6 +49,9 @@ pub async fn run(args: ServeArgs) -> Result<()> {
     });
     let sending = tokio::spawn(sending);
     warn_of_allowed(&app);
+    if let Some(certificates) = listener.certificates() {
+        tokio::spawn(reload(app.clone(), certificates));
+    }
 
     say(&format!(
         "Tenant Control {} listens on {bound} and is reached at {}",
@@ -95,6 +98,24 @@ async fn welcome(store: &Store, base_url: &BaseUrl) -> Result<()> {
 
 async fn until_stopping(mut stopping: Receiver<bool>) -> Result<(), RecvError> {
     stopping.wait_for(|stopping| *stopping).await.map(drop)
+}
+
+/// How soon a new certificate is in use.
+const RELOAD_EVERY: Duration = Duration::from_secs(1);
+
+/// Reads the certificate again when its files change.
+async fn reload(app: Shared, certificates: Arc<Certificates>) {
+    let job = move |_| {
+        let certificates = certificates.clone();
+        async move {
+            let read = tokio::task::spawn_blocking(move || certificates.reload());
+            if read.await.map_err(Error::internal)?? {
+                tracing::info!("the TLS certificate was read again");
+            }
+            Ok(())
+        }
+    };
+    every(&app, RELOAD_EVERY, "reading the TLS certificate", job).await;
 }
 
 /// An allowed network is open to the endpoints of every tenant, which an operator should not find out by accident.

@@ -3,6 +3,7 @@
 
 mod abuse;
 mod access;
+mod answers;
 mod api_keys;
 mod audit;
 mod bodies;

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,6 +15,7 @@ use tokio_rustls::rustls::{ClientConfig, ProtocolVersion, RootCertStore, Support
 
 use crate::support::command::{Desk, Process};
 use crate::support::postgres::{certificate_authority, fresh_database};
+use crate::support::process::until;
 
 /// A certificate authority of the test's own.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -153,6 +155,26 @@ fn certificates_that_cannot_be_used_are_named() {
         assert_eq!(ended.code, 1, "{certificate} {key}: {ended:?}");
         assert!(ended.stderr.contains(wanted), "{certificate} {key}: {}", ended.stderr);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_that_is_replaced_is_shown_without_a_restart() {
+    let (desk, first, second) = (Desk::new(), Authority::new(), Authority::new());
+    first.certify(&desk, "localhost");
+    let process = desk.serve(&TLS_FILES);
+    let reach =
+        async |authority: &Authority| connect(process.address, authority.roots(), "h2", &[&version::TLS13]).await.ok();
+    assert!(reach(&first).await.is_some());
+    // The new certificate comes before its key: until then the old pair is used.
+    let key = std::fs::read(desk.path("key.pem")).unwrap();
+    second.certify(&desk, "localhost");
+    let new_key = std::fs::read(desk.path("key.pem")).unwrap();
+    desk.file("key.pem", key);
+    process.logs(&["WARN", "the TLS certificate cannot be used"]);
+    assert!(reach(&first).await.is_some(), "the old one stays while the new one cannot be used");
+    desk.file("key.pem", new_key);
+    until("the new certificate is shown", Duration::from_mins(1), async || reach(&second).await).await;
+    assert!(reach(&first).await.is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,143 @@
+//! Answers on their way out. A request is under way until the last byte of its answer is handed to the connection, and
+//! large answers that wait for their clients are bounded in bytes, for each client and in all.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use bytes::Bytes;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+
+use super::payer::Payer;
+
+/// Handed over in pieces of this size, so that the end of an answer is not taken before its beginning has gone out.
+const PIECE_BYTES: usize = 16 * 1024;
+
+/// An answer up to this size is not counted: it fits into what the connection holds anyway.
+const SMALL_BYTES: usize = 64 * 1024;
+
+/// How large the body of an answer is before it is compressed.
+#[derive(Clone, Copy)]
+pub(super) struct AnswerBytes(pub usize);
+
+/// A body that keeps something until its last byte is taken.
+pub(super) struct Held<T> {
+    body: Body,
+    rest: Bytes,
+    _held: T,
+}
+
+impl<T: Send + Unpin + 'static> Held<T> {
+    pub fn body(body: Body, held: T) -> Body {
+        Body::new(Held { body, rest: Bytes::new(), _held: held })
+    }
+}
+
+impl<T: Unpin> HttpBody for Held<T> {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if self.rest.is_empty() {
+            match Pin::new(&mut self.body).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(data) => self.rest = data,
+                    Err(frame) => return Poll::Ready(Some(Ok(frame))),
+                },
+                other => return other,
+            }
+        }
+        let piece = self.rest.len().min(PIECE_BYTES);
+        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(piece)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (inner, rest) = (self.body.size_hint(), self.rest.len() as u64);
+        let mut hint = SizeHint::new();
+        hint.set_lower(inner.lower() + rest);
+        if let Some(upper) = inner.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint
+    }
+}
+
+/// The bytes of large answers that clients have yet to take.
+#[derive(Clone, Default)]
+pub(super) struct Unsent(Arc<Mutex<Counts>>);
+
+#[derive(Default)]
+struct Counts {
+    total: usize,
+    by_payer: HashMap<Payer, usize>,
+}
+
+/// What may be unsent.
+#[derive(Clone, Copy, Debug)]
+pub struct UnsentMax {
+    /// Of one tenant, or of one address that is nobody's.
+    pub per_payer_bytes: usize,
+    pub total_bytes: usize,
+}
+
+impl Default for UnsentMax {
+    fn default() -> Self {
+        // Four of the largest answers there are, a ticket with all it may show; or some thirty full pages.
+        UnsentMax { per_payer_bytes: 32 * 1024 * 1024, total_bytes: 128 * 1024 * 1024 }
+    }
+}
+
+impl Unsent {
+    /// Whether a client still has to take so much that it is given nothing more.
+    pub fn is_full(&self, payer: Payer, max: UnsentMax) -> bool {
+        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.total >= max.total_bytes
+            || counts.by_payer.get(&payer).is_some_and(|bytes| *bytes >= max.per_payer_bytes)
+    }
+
+    /// Counts an answer until the value is dropped; none if it is small, an error if there is no room. An answer that
+    /// tells of a change is counted even where there is no room: what was done must be told.
+    pub fn add(&self, payer: Payer, bytes: usize, max: UnsentMax, must: bool) -> Result<Option<Counted>, Full> {
+        if bytes <= SMALL_BYTES {
+            return Ok(None);
+        }
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_payer = counts.by_payer.get(&payer).copied().unwrap_or(0);
+        if !must && (of_payer + bytes > max.per_payer_bytes || counts.total + bytes > max.total_bytes) {
+            return Err(Full);
+        }
+        counts.total += bytes;
+        counts.by_payer.insert(payer, of_payer + bytes);
+        Ok(Some(Counted { unsent: self.clone(), payer, bytes }))
+    }
+}
+
+/// There is no room for another answer.
+#[derive(Debug)]
+pub(super) struct Full;
+
+pub(super) struct Counted {
+    unsent: Unsent,
+    payer: Payer,
+    bytes: usize,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let mut counts = self.unsent.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.total -= self.bytes;
+        if let Entry::Occupied(mut of_payer) = counts.by_payer.entry(self.payer) {
+            *of_payer.get_mut() -= self.bytes;
+            if *of_payer.get() == 0 {
+                of_payer.remove();
+            }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! How long a connection may go on without moving a byte, in whichever direction it is awaited.
+//!
+//! Beneath TLS and HTTP, where the bytes are. Three times are bounded: until a request's head is there, between requests,
+//! and while what we have to say is not taken. While a handler works nothing is bounded here: it has limits of its own.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+/// A client that takes less than this each second is not waited for longer than [`Patience::stall`] in all.
+const BYTES_PER_SECOND_MIN: u32 = 16 * 1024;
+
+/// How long is waited for a client.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// For a whole request head, the TLS handshake of a new connection included.
+    pub head: Duration,
+    /// For the next request on a connection that has had one. Longer than load balancers keep theirs.
+    pub idle: Duration,
+    /// For a client to take what it has asked for, while it takes nothing.
+    pub stall: Duration,
+}
+
+/// What the service on a connection lets its stream know.
+#[derive(Default)]
+pub(super) struct Pulse {
+    asked: AtomicUsize,
+    under_way: AtomicUsize,
+    http2: AtomicBool,
+}
+
+impl Pulse {
+    /// A request has come; it is under way until the value is dropped.
+    pub fn begin(self: &Arc<Self>, http2: bool) -> UnderWay {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.under_way.fetch_add(1, Ordering::Relaxed);
+        self.http2.store(http2, Ordering::Relaxed);
+        UnderWay(self.clone())
+    }
+}
+
+/// A request of a connection, until the last byte of its answer is handed over.
+pub(super) struct UnderWay(Arc<Pulse>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Phase {
+    /// A request's head is awaited, or the end of a handshake.
+    Head(Instant),
+    Serving,
+    /// The next request is awaited, of which nothing has come.
+    Idle(Instant),
+}
+
+/// A stream that fails when its client keeps it waiting for too long.
+pub(super) struct Patient<S> {
+    stream: S,
+    patience: Patience,
+    pulse: Arc<Pulse>,
+    phase: Phase,
+    /// Requests seen by the last look at the pulse.
+    asked: usize,
+    reading: Pin<Box<Sleep>>,
+    writing: Pin<Box<Sleep>>,
+    /// How long the client may yet refuse to take anything, and since when it does.
+    left: Duration,
+    blocked_since: Option<Instant>,
+}
+
+impl<S> Patient<S> {
+    pub fn new(stream: S, patience: Patience, pulse: Arc<Pulse>) -> Self {
+        let by = Instant::now() + patience.head;
+        Patient {
+            stream,
+            patience,
+            pulse,
+            phase: Phase::Head(by),
+            asked: 0,
+            reading: Box::pin(tokio::time::sleep_until(by)),
+            writing: Box::pin(tokio::time::sleep_until(by)),
+            left: patience.stall,
+            blocked_since: None,
+        }
+    }
+
+    /// Where the connection stands, now that something is awaited from the client.
+    fn look(&mut self) -> Phase {
+        let asked = self.pulse.asked.load(Ordering::Relaxed);
+        let asked_since = std::mem::replace(&mut self.asked, asked) != asked;
+        if self.pulse.under_way.load(Ordering::Relaxed) > 0 {
+            self.phase = Phase::Serving;
+        } else if asked_since || self.phase == Phase::Serving {
+            self.phase = Phase::Idle(Instant::now() + self.patience.idle);
+        }
+        self.phase
+    }
+
+    fn heard(&mut self) {
+        if let Phase::Idle(_) = self.look() {
+            // HTTP/2 has more to say than requests, and a bound of its own for heads.
+            self.phase = if self.pulse.http2.load(Ordering::Relaxed) {
+                Phase::Idle(Instant::now() + self.patience.idle)
+            } else {
+                Phase::Head(Instant::now() + self.patience.head)
+            };
+        }
+    }
+
+    /// Time that the client has taken nothing is lost; what it takes buys some back.
+    fn took(&mut self, bytes: usize) {
+        if let Some(since) = self.blocked_since.take() {
+            self.left = self.left.saturating_sub(since.elapsed());
+        }
+        let bought = Duration::from_secs(1) * u32::try_from(bytes).unwrap_or(u32::MAX) / BYTES_PER_SECOND_MIN;
+        self.left = (self.left + bought).min(self.patience.stall);
+    }
+
+    /// What a write that is not taken comes to.
+    fn refused<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        let since = *self.blocked_since.get_or_insert_with(Instant::now);
+        ready!(expire(&mut self.writing, since + self.left, cx));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not take its answer")))
+    }
+
+    fn wrote(&mut self, written: Poll<io::Result<usize>>, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        match written {
+            Poll::Pending => self.refused(cx),
+            Poll::Ready(Ok(bytes)) => {
+                self.took(bytes);
+                Poll::Ready(Ok(bytes))
+            }
+            failed @ Poll::Ready(Err(_)) => failed,
+        }
+    }
+}
+
+fn expire(timer: &mut Pin<Box<Sleep>>, at: Instant, cx: &mut Context<'_>) -> Poll<()> {
+    if timer.deadline() != at {
+        timer.as_mut().reset(at);
+    }
+    timer.as_mut().poll(cx)
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let before = buffer.filled().len();
+        if let Poll::Ready(read) = Pin::new(&mut this.stream).poll_read(cx, buffer) {
+            if buffer.filled().len() > before {
+                this.heard();
+            }
+            return Poll::Ready(read);
+        }
+        match this.look() {
+            Phase::Serving => Poll::Pending,
+            Phase::Head(by) => {
+                ready!(expire(&mut this.reading, by, cx));
+                Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "no request came in time")))
+            }
+            Phase::Idle(by) => {
+                ready!(expire(&mut this.reading, by, cx));
+                // As if the client had ended it: nothing is owed to anybody.
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.wrote(written, cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
+        self.wrote(written, cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = ready!(Pin::new(&mut self.stream).poll_flush(cx));
+        if self.pulse.under_way.load(Ordering::Relaxed) == 0 {
+            self.left = self.patience.stall;
+        }
+        Poll::Ready(flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,109 @@
+//! The certificate that clients are shown, read again when its files change.
+
+use std::fmt;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::TlsAcceptor;
+
+use crate::base::{Error, Result};
+
+/// The certificate chain and its key, as PEM files.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
+/// The certificate in use, and the files it came from.
+pub struct Certificates {
+    files: TlsFiles,
+    provider: Arc<CryptoProvider>,
+    current: RwLock<Arc<CertifiedKey>>,
+    /// What the files were when they were last read, whatever came of it.
+    seen: Mutex<Stamps>,
+}
+
+/// What changes when a file is written or another is put in its place.
+type Stamps = [Option<(u64, i64, i64, u64)>; 2];
+
+impl Certificates {
+    pub fn load(files: &TlsFiles) -> Result<Arc<Self>> {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let seen = stamps(files);
+        let current = read(files, &provider)?;
+        Ok(Arc::new(Certificates {
+            files: files.clone(),
+            provider,
+            current: RwLock::new(Arc::new(current)),
+            seen: Mutex::new(seen),
+        }))
+    }
+
+    /// Reads the files again if they have changed; whether another certificate is in use now. What cannot be used is
+    /// refused once, and the old certificate stays: the two files are seldom replaced at the same moment.
+    pub fn reload(&self) -> Result<bool> {
+        let now = stamps(&self.files);
+        {
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            if *seen == now {
+                return Ok(false);
+            }
+            *seen = now;
+        }
+        let fresh = read(&self.files, &self.provider)?;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(fresh);
+        Ok(true)
+    }
+
+    pub(super) fn acceptor(self: &Arc<Self>) -> Result<TlsAcceptor> {
+        let mut config = ServerConfig::builder_with_provider(self.provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(Error::internal)?
+            .with_no_client_auth()
+            .with_cert_resolver(self.clone());
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(TlsAcceptor::from(Arc::new(config)))
+    }
+}
+
+impl ResolvesServerCert for Certificates {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.current.read().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+}
+
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificates").field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
+fn read(files: &TlsFiles, provider: &CryptoProvider) -> Result<CertifiedKey> {
+    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(&files.certificate)
+        .and_then(Iterator::collect)
+        .map_err(|error| unreadable(&files.certificate, &error))?;
+    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| unreadable(&files.key, &error))?;
+    let unusable = |error| Error::internal(format!("the TLS certificate cannot be used: {error}"));
+    CertifiedKey::from_der(chain, key, provider).map_err(unusable)
+}
+
+fn stamps(files: &TlsFiles) -> Stamps {
+    let stamp = |path: &Path| -> io::Result<_> {
+        let file = std::fs::metadata(path)?;
+        Ok((file.ino(), file.mtime(), file.mtime_nsec(), file.len()))
+    };
+    [stamp(&files.certificate).ok(), stamp(&files.key).ok()]
+}
+
+fn unreadable(path: &Path, error: &dyn fmt::Display) -> Error {
+    Error::internal(format!("{}: {error}", path.display()))
+}

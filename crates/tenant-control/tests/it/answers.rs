@@ -1,0 +1,191 @@
+//! What goes out: answers that are not read, connections on which nothing moves, waits for news.
+
+use std::time::Duration;
+
+use futures_util::future::select_all;
+use kernel::http::UnsentMax;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::support::people::SESSION;
+use crate::support::process::until;
+use crate::support::{Server, Tenancy, over_http};
+
+const TICKETS: &str = "/api/psa/tickets";
+const FEED: &str = "/api/admin/webhooks/events?view=feed&limit=200";
+const WAIT_MAX: Duration = Duration::from_mins(1);
+
+/// Tickets whose page does not fit into what the system keeps of an answer.
+async fn fill(server: &Server, tenancy: &Tenancy) {
+    let description = "x".repeat(64 * 1024);
+    for n in 0..20 {
+        let body = json!({"subject": format!("Large {n}"), "description": description});
+        server.post(TICKETS).cookie(&tenancy.admin).json(&body).await.is(201);
+    }
+}
+
+/// Asks for the whole page and does not read it.
+async fn unread(server: &Server, tenancy: &Tenancy) -> TcpStream {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    // Small, so that it does not depend on the system how much is taken without being read.
+    socket.set_recv_buffer_size(16 * 1024).unwrap();
+    let mut stream = socket.connect(server.address).await.unwrap();
+    let head = format!(
+        "GET {TICKETS}?limit=200 HTTP/1.1\r\nHost: {}\r\nCookie: {}\r\nConnection: close\r\n\r\n",
+        server.address, tenancy.admin
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    // The answer has begun.
+    let mut status = [0; 12];
+    stream.read_exact(&mut status).await.unwrap();
+    assert_eq!(std::str::from_utf8(&status).unwrap(), "HTTP/1.1 200");
+    stream
+}
+
+async fn rest(stream: &mut TcpStream) -> Vec<u8> {
+    let mut rest = Vec::new();
+    // One that was given up may end with a reset instead of an end.
+    let _ = tokio::time::timeout(WAIT_MAX, stream.read_to_end(&mut rest)).await.expect("the connection ends");
+    rest
+}
+
+async fn status_of(server: &Server, tenancy: &Tenancy) -> u16 {
+    server.get(SESSION).cookie(&tenancy.admin).await.status
+}
+
+over_http! {
+    async fn a_request_is_under_way_until_its_answer_is_read(setup: Setup) {
+        let mut setup = setup;
+        setup.settings.in_flight_max = 4;
+        let server = setup.start().await;
+        let (acme, globex) = (server.tenant("acme").await, server.tenant("globex").await);
+        fill(&server, &acme).await;
+        let mut first = unread(&server, &acme).await;
+        let mut second = unread(&server, &acme).await;
+        // Half of the places are what one tenant may have.
+        server.get(SESSION).cookie(&acme.admin).await.problem("unavailable");
+        server.get(SESSION).cookie(&globex.admin).await.is(200);
+        assert!(rest(&mut first).await.len() > 1_000_000);
+        until("a place is free", WAIT_MAX, async || (status_of(&server, &acme).await == 200).then_some(())).await;
+        rest(&mut second).await;
+    }
+
+    async fn a_connection_that_is_not_read_is_closed(setup: Setup) {
+        let mut setup = setup;
+        setup.settings.in_flight_max = 2;
+        setup.settings.stall_timeout = Duration::from_millis(200);
+        let server = setup.start().await;
+        let acme = server.tenant("acme").await;
+        fill(&server, &acme).await;
+        let mut stream = unread(&server, &acme).await;
+        until("its place is free", WAIT_MAX, async || (status_of(&server, &acme).await == 200).then_some(())).await;
+        assert!(rest(&mut stream).await.len() < 1_000_000, "what was not sent in time is not sent");
+    }
+
+    async fn a_connection_that_is_read_slowly_is_not(setup: Setup) {
+        let mut setup = setup;
+        setup.settings.stall_timeout = Duration::from_millis(200);
+        let server = setup.start().await;
+        let acme = server.tenant("acme").await;
+        fill(&server, &acme).await;
+        let mut stream = unread(&server, &acme).await;
+        let mut taken = 0;
+        let mut piece = vec![0; 64 * 1024];
+        loop {
+            let count = stream.read(&mut piece).await.expect("the rest of the answer");
+            if count == 0 {
+                break;
+            }
+            taken += count;
+            // Far from what the line could carry, and far above what is asked of the slowest.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert!(taken > 1_000_000, "{taken}");
+    }
+
+    async fn a_tenant_may_leave_only_so_much_unread(setup: Setup) {
+        let mut setup = setup;
+        setup.settings.unsent_max = UnsentMax { per_payer_bytes: 3_000_000, total_bytes: 10_000_000 };
+        let server = setup.start().await;
+        let (acme, globex) = (server.tenant("acme").await, server.tenant("globex").await);
+        fill(&server, &acme).await;
+        fill(&server, &globex).await;
+        let page = async |tenancy: &Tenancy| server.get(format!("{TICKETS}?limit=200")).cookie(&tenancy.admin).await;
+        let mut held = [unread(&server, &acme).await, unread(&server, &acme).await];
+        page(&acme).await.problem("unavailable");
+        // What is small is still answered, and so is everybody else.
+        server.get(SESSION).cookie(&acme.admin).await.is(200);
+        server.post(TICKETS).cookie(&acme.admin).json(&json!({"subject": "Small"})).await.is(201);
+        page(&globex).await.is(200);
+        rest(&mut held[0]).await;
+        until("there is room again", WAIT_MAX, async || (page(&acme).await.status == 200).then_some(())).await;
+    }
+
+    async fn a_head_is_at_most_64_kib(server: Server) {
+        let ask = async |bytes: usize| {
+            let mut stream = TcpStream::connect(server.address).await.unwrap();
+            let head = format!("GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-Long: {}", "a".repeat(bytes));
+            let _ = stream.write_all(head.as_bytes()).await;
+            let _ = stream.write_all(b"\r\n\r\n").await;
+            String::from_utf8(rest(&mut stream).await).unwrap()
+        };
+        assert!(ask(40_000).await.starts_with("HTTP/1.1 200"));
+        assert!(ask(70_000).await.starts_with("HTTP/1.1 431"));
+    }
+
+    async fn an_idle_connection_is_kept_longer_than_a_head_may_take(setup: Setup) {
+        let mut setup = setup;
+        setup.settings.header_timeout = Duration::from_millis(50);
+        let server = setup.start().await;
+        let ask = format!("GET /healthz HTTP/1.1\r\nHost: {}\r\n\r\n", server.address);
+        let mut kept = TcpStream::connect(server.address).await.unwrap();
+        let mut buffer = [0; 4096];
+        for _ in 0..2 {
+            kept.write_all(ask.as_bytes()).await.unwrap();
+            assert!(kept.read(&mut buffer).await.unwrap() > 0);
+            // When this one is closed, the time for a head is over for the other one, too.
+            rest(&mut TcpStream::connect(server.address).await.unwrap()).await;
+        }
+        // Of a head that has begun the rest must follow.
+        kept.write_all(b"GET /healthz").await.unwrap();
+        rest(&mut kept).await;
+    }
+
+    async fn an_idle_connection_is_closed_in_the_end(setup: Setup) {
+        let mut setup = setup;
+        setup.settings.keep_alive_timeout = Duration::from_millis(50);
+        let server = setup.start().await;
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+        let answer = String::from_utf8(rest(&mut stream).await).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+
+    async fn readers_of_the_feed_keep_nobody_from_anything(setup: Setup) {
+        let mut setup = setup;
+        setup.settings.waits_per_credential_max = 2;
+        setup.settings.waits_per_tenant_max = 3;
+        setup.settings.bodies_per_tenant_max = 1;
+        let server = setup.start().await;
+        let acme = server.tenant("acme").await;
+        let one = server.key(&acme, &["webhooks:read", "api_keys:read"]).await;
+        let other = server.key(&acme, &["webhooks:read", "api_keys:read"]).await;
+        let beside = server.key(&acme, &["tickets:write"]).await;
+        // Read up to here there is nothing new, and a reader waits.
+        let read = server.get(FEED).key(&one.plain).await.ok(200);
+        let feed = format!("{FEED}&cursor={}", read["next_cursor"].as_str().unwrap());
+        let wait = |key: &str| server.get(&feed).key(key).into_future();
+        // Of three the two that came first wait, and the third is told at once.
+        let (refused, _, mut waiting) = select_all([wait(&one.plain), wait(&one.plain), wait(&one.plain)]).await;
+        refused.problem("unavailable");
+        let body = json!({"subject": "Beside readers"});
+        server.post(TICKETS).key(&beside.plain).json(&body).await.is(201);
+        // Another credential has places of its own, up to what the tenant has.
+        waiting.extend([wait(&other.plain), wait(&other.plain)]);
+        let (refused, _, waiting) = select_all(waiting).await;
+        refused.problem("unavailable");
+        assert_eq!(waiting.len(), 3);
+        server.post(TICKETS).key(&one.plain).json(&body).await.problem("insufficient_scope");
+    }
+}
