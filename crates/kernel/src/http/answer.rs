@@ -4,12 +4,14 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use tokio::task::AbortHandle;
 
 use super::payer::Payer;
 
@@ -25,41 +27,87 @@ pub(super) struct AnswerBytes(pub usize);
 
 /// A body that keeps something until its last byte is taken.
 pub(super) struct Held<T> {
-    body: Body,
-    rest: Bytes,
-    _held: T,
+    answer: Arc<Mutex<Answer<T>>>,
+    watch: Option<AbortHandle>,
 }
 
-impl<T: Send + Unpin + 'static> Held<T> {
-    pub fn body(body: Body, held: T) -> Body {
-        Body::new(Held { body, rest: Bytes::new(), _held: held })
+struct Answer<T> {
+    body: Body,
+    rest: Bytes,
+    held: Option<T>,
+    /// Whether something of it was asked for since that was last looked at.
+    asked: bool,
+}
+
+impl<T: Send + 'static> Held<T> {
+    /// `stall` is how long a client may ask for nothing of it, where the connection cannot tell: a stream of HTTP/2 can
+    /// stand still while others move.
+    pub fn body(body: Body, held: T, stall: Option<Duration>) -> Body {
+        let is_whole = body.is_end_stream();
+        let answer = Arc::new(Mutex::new(Answer { body, rest: Bytes::new(), held: Some(held), asked: false }));
+        let stall = stall.filter(|_| !is_whole);
+        let watch = stall.map(|stall| tokio::spawn(give_up(answer.clone(), stall)).abort_handle());
+        Body::new(Held { answer, watch })
     }
 }
 
-impl<T: Unpin> HttpBody for Held<T> {
+impl<T> Held<T> {
+    fn answer(&self) -> MutexGuard<'_, Answer<T>> {
+        self.answer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lets an answer go of which nothing is taken any more.
+async fn give_up<T>(answer: Arc<Mutex<Answer<T>>>, stall: Duration) {
+    loop {
+        tokio::time::sleep(stall).await;
+        let mut answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
+        if !std::mem::replace(&mut answer.asked, false) {
+            let refused = std::io::Error::new(std::io::ErrorKind::TimedOut, "the client does not take its answer");
+            answer.body = Body::from_stream(futures_util::stream::iter([Err::<Bytes, _>(refused)]));
+            answer.rest = Bytes::new();
+            answer.held = None;
+            return;
+        }
+    }
+}
+
+impl<T> Drop for Held<T> {
+    fn drop(&mut self) {
+        if let Some(watch) = &self.watch {
+            watch.abort();
+        }
+    }
+}
+
+impl<T> HttpBody for Held<T> {
     type Data = Bytes;
     type Error = axum::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        if self.rest.is_empty() {
-            match Pin::new(&mut self.body).poll_frame(cx) {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let mut answer = self.answer();
+        answer.asked = true;
+        if answer.rest.is_empty() {
+            match Pin::new(&mut answer.body).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-                    Ok(data) => self.rest = data,
+                    Ok(data) => answer.rest = data,
                     Err(frame) => return Poll::Ready(Some(Ok(frame))),
                 },
                 other => return other,
             }
         }
-        let piece = self.rest.len().min(PIECE_BYTES);
-        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(piece)))))
+        let piece = answer.rest.len().min(PIECE_BYTES);
+        Poll::Ready(Some(Ok(Frame::data(answer.rest.split_to(piece)))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.rest.is_empty() && self.body.is_end_stream()
+        let answer = self.answer();
+        answer.rest.is_empty() && answer.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        let (inner, rest) = (self.body.size_hint(), self.rest.len() as u64);
+        let answer = self.answer();
+        let (inner, rest) = (answer.body.size_hint(), answer.rest.len() as u64);
         let mut hint = SizeHint::new();
         hint.set_lower(inner.lower() + rest);
         if let Some(upper) = inner.upper() {

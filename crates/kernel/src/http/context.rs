@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use axum::extract::{ConnectInfo, MatchedPath, Request, State};
-use axum::http::{HeaderName, HeaderValue, Method, header};
+use axum::http::{HeaderName, HeaderValue, Method, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
@@ -151,6 +151,7 @@ pub async fn serve_context(State(app): State<Shared>, mut request: Request, next
         request.headers_mut().remove(header::ACCEPT_ENCODING);
     }
     let under_way = request.extensions_mut().remove::<Arc<UnderWay>>();
+    let stall = (request.version() == Version::HTTP_2).then_some(app.settings.stall_timeout);
     let path = request.uri().path().to_owned();
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
 
@@ -169,7 +170,7 @@ pub async fn serve_context(State(app): State<Shared>, mut request: Request, next
     write_headers(&app, &context, path, &mut response);
     log(&context, &method, path, route.as_deref(), &response, started);
     let held = (context.end_flight(), counted, under_way);
-    response.map(|body| Held::body(body, held))
+    response.map(|body| Held::body(body, held, stall))
 }
 
 /// Counts an answer among those that are not taken yet. One that would be too much is not given, unless it tells of

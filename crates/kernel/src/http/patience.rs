@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use futures_util::task::AtomicWaker;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
@@ -33,6 +34,8 @@ pub(super) struct Pulse {
     asked: AtomicUsize,
     under_way: AtomicUsize,
     http2: AtomicBool,
+    /// The task of the connection, while it waits for nothing that ends by itself.
+    waiting: AtomicWaker,
 }
 
 impl Pulse {
@@ -50,7 +53,10 @@ pub(super) struct UnderWay(Arc<Pulse>);
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+        // From here on the next request is awaited, and not for ever.
+        if self.0.under_way.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.0.waiting.wake();
+        }
     }
 }
 
@@ -162,6 +168,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
             }
             return Poll::Ready(read);
         }
+        // Before the look, so that an end in between is not missed.
+        this.pulse.waiting.register(cx.waker());
         match this.look() {
             Phase::Serving => Poll::Pending,
             Phase::Head(by) => {

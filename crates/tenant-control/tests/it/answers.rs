@@ -83,6 +83,23 @@ over_http! {
         assert!(rest(&mut stream).await.len() < 1_000_000, "what was not sent in time is not sent");
     }
 
+    async fn a_stream_of_http_2_that_is_not_read_is_given_up(setup: Setup) {
+        let mut setup = setup;
+        setup.settings.in_flight_max = 1;
+        setup.settings.stall_timeout = Duration::from_millis(500);
+        let server = setup.start().await;
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        // SETTINGS: no stream may be sent a byte before it is asked for.
+        sent.extend([0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0]);
+        // HEADERS of stream 1: GET http://a/, whole.
+        sent.extend([0, 0, 6, 1, 5, 0, 0, 0, 1, 0x82, 0x86, 0x84, 0x41, 1, b'a']);
+        stream.write_all(&sent).await.unwrap();
+        let status = async || server.get(SESSION).await.status;
+        until("the answer keeps the only place", WAIT_MAX, async || (status().await == 503).then_some(())).await;
+        until("the place is free", WAIT_MAX, async || (status().await == 401).then_some(())).await;
+    }
+
     async fn a_connection_that_is_read_slowly_is_not(setup: Setup) {
         let mut setup = setup;
         setup.settings.stall_timeout = Duration::from_millis(200);
