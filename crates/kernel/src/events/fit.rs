@@ -49,7 +49,9 @@ fn cut_lists(value: &mut Value, items_max: usize) {
     match value {
         Value::Array(items) => {
             items.truncate(items_max);
-            items.iter_mut().for_each(|item| cut_lists(item, items_max));
+            for item in items {
+                cut_lists(item, items_max);
+            }
         }
         Value::Object(fields) => fields.values_mut().for_each(|field| cut_lists(field, items_max)),
         _ => {}

@@ -167,16 +167,13 @@ async fn write(tx: &mut Tx, name: &str, record: &str, data: Box<RawValue>, to: O
     // Due by this node's clock: the tenant's is at least as late, and ahead of it for as long as another node once was.
     let now = tx.world().now();
     let event: [Value; 6] = [id.into(), sequence.into(), name.into(), record.into(), now.into(), at.into()];
-    match to {
-        Some(webhook) => {
-            tx.later(WAKE_ONE, vec![now.into(), webhook.into()]).await?;
-            tx.later(DELIVER_ONE, event.into_iter().chain([webhook.into()]).collect()).await?;
-        }
-        None => {
-            let patterns: [Value; 3] = patterns(name).map(Into::into);
-            tx.later(WAKE, [now.into()].into_iter().chain(patterns.clone()).collect()).await?;
-            tx.later(DELIVER, event.into_iter().chain(patterns).collect()).await?;
-        }
+    if let Some(webhook) = to {
+        tx.later(WAKE_ONE, vec![now.into(), webhook.into()]).await?;
+        tx.later(DELIVER_ONE, event.into_iter().chain([webhook.into()]).collect()).await?;
+    } else {
+        let patterns: [Value; 3] = patterns(name).map(Into::into);
+        tx.later(WAKE, [now.into()].into_iter().chain(patterns.clone()).collect()).await?;
+        tx.later(DELIVER, event.into_iter().chain(patterns).collect()).await?;
     }
     tx.announce();
     Ok(Published { id, sequence, at })

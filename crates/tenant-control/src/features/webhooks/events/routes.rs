@@ -199,15 +199,12 @@ async fn feed(caller: &Caller, db: &Db, query: ListQuery) -> Result<Feed> {
             Wanted::of(&types)?
         }
     };
+    let beginning = if start.is_some() { store::head(db).await? } else { 0 };
     let mut position = match page.position(caller, &list)?.as_deref() {
         Some([Value::Int(sequence), Value::Int(at)]) => {
             Position { sequence: *sequence, at: Timestamp::from_millis(*at) }
         }
-        _ => {
-            let at = caller.app().world.now();
-            let sequence = if start.is_some() { store::head(db).await? } else { 0 };
-            Position { sequence, at }
-        }
+        _ => Position { sequence: beginning, at: caller.app().world.now() },
     };
     let kept_since = caller.app().world.now().plus(-caller.app().settings.event_retention_ms);
     // Events are removed oldest first: while the one that was told last is there, so are all after it.

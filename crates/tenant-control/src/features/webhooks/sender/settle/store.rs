@@ -1,4 +1,4 @@
-//! Noting what became of attempts: of the deliveries, and of the endpoint as it was when it was asked.
+//! SQL of settling. It is written in a transaction that holds the lane.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use kernel::jobs::lanes::Lane;
 use kernel::store::Value;
 use tokio::time::Instant;
 
-use super::super::Status;
-use super::outcome::{Fate, Outcome};
-use super::pace::{Pace, Pause};
-use super::store::columns;
+use super::super::super::Status;
+use super::super::outcome::{Fate, Outcome};
+use super::super::store::columns;
+use super::Learnt;
 
 kernel::statements! {
     ENDPOINT_NOW = "SELECT version, status FROM webhooks WHERE tenant_id = $1 AND id = $2";
@@ -40,35 +40,6 @@ kernel::statements! {
             last_failure_at = COALESCE($4, last_failure_at), consecutive_failures = $5, failing_since = $6,
             paused_until = $7, paused_reason = $8
         WHERE tenant_id = $1 AND webhook_id = $2";
-}
-
-/// What the sender has learnt about an endpoint.
-#[derive(Clone, Debug)]
-pub struct Learnt {
-    /// The version that it was learnt about; it means nothing for another.
-    pub version: i64,
-    last_success_at: Option<Timestamp>,
-    last_failure_at: Option<Timestamp>,
-    consecutive_failures: i64,
-    failing_since: Option<Timestamp>,
-    pause: Option<(Timestamp, Pause)>,
-}
-
-impl Learnt {
-    pub fn new(version: i64, pace: &mut Pace, outcomes: &[Outcome], now: Timestamp) -> Self {
-        let made = outcomes.iter().filter(|outcome| outcome.asked == version);
-        let made = made.filter_map(|outcome| Some((outcome.fate == Fate::Succeeded, outcome.attempt.as_ref()?.at)));
-        let last =
-            |success: bool| made.clone().filter(|(succeeded, _)| *succeeded == success).map(|(_, at)| at).next_back();
-        Learnt {
-            version,
-            last_success_at: last(true),
-            last_failure_at: last(false),
-            consecutive_failures: pace.failures(),
-            failing_since: pace.failing_since(),
-            pause: pace.pause(now),
-        }
-    }
 }
 
 /// How long it is tried to note what became of attempts: as long as the lease lasts.
