@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use kernel::auth::{Scope, Scopes};
 use kernel::base::Result;
-use kernel::events::{Described, family};
+use kernel::events::{self, Described, family};
 
 use crate::features::{api_keys, tickets, webhooks};
 
@@ -39,6 +39,12 @@ pub fn can_subscribe(pattern: &str) -> Result<bool> {
         Some(family) => kinds.iter().any(|kind| kind.family() == family),
         None => pattern == EVERYTHING || kinds.iter().any(|kind| kind.name == pattern),
     })
+}
+
+/// The kinds that any of these patterns matches.
+pub fn matching(patterns: &[String]) -> Result<Vec<&'static str>> {
+    let matches = |name: &str| events::patterns(name).iter().any(|pattern| patterns.contains(pattern));
+    Ok(kinds()?.iter().map(|kind| kind.name).filter(|name| matches(name)).collect())
 }
 
 /// Every word that [`can_subscribe`] accepts.

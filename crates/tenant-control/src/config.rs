@@ -257,7 +257,20 @@ impl ServeArgs {
             schedule_ms: self.webhook_schedule.0.clone(),
             timeout: Duration::from_secs(self.webhook_timeout),
             auto_disable_ms: self.webhook_disable_after * HOUR_MS,
+            ..sender::Settings::default()
         }
+    }
+
+    /// What settings must be to each other.
+    pub fn check(&self) -> Result<(), String> {
+        if self.event_days <= self.delivery_days {
+            return Ok(());
+        }
+        Err(format!(
+            "--event-days {} is more than --delivery-days {}: a recovery would send again what had succeeded, because the log \
+             of it is gone. Keep deliveries at least as long as events.",
+            self.event_days, self.delivery_days
+        ))
     }
 }
 

@@ -19,6 +19,7 @@ pub fn statements() -> Vec<(&'static str, &'static str)> {
         features::webhooks::store::STATEMENTS,
         features::webhooks::deliveries::store::STATEMENTS,
         features::webhooks::events::store::STATEMENTS,
+        features::webhooks::sender::settle::store::STATEMENTS,
         features::webhooks::sender::store::STATEMENTS,
     ]
     .concat()

@@ -93,7 +93,10 @@ fn body_schema(name: &str, data: &str) -> Value {
             "timestamp": {"type": "string", "format": "date-time", "description": "When it happened."},
             "tenant_id": {"type": "string"},
             "sequence": {"type": "integer", "format": "int64", "description": "Rises strictly in the order of commits of the tenant; gaps are normal."},
-            "data": {"$ref": format!("{COMPONENTS}{data}")},
+            "data": {"allOf": [{"$ref": format!("{COMPONENTS}{data}")}, {"type": "object", "properties": {"truncated": {
+                "type": "boolean",
+                "description": "Only there, and true, when the record was too large: long texts end with … and long lists are cut. Read the record from the API.",
+            }}}]},
         },
     })
 }

@@ -4,6 +4,7 @@
 //! that wants it. So there is no outbox with a cursor that could skip: an event that is committed has its deliveries.
 //! Sending them is the product's work; see its webhooks.
 
+mod fit;
 mod kind;
 
 use std::fmt::Display;
@@ -19,7 +20,7 @@ pub use kind::{Described, EventKind, family};
 /// The kind of the lanes on which webhooks are sent.
 pub const WEBHOOK_LANE: &str = "webhook";
 
-/// A delivery is at most this large. A larger record is told of by its id alone; its reader fetches it.
+/// A delivery is at most this large. What is told of a larger record is shortened; its reader fetches the rest.
 pub const BODY_BYTES_MAX: usize = 256 << 10;
 
 /// The endpoints that an event's three patterns match, numbered from here.
@@ -85,7 +86,7 @@ crate::statements! {
     ));
     WAKE_ONE = wake!("($3)");
     DELIVER = deliver!(subscribers!("8", "9", "10"));
-    DELIVER_ONE = concat!(deliver!("($8)"), " ON CONFLICT (tenant_id, id) DO NOTHING");
+    DELIVER_ONE = deliver!("($8)");
 }
 
 /// An event as it is written down.
@@ -107,13 +108,6 @@ struct Body<'a> {
     data: &'a RawValue,
 }
 
-/// What is told of a record that is too large to be told of whole.
-#[derive(Serialize)]
-struct Truncated<'a> {
-    id: &'a str,
-    truncated: bool,
-}
-
 /// Tells every endpoint that wants to know. `record` is whose order counts: the record in `data`.
 pub async fn publish<T: Serialize>(
     tx: &mut Tx,
@@ -124,7 +118,7 @@ pub async fn publish<T: Serialize>(
     write(tx, kind.name(), &record.to_string(), raw(data)?, None).await
 }
 
-/// Like [`publish`], and tells this endpoint whatever it has subscribed to.
+/// Tells this endpoint alone, whatever it or others have subscribed to.
 pub async fn publish_to<T: Serialize>(
     tx: &mut Tx,
     kind: &EventKind<T>,
@@ -139,9 +133,14 @@ fn raw<T: Serialize>(data: &T) -> Result<Box<RawValue>> {
     serde_json::value::to_raw_value(data).map_err(Error::internal)
 }
 
-/// Which subscriptions an event matches: its kind, its family, and everything but tests.
+/// Whether events of this kind go to one endpoint alone, and so to no subscriber.
+pub fn is_for_one(name: &str) -> bool {
+    name == kind::TEST
+}
+
+/// Which patterns an event matches: its kind, its family, and everything but tests.
 pub fn patterns(name: &str) -> [String; 3] {
-    let everything = if name == kind::TEST { name } else { "*" };
+    let everything = if is_for_one(name) { name } else { "*" };
     [name.to_owned(), format!("{}.*", family(name)), everything.to_owned()]
 }
 
@@ -156,21 +155,25 @@ async fn write(tx: &mut Tx, name: &str, record: &str, data: Box<RawValue>, to: O
     };
     let mut body = render(&data)?;
     if body.len() > BODY_BYTES_MAX {
-        tracing::warn!(event = %id, bytes = body.len(), "an event is too large and is told of by its record's id alone");
-        body = render(&raw(&Truncated { id: record, truncated: true })?)?;
+        tracing::warn!(event = %id, bytes = body.len(), "an event is too large and is told shortened");
+        // With room for what stands around the data.
+        let room = BODY_BYTES_MAX.saturating_sub(body.len() - data.get().len());
+        let data = serde_json::from_str(data.get()).map_err(Error::internal)?;
+        let fits = |data: &serde_json::Value| serde_json::to_string(data).is_ok_and(|text| text.len() <= room);
+        body = render(&raw(&fit::shorten(data, record, fits))?)?;
     }
     let row = vec![sequence.into(), id.into(), name.into(), family(name).into(), record.into(), at.into(), body.into()];
     tx.later(INSERT, row).await?;
-    let [exact, all_of_family, everything] = patterns(name);
     // Due by this node's clock: the tenant's is at least as late, and ahead of it for as long as another node once was.
     let now = tx.world().now();
-    let patterns: [Value; 3] = [exact.into(), all_of_family.into(), everything.into()];
-    tx.later(WAKE, [now.into()].into_iter().chain(patterns.clone()).collect()).await?;
     let event: [Value; 6] = [id.into(), sequence.into(), name.into(), record.into(), now.into(), at.into()];
-    tx.later(DELIVER, event.into_iter().chain(patterns).collect()).await?;
     if let Some(webhook) = to {
-        tx.exec(WAKE_ONE, crate::args![now, webhook]).await?;
-        tx.exec(DELIVER_ONE, crate::args![id, sequence, name, record, now, at, webhook]).await?;
+        tx.later(WAKE_ONE, vec![now.into(), webhook.into()]).await?;
+        tx.later(DELIVER_ONE, event.into_iter().chain([webhook.into()]).collect()).await?;
+    } else {
+        let patterns: [Value; 3] = patterns(name).map(Into::into);
+        tx.later(WAKE, [now.into()].into_iter().chain(patterns.clone()).collect()).await?;
+        tx.later(DELIVER, event.into_iter().chain(patterns).collect()).await?;
     }
     tx.announce();
     Ok(Published { id, sequence, at })

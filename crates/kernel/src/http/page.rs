@@ -38,6 +38,11 @@ impl PageRequest {
         Ok(PageRequest { limit, cursor: params.take("cursor") })
     }
 
+    /// Whether it goes on from a page before.
+    pub fn has_cursor(&self) -> bool {
+        self.cursor.is_some()
+    }
+
     /// One row more than the page, which tells whether there is a next one.
     pub fn fetch(&self) -> usize {
         self.limit + 1

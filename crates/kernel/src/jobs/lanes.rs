@@ -25,11 +25,15 @@ crate::statements! {
     LONGEST_DUE = "SELECT MIN(due_at) FROM lanes WHERE kind = $1 AND (leased_until IS NULL OR leased_until <= $2)";
 }
 
-/// Without its end, which says what to do about rows that are locked.
-const LEASE: &str = "UPDATE lanes SET token = token + 1, node = $3, leased_until = $4
-    WHERE kind = $1 AND (tenant_id, key) IN (SELECT tenant_id, key FROM lanes
-        WHERE kind = $1 AND due_at <= $2 AND (leased_until IS NULL OR leased_until <= $2)
-        ORDER BY due_at, tenant_id, key LIMIT $5";
+/// Finds lanes that are due and locks them; what to do about rows that others have locked stands between this and
+/// [`LEASE_FOUND`]. Materialized, so that it is done once: inside an `IN` PostgreSQL may do it again for each row of a
+/// table that it thinks small, and each time find others.
+const FIND_TO_LEASE: &str = "WITH due AS MATERIALIZED (SELECT tenant_id, key FROM lanes
+    WHERE kind = $1 AND due_at <= $2 AND (leased_until IS NULL OR leased_until <= $2)
+    ORDER BY due_at, tenant_id, key LIMIT $5";
+const LEASE_FOUND: &str = ") UPDATE lanes SET token = token + 1, node = $3, leased_until = $4
+    FROM due WHERE lanes.kind = $1 AND lanes.tenant_id = due.tenant_id AND lanes.key = due.key
+    RETURNING lanes.tenant_id, lanes.key, lanes.token";
 
 /// How long a lease lasts without a sign of life.
 pub const LEASE_MS: i64 = 20 * SECOND_MS;
@@ -71,7 +75,7 @@ pub async fn lease_due(app: &App, kind: &'static str, max: usize) -> Result<Vec<
     }
     let leased: Vec<(TenantId, String, i64)> = db
         .write(async move |tx| {
-            let sql = format!("{LEASE}{}) RETURNING tenant_id, key, token", tx.skip_locked());
+            let sql = format!("{FIND_TO_LEASE}{}{LEASE_FOUND}", tx.skip_locked());
             tx.list(&sql, crate::args![kind, now, node, until, max]).await
         })
         .await?;

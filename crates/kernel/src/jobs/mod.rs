@@ -112,13 +112,20 @@ pub async fn clean(app: &App) -> Result<()> {
         (CLEAN_RATES, now.plus(-2 * MINUTE_MS)),
     ];
     let db = app.store.system(Purpose::Housekeeping);
+    let mut failed = Ok(());
     for (statement, before) in rounds {
         for _ in 0..CLEAN_STEPS_MAX {
-            let deleted = db.write(async move |tx| tx.exec(statement, crate::args![before, CLEAN_ROWS]).await).await?;
-            if deleted < CLEAN_ROWS as u64 {
-                break;
+            let deleted = db.write(async move |tx| tx.exec(statement, crate::args![before, CLEAN_ROWS]).await).await;
+            match deleted {
+                Ok(deleted) if deleted == CLEAN_ROWS.unsigned_abs() => {}
+                Ok(_) => break,
+                // What cannot be cleaned keeps nothing else from it.
+                Err(error) => {
+                    failed = failed.and(Err(error));
+                    break;
+                }
             }
         }
     }
-    Ok(())
+    failed
 }

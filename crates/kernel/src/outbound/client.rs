@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::{CaptureConnection, capture_connection};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::connector::{Connector, Fault};
 use super::exchange::{Failure, FailureKind, Request, Response, Timings};
@@ -60,14 +60,13 @@ impl Client {
         let for_whom = request.for_whom;
         let mut outgoing = outgoing(request);
         let mut attempt = Attempt::start(timeout, for_whom, capture_connection(&mut outgoing));
-        let deadline = attempt.trip.deadline;
         let answering = TRIP.scope(attempt.trip.clone(), self.0.request(outgoing));
-        let answer = match timeout_at(deadline, answering).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(error)) => return Err(attempt.failed(fault(&error))),
-            Err(_) => return Err(attempt.late()),
+        let answer = match attempt.trip.in_time(answering).await {
+            Some(Ok(answer)) => answer,
+            Some(Err(error)) => return Err(attempt.failed(fault(&error))),
+            None => return Err(attempt.late()),
         };
-        attempt.first_byte = Some(attempt.start.elapsed());
+        attempt.first_byte = Some(attempt.elapsed());
         let (head, body) = answer.into_parts();
         let status = head.status.as_u16();
         attempt.status = Some(status);
@@ -120,14 +119,14 @@ impl Attempt {
     /// Stops at the limit. What is left goes with the connection: it is not known how much that is.
     async fn read(&mut self, mut body: Incoming, body_max: usize) -> Result<(), Fault> {
         while self.body.len() < body_max {
-            match timeout_at(self.trip.deadline, body.frame()).await {
-                Ok(Some(Ok(frame))) => {
+            match self.trip.in_time(body.frame()).await {
+                Some(Some(Ok(frame))) => {
                     let data = frame.into_data().unwrap_or_default();
                     self.body.extend(data.iter().take(body_max - self.body.len()));
                 }
-                Ok(Some(Err(error))) => return Err(fault(&error)),
-                Ok(None) => break,
-                Err(_) => return Err(self.too_late()),
+                Some(Some(Err(error))) => return Err(fault(&error)),
+                Some(None) => break,
+                None => return Err(self.too_late()),
             }
         }
         Ok(())
@@ -156,6 +155,11 @@ impl Attempt {
         extras.remove()
     }
 
+    /// Without the time for which it was held back.
+    fn elapsed(&self) -> Duration {
+        self.start.elapsed().saturating_sub(self.trip.held())
+    }
+
     fn timings(&self) -> Timings {
         // What the connector noted is about a connection of this request's own, and of no use if it took another.
         let reused = self.line().is_some_and(|line| !line.is_of(&self.trip));
@@ -165,7 +169,7 @@ impl Attempt {
             connect_ms: notes.connected.map(milliseconds),
             tls_ms: notes.encrypted.map(milliseconds),
             first_byte_ms: self.first_byte.map(milliseconds),
-            total_ms: milliseconds(self.start.elapsed()),
+            total_ms: milliseconds(self.elapsed()),
         }
     }
 }

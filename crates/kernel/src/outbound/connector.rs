@@ -13,12 +13,12 @@ use std::time::Duration;
 use axum::http::Uri;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 use tower::Service;
 
 use super::exchange::FailureKind;
 use super::guard::Guard;
-use super::names::Resolver;
+use super::names::{Resolver, Unresolved};
 use super::target::{BadTarget, Host};
 use super::tls::Tls;
 use super::wire::{Line, Stream, TRIP, Trip, Wire};
@@ -92,9 +92,16 @@ impl Connector {
     }
 
     async fn resolve(&self, host: &Host, trip: &Trip) -> Result<Vec<IpAddr>, Fault> {
+        let mut lookup = self.0.resolver.look_up(host, trip.for_whom);
+        // Having to wait for a turn is our doing, not the other side's.
+        let held = trip.hold();
+        lookup.begun().await;
+        drop(held);
         let start = Instant::now();
-        let addresses = self.0.resolver.resolve(host, trip.for_whom).await;
-        let addresses = addresses.map_err(|error| Fault::new(FailureKind::Name, error))?;
+        let addresses = lookup.answer().await.map_err(|unresolved| match unresolved {
+            Unresolved::Crowded => Fault::new(FailureKind::HeldBack, "too many names are being looked up"),
+            Unresolved::No(detail) => Fault::new(FailureKind::Name, detail),
+        })?;
         trip.notes().resolved = Some(start.elapsed());
         self.0.guard.check_all(&addresses).map_err(|refused| Fault::new(FailureKind::NotAllowed, refused.detail))?;
         Ok(addresses)
@@ -118,7 +125,7 @@ async fn connect_to_one(addresses: &[IpAddr], port: u16, trip: &Trip) -> Result<
         // IPv4 that is written as IPv6 is called as what it is.
         let address = SocketAddr::new(address.to_canonical(), port);
         trip.notes().address = Some(address);
-        let share = trip.deadline.saturating_duration_since(Instant::now()) / (count - tried);
+        let share = trip.deadline().saturating_duration_since(Instant::now()) / (count - tried);
         fault = match timeout(share.max(CONNECT_MIN), TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
                 trip.notes().connected = Some(start.elapsed());
@@ -146,7 +153,7 @@ impl Service<Uri> for Connector {
     /// and the client finishes this one for the next request; so it takes the deadline along.
     fn call(&mut self, uri: Uri) -> Self::Future {
         let trip = TRIP.try_with(Clone::clone).unwrap_or_else(|_| Trip::new(Instant::now() + STRAY_MAX, None));
-        let connecting = timeout_at(trip.deadline, self.clone().connect(uri, trip));
-        Box::pin(async move { connecting.await.unwrap_or_else(|_| Err(Fault::too_late())) })
+        let connecting = self.clone().connect(uri, trip.clone());
+        Box::pin(async move { trip.in_time(connecting).await.unwrap_or_else(|| Err(Fault::too_late())) })
     }
 }

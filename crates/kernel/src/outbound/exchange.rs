@@ -17,7 +17,8 @@ pub struct Request {
     /// Sent as they are, but for those that belong to the connection and not to the sender: see `client.rs`.
     pub headers: HeaderMap,
     pub body: Bytes,
-    /// For the whole exchange, from asking for the name to the last byte of the answer.
+    /// For the whole exchange, from asking for the name to the last byte of the answer. Waiting for a turn to ask is not
+    /// counted in.
     pub timeout: Duration,
     /// How much of the answer is read. The rest is dropped with its connection, which is not a failure.
     pub body_max: usize,
@@ -62,6 +63,8 @@ pub enum FailureKind {
     Timeout,
     /// The connection was reset or closed too soon, or what came is not HTTP.
     Broken,
+    /// Nobody was asked for anything: too many names of this tenant were being looked up. It can be tried again at once.
+    HeldBack,
 }
 
 impl FailureKind {
@@ -73,6 +76,7 @@ impl FailureKind {
             FailureKind::Tls => "tls_failed",
             FailureKind::Timeout => "timeout",
             FailureKind::Broken => "connection_broken",
+            FailureKind::HeldBack => "held_back",
         }
     }
 }

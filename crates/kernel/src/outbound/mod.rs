@@ -36,14 +36,24 @@ use tls::Tls;
 /// How long a caller who saves a target waits for its name. It need not resolve then; when it is called it must.
 const CHECK_MAX: Duration = Duration::from_secs(2);
 
-/// By default nothing inside is allowed, and the system says which certificates and names are right.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// Networks that may be called although they are not public.
     pub allow: Vec<IpNet>,
     /// A PEM file of certificate authorities to trust besides the system's.
     pub extra_roots: Option<PathBuf>,
     pub names: Names,
+    /// How long a name waits for its turn to be looked up.
+    pub name_turn_max: Duration,
+}
+
+/// Nothing inside is allowed, and the system says which certificates and names are right.
+impl Default for Settings {
+    fn default() -> Self {
+        // Some rounds of lookups that nobody answers at once.
+        let name_turn_max = Duration::from_secs(10);
+        Settings { allow: Vec::new(), extra_roots: None, names: Names::default(), name_turn_max }
+    }
 }
 
 /// Calls others. Cheap to clone; clones share their idle connections.
@@ -59,8 +69,9 @@ impl Outbound {
     /// Fails if the file of extra certificates cannot be used. A system without certificates is no reason to fail: only
     /// calls by https do, and say so.
     pub fn new(settings: Settings) -> Result<Outbound> {
-        let Settings { allow, extra_roots, names } = settings;
-        let connector = Connector::new(Guard::new(allow), Resolver::new(names), Tls::new(extra_roots.as_deref())?);
+        let Settings { allow, extra_roots, names, name_turn_max } = settings;
+        let resolver = Resolver::new(names, name_turn_max);
+        let connector = Connector::new(Guard::new(allow), resolver, Tls::new(extra_roots.as_deref())?);
         let client = Client::new(connector.clone());
         Ok(Outbound(Arc::new(Inner { connector, client })))
     }
@@ -74,7 +85,7 @@ impl Outbound {
     /// passes, for it may be set up later. What counts is the same check at each connection.
     pub async fn check(&self, target: &Target, for_whom: Option<TenantId>) -> Result<(), NotAllowed> {
         let host = Host::parse(target.host()).map_err(|bad| NotAllowed { detail: bad.to_string() })?;
-        match timeout(CHECK_MAX, self.0.connector.resolver().resolve(&host, for_whom)).await {
+        match timeout(CHECK_MAX, self.0.connector.resolver().look_up(&host, for_whom).answer()).await {
             Ok(Ok(addresses)) => self.0.connector.guard().check_all(&addresses),
             Ok(Err(_)) | Err(_) => Ok(()),
         }

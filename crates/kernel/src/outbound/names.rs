@@ -1,12 +1,18 @@
 //! From a host to its addresses. The one place where a name is asked for.
+//!
+//! A lookup keeps a thread until the system gives up, so there are only so many at a time, in all and for one tenant. Who
+//! comes when all turns are taken waits for one; who asks for a name that is being asked for gets that answer. Deliberately
+//! left out: remembering answers, which is the system's business.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 use super::target::Host;
 use crate::base::TenantId;
@@ -17,7 +23,8 @@ pub enum Names {
     /// The resolver of the system.
     #[default]
     System,
-    /// Called at each resolution, so that a test can change its answer. No addresses: the name does not resolve.
+    /// Called at each lookup, on a thread of its own like the system's, so that a test can change its answer and take its
+    /// time. No addresses: the name does not resolve.
     Table(Answers),
 }
 
@@ -33,80 +40,166 @@ impl fmt::Debug for Names {
     }
 }
 
-/// How many names the system is asked for at a time. Each keeps a thread until the system gives up, even when its
-/// request has long timed out, and the threads are shared with the rest of the service.
+/// How many names are asked for at a time. Each keeps a thread until the system gives up, even when its request has long
+/// timed out, and the threads are shared with the rest of the service.
 const LOOKUPS_MAX: usize = 64;
 /// How many of them are for one tenant, whose name servers may never answer.
 const LOOKUPS_OF_ONE_MAX: usize = 8;
+/// How many names of one tenant are asked for or wait for their turn: more than all its endpoints have.
+const WAITING_OF_ONE_MAX: usize = 256;
 
 pub(super) struct Resolver {
     names: Names,
-    lookups: Arc<Semaphore>,
-    of_one: Arc<Mutex<HashMap<Option<TenantId>, usize>>>,
+    turn_max: Duration,
+    turns: Arc<Semaphore>,
+    tenants: Tenants,
+}
+
+type Tenants = Arc<Mutex<HashMap<Option<TenantId>, OfTenant>>>;
+
+/// The lookups of one tenant. Not shared with others: who waits for a turn of one tenant would hold up the other.
+struct OfTenant {
+    turns: Arc<Semaphore>,
+    lookups: HashMap<String, watch::Receiver<Stage>>,
+}
+
+impl Default for OfTenant {
+    fn default() -> Self {
+        OfTenant { turns: Arc::new(Semaphore::new(LOOKUPS_OF_ONE_MAX)), lookups: HashMap::new() }
+    }
+}
+
+#[derive(Clone)]
+enum Stage {
+    Waiting,
+    Asking,
+    Done(Result<Vec<IpAddr>, Unresolved>),
+}
+
+/// Why there is no address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unresolved {
+    /// Nobody was asked: too many other names were before this one.
+    Crowded,
+    No(String),
+}
+
+/// A name that is asked for.
+pub(super) struct Lookup(watch::Receiver<Stage>);
+
+impl Lookup {
+    fn done(answer: Result<Vec<IpAddr>, Unresolved>) -> Self {
+        Lookup(watch::channel(Stage::Done(answer)).1)
+    }
+
+    /// Waits for its turn.
+    pub async fn begun(&mut self) {
+        // A lookup that ended badly is told by its answer.
+        drop(self.0.wait_for(|stage| !matches!(stage, Stage::Waiting)).await);
+    }
+
+    /// All addresses, unchecked, and at least one; or why there is none.
+    pub async fn answer(mut self) -> Result<Vec<IpAddr>, Unresolved> {
+        match self.0.wait_for(|stage| matches!(stage, Stage::Done(_))).await.as_deref() {
+            Ok(Stage::Done(answer)) => answer.clone(),
+            _ => Err(Unresolved::No("the lookup ended badly".to_owned())),
+        }
+    }
 }
 
 impl Resolver {
-    pub fn new(names: Names) -> Self {
-        Resolver { names, lookups: Arc::new(Semaphore::new(LOOKUPS_MAX)), of_one: Arc::default() }
+    pub fn new(names: Names, turn_max: Duration) -> Self {
+        Resolver { names, turn_max, turns: Arc::new(Semaphore::new(LOOKUPS_MAX)), tenants: Arc::default() }
     }
 
-    /// All addresses of a host, unchecked, and at least one; or why there is none.
-    pub async fn resolve(&self, host: &Host, for_whom: Option<TenantId>) -> Result<Vec<IpAddr>, String> {
+    /// Begins to ask, or joins those who ask for the same on behalf of the same tenant.
+    pub fn look_up(&self, host: &Host, for_whom: Option<TenantId>) -> Lookup {
         let name = match host {
-            Host::Address(address) => return Ok(vec![*address]),
+            Host::Address(address) => return Lookup::done(Ok(vec![*address])),
             Host::Name(name) => name,
         };
         // These mean this host by rule (RFC 6761); a resolver that says otherwise is not to be believed.
         if is_localhost(name) {
-            return Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]);
+            return Lookup::done(Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]));
         }
-        let addresses = match &self.names {
-            Names::System => self.ask_system(name.clone(), for_whom).await?,
-            Names::Table(table) => table(name),
-        };
-        if addresses.is_empty() { Err(format!("{name} has no address")) } else { Ok(addresses) }
-    }
-
-    async fn ask_system(&self, name: String, for_whom: Option<TenantId>) -> Result<Vec<IpAddr>, String> {
-        let turn = Turn::take(&self.of_one, for_whom).ok_or("too many names are being looked up for this tenant")?;
-        let permit = self.lookups.clone().acquire_owned().await.map_err(|error| error.to_string())?;
-        let asked = spawn_blocking(move || {
-            let found = (&*name, 0).to_socket_addrs().map(|found| found.map(|address| address.ip()).collect());
-            drop((turn, permit));
-            found.map_err(|error| format!("{name}: {error}"))
-        });
-        asked.await.map_err(|error| error.to_string())?
+        let mut tenants = lock(&self.tenants);
+        let of_tenant = tenants.entry(for_whom).or_default();
+        if let Some(known) = of_tenant.lookups.get(name) {
+            return Lookup(known.clone());
+        }
+        if of_tenant.lookups.len() >= WAITING_OF_ONE_MAX {
+            return Lookup::done(Err(Unresolved::Crowded));
+        }
+        let (tell, told) = watch::channel(Stage::Waiting);
+        of_tenant.lookups.insert(name.clone(), told.clone());
+        let turn = take_turn(of_tenant.turns.clone(), self.turns.clone(), self.turn_max);
+        let entry = Entry { tenants: self.tenants.clone(), for_whom, name: name.clone() };
+        // A task of its own: it goes on for the others when who came first gives up.
+        tokio::spawn(ask(self.names.clone(), turn, entry, tell));
+        Lookup(told)
     }
 }
 
-/// One of the lookups that a tenant may have under way, until its thread has come to its end.
-struct Turn {
-    taken: Arc<Mutex<HashMap<Option<TenantId>, usize>>>,
+/// A turn of the tenant, and then one of all.
+async fn take_turn(of_tenant: Arc<Semaphore>, of_all: Arc<Semaphore>, turn_max: Duration) -> Option<Turn> {
+    let turn = async { Some((of_tenant.acquire_owned().await.ok()?, of_all.acquire_owned().await.ok()?)) };
+    timeout(turn_max, turn).await.ok().flatten()
+}
+
+type Turn = (OwnedSemaphorePermit, OwnedSemaphorePermit);
+
+async fn ask(names: Names, turn: impl Future<Output = Option<Turn>>, entry: Entry, tell: watch::Sender<Stage>) {
+    let answer = match turn.await {
+        Some(turn) => {
+            tell.send_replace(Stage::Asking);
+            let name = entry.name.clone();
+            let asked = spawn_blocking(move || {
+                let found = find(&names, &name);
+                drop(turn);
+                found
+            });
+            asked.await.unwrap_or_else(|error| Err(error.to_string())).map_err(Unresolved::No)
+        }
+        None => Err(Unresolved::Crowded),
+    };
+    // Before it is told: who comes now asks anew.
+    drop(entry);
+    tell.send_replace(Stage::Done(answer));
+}
+
+/// Keeps the thread until there is an answer.
+fn find(names: &Names, name: &str) -> Result<Vec<IpAddr>, String> {
+    let addresses: Vec<IpAddr> = match names {
+        Names::System => {
+            let found = (name, 0).to_socket_addrs().map_err(|error| format!("{name}: {error}"))?;
+            found.map(|address| address.ip()).collect()
+        }
+        Names::Table(table) => table(name),
+    };
+    if addresses.is_empty() { Err(format!("{name} has no address")) } else { Ok(addresses) }
+}
+
+/// A name among those that are asked for; no longer when this is dropped.
+struct Entry {
+    tenants: Tenants,
     for_whom: Option<TenantId>,
+    name: String,
 }
 
-impl Turn {
-    fn take(taken: &Arc<Mutex<HashMap<Option<TenantId>, usize>>>, for_whom: Option<TenantId>) -> Option<Turn> {
-        let mut counts = taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(for_whom).or_default();
-        if *count >= LOOKUPS_OF_ONE_MAX {
-            return None;
-        }
-        *count += 1;
-        Some(Turn { taken: taken.clone(), for_whom })
-    }
-}
-
-impl Drop for Turn {
+impl Drop for Entry {
     fn drop(&mut self) {
-        let mut counts = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(&self.for_whom) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.for_whom);
+        let mut tenants = lock(&self.tenants);
+        if let Some(of_tenant) = tenants.get_mut(&self.for_whom) {
+            of_tenant.lookups.remove(&self.name);
+            if of_tenant.lookups.is_empty() {
+                tenants.remove(&self.for_whom);
             }
         }
     }
+}
+
+fn lock(tenants: &Tenants) -> MutexGuard<'_, HashMap<Option<TenantId>, OfTenant>> {
+    tenants.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn is_localhost(name: &str) -> bool {
@@ -117,19 +210,6 @@ fn is_localhost(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lookups_of_one_tenant_are_bounded_until_they_end() {
-        let taken = Arc::default();
-        let mut turns: Vec<_> = (0..LOOKUPS_OF_ONE_MAX).map(|_| Turn::take(&taken, None)).collect();
-        assert!(turns.iter().all(Option::is_some) && Turn::take(&taken, None).is_none());
-        let other = TenantId::new(&crate::base::World::default());
-        assert!(Turn::take(&taken, Some(other)).is_some());
-        turns.pop();
-        assert!(Turn::take(&taken, None).is_some());
-        drop(turns);
-        assert!(taken.lock().unwrap_or_else(PoisonError::into_inner).is_empty());
-    }
 
     #[test]
     fn names_of_this_host_are_known_in_every_spelling() {

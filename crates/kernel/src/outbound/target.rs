@@ -77,6 +77,12 @@ impl Target {
         &self.host
     }
 
+    /// Whether both have the same scheme, host and port, so that what is meant for one may be sent to the other.
+    pub fn has_place_of(&self, other: &Target) -> bool {
+        let port = |target: &Target| target.uri.port_u16().unwrap_or(if target.https { 443 } else { 80 });
+        self.https == other.https && self.host.eq_ignore_ascii_case(&other.host) && port(self) == port(other)
+    }
+
     pub(super) fn uri(&self) -> &Uri {
         &self.uri
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use tokio_rustls::client::TlsStream;
 
 use crate::base::TenantId;
@@ -23,7 +23,7 @@ tokio::task_local! {
 /// One request from the side of the connector: until when, and what it found out on the way.
 #[derive(Clone)]
 pub(super) struct Trip {
-    pub deadline: Instant,
+    until: Instant,
     pub for_whom: Option<TenantId>,
     notes: Arc<Mutex<Notes>>,
 }
@@ -35,15 +35,59 @@ pub(super) struct Notes {
     pub resolved: Option<Duration>,
     pub connected: Option<Duration>,
     pub encrypted: Option<Duration>,
+    /// How long it has been held back by ourselves, and since when it is.
+    held: Duration,
+    held_since: Option<Instant>,
 }
 
 impl Trip {
-    pub fn new(deadline: Instant, for_whom: Option<TenantId>) -> Self {
-        Trip { deadline, for_whom, notes: Arc::default() }
+    pub fn new(until: Instant, for_whom: Option<TenantId>) -> Self {
+        Trip { until, for_whom, notes: Arc::default() }
+    }
+
+    /// Until when, as far as is known: being held back is not counted in.
+    pub fn deadline(&self) -> Instant {
+        self.until + self.held()
+    }
+
+    pub fn held(&self) -> Duration {
+        let notes = self.notes();
+        notes.held + notes.held_since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// Holds the trip back until what this returns is dropped.
+    pub fn hold(&self) -> Held<'_> {
+        self.notes().held_since = Some(Instant::now());
+        Held(self)
+    }
+
+    /// What comes of it before the deadline, wherever that moves meanwhile.
+    pub async fn in_time<F: Future>(&self, future: F) -> Option<F::Output> {
+        let mut future = std::pin::pin!(future);
+        loop {
+            let deadline = self.deadline();
+            match timeout_at(deadline, &mut future).await {
+                Ok(output) => return Some(output),
+                Err(_) if self.deadline() > deadline => {}
+                Err(_) => return None,
+            }
+        }
     }
 
     pub fn notes(&self) -> MutexGuard<'_, Notes> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A trip that is held back.
+pub(super) struct Held<'a>(&'a Trip);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let mut notes = self.0.notes();
+        if let Some(since) = notes.held_since.take() {
+            notes.held += since.elapsed();
+        }
     }
 }
 

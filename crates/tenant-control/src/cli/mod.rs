@@ -72,6 +72,12 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(EXIT_USAGE));
         }
     };
+    if let Command::Serve(args) = &cli.command
+        && let Err(problem) = args.check()
+    {
+        fail(&problem);
+        return ExitCode::from(EXIT_USAGE);
+    }
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => {

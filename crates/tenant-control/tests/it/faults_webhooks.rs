@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::support::cluster::Cluster;
 use crate::support::load::{Api, Load, Note, Revocation, settle};
 use crate::support::postgres::fresh_database;
 use crate::support::process::{Launch, Process, say, until};
@@ -176,4 +177,40 @@ async fn log(api: &Api, webhook: &str) -> Vec<Value> {
     let page = api.get(&format!("{DELIVERIES}?webhook_id={webhook}&limit=200")).await.unwrap();
     assert_eq!(page.status, 200, "{}", page.body);
     page.body["data"].as_array().unwrap().clone()
+}
+
+/// What an endpoint has answered is remembered until it can be written down.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_comes_while_the_database_is_away_is_noted_when_it_is_back() {
+    let (folder, cluster) = (TempDir::new().unwrap(), Cluster::start().await);
+    let launch = sending(Launch::on_database(&cluster.url(), folder.path()), 60);
+    let server = launch.start().await;
+    let api = server.api(&launch.sign_in());
+    let receiver = Receiver::start().await;
+    let gate = Gate::closed();
+    receiver.on("/hook", [Behaviour::Hold(gate.clone())]);
+    let webhook = make_endpoint(&api, &receiver.url("/hook")).await;
+    for number in 0..2 {
+        assert_eq!(api.create_key(&format!("key{number}")).await.unwrap().status, 201);
+    }
+    receiver.wait_for_on("/hook", 2).await;
+    cluster.stop_at_once();
+    gate.open();
+    until("the answers could not be noted", WAIT_MAX, async || {
+        server.stderr().contains("what became of deliveries could not be noted").then_some(())
+    })
+    .await;
+    cluster.start_again().unwrap();
+    let noted = until("the answers are noted", WAIT_MAX, async || {
+        let page =
+            api.get(&format!("{DELIVERIES}?webhook_id={webhook}")).await.ok().filter(|page| page.status == 200)?;
+        let log = page.body["data"].as_array()?.clone();
+        log.iter().all(|one| one["status"] == "succeeded").then_some(log)
+    })
+    .await;
+    assert_eq!(noted.len(), 2);
+    assert!(noted.iter().all(|one| one["attempts"].as_array().unwrap().len() == 1), "{noted:#?}");
+    assert_eq!(api.create_key("after").await.unwrap().status, 201);
+    receiver.wait_for_acknowledged("/hook", 3).await;
+    assert_eq!(receiver.count_on("/hook"), 3, "nothing was sent again");
 }

@@ -42,7 +42,7 @@ fn loopback() -> Settings {
         _ => vec![],
     };
     let allow = vec!["127.0.0.0/8".parse().unwrap()];
-    Settings { allow, extra_roots: None, names: Names::Table(Arc::new(names)) }
+    Settings { allow, extra_roots: None, names: Names::Table(Arc::new(names)), ..Settings::default() }
 }
 
 async fn call(request: Request) -> Result<Response, Failure> {

@@ -9,10 +9,16 @@ mod disable;
 mod drive;
 mod expiring;
 mod feed;
+mod feed_choice;
 mod headers;
+mod held_back;
 mod hostile;
 mod lanes;
+mod large;
+mod leases;
 mod log_filters;
+mod moved;
+mod names;
 mod order;
 mod rate;
 mod recover;
@@ -22,6 +28,7 @@ mod schedule;
 mod scopes;
 mod secrets;
 mod targets;
+mod turns;
 
 use serde_json::{Value, json};
 

@@ -7,7 +7,7 @@ use kernel::store::Purpose;
 
 use super::store;
 
-/// How long before its end a key's expiry is told.
+/// How long before its end a key's expiry is told; a key that lives shorter than this is not told of.
 pub const ANNOUNCE_MS: i64 = 7 * DAY_MS;
 /// Keys of one round; what is left waits for the next.
 const ROUND_MAX: usize = 500;

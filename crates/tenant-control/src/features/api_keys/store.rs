@@ -9,6 +9,7 @@ use kernel::events;
 use kernel::http::IfMatch;
 use kernel::store::{Db, Direction, FromRow, Row, Select, Tx, Value};
 
+use super::jobs::ANNOUNCE_MS;
 use super::{
     ACTIVE_KEYS_MAX, API_KEY_CREATED, API_KEY_EXPIRING, API_KEY_REVOKED, API_KEY_ROTATED, ApiKey, Input, NewKey,
     Status, allowed_cidrs, check_grant, check_takeover, expiry, within_maker,
@@ -328,7 +329,9 @@ pub async fn announce(tx: &mut Tx, id: ApiKeyId, before: Timestamp) -> Result<()
     let now = tx.tick().await?.at;
     if tx.exec(ANNOUNCED, args![id, before]).await? == 1 {
         let record = read(tx, id).await?.at(now);
-        if record.status == Status::Active {
+        // Whoever made a key for less has no use for the news.
+        let lived_ms = record.expires_at.as_millis() - record.created_at.as_millis();
+        if record.status == Status::Active && lived_ms >= ANNOUNCE_MS {
             events::publish(tx, &API_KEY_EXPIRING, id, &record).await?;
         }
     }

@@ -1,6 +1,6 @@
 //! What is done about deliveries without being asked, beside sending them: cleaning and measuring.
 
-use kernel::base::{Result, TenantId};
+use kernel::base::{Result, TenantId, Timestamp};
 use kernel::events::WEBHOOK_LANE;
 use kernel::http::App;
 use kernel::jobs::lanes;
@@ -11,26 +11,50 @@ use super::deliveries::store;
 /// Steps of one tenant in one round; what is left waits for the next.
 const STEPS_MAX: usize = 200;
 
-/// Removes what is older than the log is kept, tenant by tenant and a few hundred rows at a time.
+/// Tenants of one round whose cleaning failed. After so many it is not a matter of theirs, and the round ends.
+const FAILURES_MAX: usize = 20;
+/// More waiting deliveries than this are not counted: each node counts every few seconds, and what is above is a backlog
+/// anyway.
+pub const WAITING_MAX: i64 = 10_000;
+
+/// Removes what is older than the log is kept, tenant by tenant and a few hundred rows at a time. A tenant that cannot be
+/// cleaned keeps no other from it.
 pub async fn clean(app: &App) -> Result<()> {
     let before = app.world.now().plus(-app.settings.delivery_retention_ms);
     let db = app.store.system(Purpose::Housekeeping);
     let mut after: Option<TenantId> = None;
+    let mut failures = Vec::new();
     while let Some(tenant) = store::tenant_after(&db, after).await? {
-        let of_tenant = lanes::tenant_db(&app.store, tenant);
-        for _ in 0..STEPS_MAX {
-            if !of_tenant.write(async move |tx| store::clean(tx, before).await).await? {
-                break;
-            }
+        if let Err(error) = clean_tenant(app, tenant, before).await {
+            failures.push((tenant, error));
+        }
+        if failures.len() >= FAILURES_MAX {
+            break;
         }
         after = Some(tenant);
+    }
+    // The first is told by whoever runs this.
+    let mut failures = failures.into_iter();
+    let first = failures.next();
+    for (tenant, error) in failures {
+        tracing::warn!(%error, %tenant, "the log of deliveries of a tenant could not be cleaned");
+    }
+    first.map_or(Ok(()), |(_, error)| Err(error))
+}
+
+async fn clean_tenant(app: &App, tenant: TenantId, before: Timestamp) -> Result<()> {
+    let db = lanes::tenant_db(&app.store, tenant);
+    for _ in 0..STEPS_MAX {
+        if !db.write(async move |tx| store::clean(tx, before).await).await? {
+            break;
+        }
     }
     Ok(())
 }
 
-/// Totals for `/metrics`: how much waits, and for how long the first of it has been due.
+/// Totals for `/metrics`: how much waits, counted up to [`WAITING_MAX`], and for how long the first of it has been due.
 pub async fn measure(app: &App) -> Result<()> {
-    let waiting = store::waiting(&app.store.system(Purpose::Jobs)).await?;
+    let waiting = store::waiting(&app.store.system(Purpose::Jobs), WAITING_MAX).await?;
     metrics::gauge!("webhook_queue_depth").set(f64::from(u32::try_from(waiting).unwrap_or(u32::MAX)));
     let now = app.world.now();
     let due = lanes::longest_due(&app.store, WEBHOOK_LANE, now).await?;

@@ -116,7 +116,8 @@ pub struct Backlog {
     /// Nothing is sent before this.
     #[schema(value_type = Option<String>, format = DateTime, required)]
     pub paused_until: Option<Timestamp>,
-    /// `failing`: one attempt at a time until one succeeds; `rate_limit`: the endpoint's own limit.
+    /// `failing`: one attempt at a time until one succeeds; `rate_limit`: the endpoint's own limit; `retry_after`: the
+    /// endpoint answered 429 or 503 and asked for it.
     #[schema(required)]
     pub paused_reason: Option<String>,
 }
@@ -152,6 +153,8 @@ pub struct Recovery {
 pub enum RecoveryStatus {
     Running,
     Done,
+    /// The endpoint was switched off before the end.
+    Cancelled,
 }
 
 /// A webhook endpoint with its secret, which is shown this once.
@@ -199,7 +202,8 @@ pub struct Input {
     /// `false` keeps events as skipped. True when omitted.
     #[schema(value_type = Option<bool>, nullable = false)]
     pub enabled: bool,
-    /// Sent with every delivery; a value of `********` keeps what is stored. Not allowed: `host`, `content-*`,
+    /// Sent with every delivery; a value of `********` keeps what is stored, as long as scheme, host and port of `url` stay
+    /// the same. Not allowed: `host`, `content-*`,
     /// `transfer-encoding`, `connection`, `te`, `trailer`, `upgrade`, `expect`, `cookie`, `proxy-*`, `user-agent`,
     /// `webhook-*`.
     #[schema(schema_with = headers_schema, required = false)]

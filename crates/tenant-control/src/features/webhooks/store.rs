@@ -12,6 +12,7 @@ use kernel::base::{Code, Error, FieldError, HOUR_MS, Result, Secrets, TenantId, 
 use kernel::events::WEBHOOK_LANE;
 use kernel::http::IfMatch;
 use kernel::jobs::lanes;
+use kernel::outbound::Target;
 use kernel::store::{Db, Direction, FromRow, Row, Select, Tx, Value};
 use serde_json::json;
 
@@ -30,7 +31,7 @@ macro_rules! columns {
                 WHERE d.tenant_id = w.tenant_id AND d.webhook_id = w.id AND d.status = 'pending' LIMIT 1000) counted),
             (SELECT MIN(d.next_attempt_at) FROM deliveries d
                 WHERE d.tenant_id = w.tenant_id AND d.webhook_id = w.id AND d.status = 'pending'),
-            r.since, r.until, r.examined, r.queued, r.started_at, r.finished_at, w.headers, w.headers_version
+            r.since, r.until, r.examined, r.queued, r.started_at, r.finished_at, w.headers, w.headers_version, r.cancelled
         FROM webhooks w
         LEFT JOIN webhook_states s ON s.tenant_id = w.tenant_id AND s.webhook_id = w.id
         LEFT JOIN webhook_recoveries r ON r.tenant_id = w.tenant_id AND r.webhook_id = w.id
@@ -53,7 +54,7 @@ kernel::statements! {
         WHERE tenant_id = $1 AND id = $2";
     /// Whatever waits is of an older generation from now on.
     SWITCH_OFF = "UPDATE webhooks SET generation = generation + 1 WHERE tenant_id = $1 AND id = $2";
-    END_RECOVERY = "UPDATE webhook_recoveries SET finished_at = $3
+    END_RECOVERY = "UPDATE webhook_recoveries SET finished_at = $3, cancelled = TRUE
         WHERE tenant_id = $1 AND webhook_id = $2 AND finished_at IS NULL";
     SET_STATUS = "UPDATE webhooks SET status = $3, disabled_reason = $4, version = version + 1, updated_at = $5
         WHERE tenant_id = $1 AND id = $2";
@@ -90,7 +91,11 @@ impl FromRow for StoredWebhook {
             None => None,
             Some(since) => {
                 let finished_at: Option<Timestamp> = row.get(27)?;
-                let status = if finished_at.is_some() { RecoveryStatus::Done } else { RecoveryStatus::Running };
+                let status = match (finished_at, row.get::<Option<bool>>(30)?) {
+                    (None, _) => RecoveryStatus::Running,
+                    (Some(_), Some(true)) => RecoveryStatus::Cancelled,
+                    (Some(_), _) => RecoveryStatus::Done,
+                };
                 Some(Recovery {
                     webhook_id: id,
                     since,
@@ -174,7 +179,7 @@ pub async fn create(tx: &mut Tx, rights: &Rights, input: Input, secrets: &Secret
     }
     let id = WebhookId::new(tx.world());
     let code = next_code(tx.find(LAST_CODE, args![]).await?)?;
-    let headers = merge_headers(&BTreeMap::new(), input.headers)?;
+    let headers = merge_headers(&BTreeMap::new(), true, input.headers)?;
     let sealed = seal_headers(tx, secrets, id, 1, &headers)?;
     let (status, reason) = wanted_status(input.enabled);
     let by = tx.actor().who.clone();
@@ -223,8 +228,9 @@ pub async fn replace(
     check_subscription(rights, &stored.record.events)?;
     if_match.check(stored.record.version)?;
     let kept = open_headers(tx, secrets, id, &stored)?;
-    let headers = merge_headers(&kept, input.headers)?;
     let old = stored.record;
+    let stays = Target::parse(&old.url).is_ok_and(|url| url.has_place_of(&input.url));
+    let headers = merge_headers(&kept, stays, input.headers)?;
     let (status, reason) = if old.enabled == input.enabled {
         (old.status, old.disabled_reason.as_deref())
     } else {
@@ -275,6 +281,10 @@ pub async fn replace(
         // The sender looks again at what it holds back or lets pass.
         _ => lanes::wake(tx, WEBHOOK_LANE, &id.to_string()).await?,
     }
+    // What the old place answered says nothing about the new one. The lane is locked by now: the order of locks.
+    if old.url != input.url.as_str() {
+        tx.exec(FORGET_FAILURES, args![id]).await?;
+    }
     Ok(read(tx, id).await?.at(now))
 }
 
@@ -314,11 +324,12 @@ pub async fn delete(tx: &mut Tx, id: WebhookId, if_match: &IfMatch) -> Result<()
     switch_off(tx, id, now).await
 }
 
-/// Switches an endpoint off because of what it answers. The endpoint as it is then, or none if it was off already.
-pub async fn auto_disable(tx: &mut Tx, id: WebhookId, reason: &str) -> Result<Option<Webhook>> {
+/// Switches an endpoint off because of what this version of it answered. The endpoint as it is then, or none if it was off
+/// already or is another by now.
+pub async fn auto_disable(tx: &mut Tx, id: WebhookId, asked: i64, reason: &str) -> Result<Option<Webhook>> {
     let now = tx.tick().await?.at;
     let Some(old) = tx.find::<StoredWebhook>(GET, args![id]).await? else { return Ok(None) };
-    if !old.record.enabled {
+    if !old.record.enabled || old.record.version != asked {
         return Ok(None);
     }
     tx.exec(SET_STATUS, args![id, Status::AutoDisabled.as_str(), reason, now]).await?;
@@ -419,9 +430,17 @@ fn open_headers(tx: &Tx, secrets: &Secrets, id: WebhookId, stored: &StoredWebhoo
     serde_json::from_slice(&secrets.open(place.place(), &stored.headers)?).map_err(Error::internal)
 }
 
-/// What is given, with what is stored where the mask stands.
-fn merge_headers(kept: &BTreeMap<String, String>, given: BTreeMap<String, String>) -> Result<BTreeMap<String, String>> {
+/// What is given, with what is stored where the mask stands. What is stored stays with the place that it was given for.
+fn merge_headers(
+    kept: &BTreeMap<String, String>,
+    stays: bool,
+    given: BTreeMap<String, String>,
+) -> Result<BTreeMap<String, String>> {
     let mut errors = Vec::new();
+    let mut wrong = |name: &str, code: &'static str, detail: String| {
+        let pointer = format!("/headers/{}", name.replace('~', "~0").replace('/', "~1"));
+        errors.push(FieldError { pointer, code, detail });
+    };
     let mut merged = BTreeMap::new();
     for (name, value) in given {
         if value != MASK {
@@ -429,12 +448,17 @@ fn merge_headers(kept: &BTreeMap<String, String>, given: BTreeMap<String, String
             continue;
         }
         match kept.iter().find(|(known, _)| known.eq_ignore_ascii_case(&name)) {
-            Some((_, stored)) => drop(merged.insert(name, stored.clone())),
-            None => errors.push(FieldError {
-                pointer: format!("/headers/{}", name.replace('~', "~0").replace('/', "~1")),
-                code: "nothing_to_keep",
-                detail: format!("{MASK} keeps a stored value, and there is none for this header"),
-            }),
+            Some((_, stored)) if stays => drop(merged.insert(name, stored.clone())),
+            Some(_) => wrong(
+                &name,
+                "url_moved",
+                format!("{MASK} keeps a stored value only for the same scheme, host and port; give the value again"),
+            ),
+            None => wrong(
+                &name,
+                "nothing_to_keep",
+                format!("{MASK} keeps a stored value, and there is none for this header"),
+            ),
         }
     }
     if errors.is_empty() { Ok(merged) } else { Err(Error::invalid_fields(errors)) }

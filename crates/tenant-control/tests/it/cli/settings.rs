@@ -79,6 +79,26 @@ fn a_bad_value_is_refused_wherever_it_stands() {
     assert_eq!(desk.run(&["serve"]).shown(&desk), wanted);
 }
 
+/// What was sent must be known for as long as it can be sent again.
+#[test]
+fn events_are_not_kept_longer_than_what_became_of_them() {
+    let mut desk = Desk::new();
+    let wanted = |events: i64, deliveries: i64| {
+        format!(
+            "exit 2\nstderr:\nerror: --event-days {events} is more than --delivery-days {deliveries}: a recovery would send \
+             again what had succeeded, because the log of it is gone. Keep deliveries at least as long as events.\n"
+        )
+    };
+    let serve = ["serve", "--listen", "127.0.0.1:0"];
+    let run = |desk: &Desk, more: &[&str]| desk.run(&[&serve[..], more].concat()).shown(desk);
+    assert_eq!(run(&desk, &["--event-days", "91"]), wanted(91, 90));
+    assert_eq!(run(&desk, &["--delivery-days", "7"]), wanted(30, 7));
+    desk.set("TENANT_CONTROL_EVENT_DAYS", "8");
+    assert_eq!(run(&desk, &["--delivery-days", "7"]), wanted(8, 7));
+    assert!(!desk.path("data").exists(), "before anything is done");
+    drop(desk.serve(&["--delivery-days", "8"]));
+}
+
 #[test]
 fn a_flag_and_the_file_may_each_give_half_of_a_pair() {
     let desk = Desk::new();

@@ -1,18 +1,35 @@
 //! An endpoint that fails is tried gently, and holds nobody up but itself.
 
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kernel::events::WEBHOOK_LANE;
 use kernel::jobs::lanes;
+use kernel::outbound::Names;
 use serde_json::json;
 
 use super::drive::{hook, log, look, patient, publish_many, publish_one, run, run_next};
 use super::open;
 use crate::support::receiver::{Behaviour, Gate, Receiver};
-use crate::support::{Server, Tenancy, over_http};
+use crate::support::{Server, Setup, Tenancy, over_http};
 
 /// What was not held up comes long before an attempt that hangs has run out of its 15 s.
 const PROMPT: Duration = Duration::from_secs(9);
+
+/// Endpoints have names, as they have outside, and looking one up takes a while.
+async fn open_with_names(mut setup: Setup) -> Server {
+    let look_up = |_: &str| {
+        std::thread::sleep(Duration::from_millis(5));
+        vec![IpAddr::from([127, 0, 0, 1])]
+    };
+    setup.settings.outbound.names = Names::Table(Arc::new(look_up));
+    open(setup).await
+}
+
+fn named(receiver: &Receiver, name: &str, path: &str) -> String {
+    format!("http://{name}.example:{}{path}", receiver.address().port())
+}
 
 /// Sends in the background until the test ends.
 fn start_sending(server: &Server) {
@@ -91,15 +108,15 @@ over_http! {
     }
 
     async fn endpoints_that_hang_hold_up_no_other_of_their_tenant_and_of_another(setup: Setup) {
-        let server = open(setup).await;
+        let server = open_with_names(setup).await;
         let (acme, globex) = (server.tenant("acme").await, server.tenant("globex").await);
         let receiver = Receiver::start().await;
         receiver.on("/hang", [Behaviour::Hang]);
-        for _ in 0..49 {
-            hook(&server, &acme, &receiver.url("/hang"), &json!({})).await;
+        for number in 0..49 {
+            hook(&server, &acme, &named(&receiver, &format!("hang{number}"), "/hang"), &json!({})).await;
         }
-        hook(&server, &acme, &receiver.url("/good"), &json!({})).await;
-        hook(&server, &globex, &receiver.url("/other"), &json!({})).await;
+        hook(&server, &acme, &named(&receiver, "good", "/good"), &json!({})).await;
+        hook(&server, &globex, &named(&receiver, "other", "/other"), &json!({})).await;
         start_sending(&server);
         publish_many(&server, &acme, 40).await;
         receiver.wait_for_on("/hang", 49).await;
@@ -112,13 +129,13 @@ over_http! {
     }
 
     async fn endpoints_that_were_fast_and_then_hang_hold_up_no_other(setup: Setup) {
-        let server = open(setup).await;
+        let server = open_with_names(setup).await;
         let (acme, globex) = (server.tenant("acme").await, server.tenant("globex").await);
         let receiver = Receiver::start().await;
-        hook(&server, &acme, &receiver.url("/good"), &json!({})).await;
-        hook(&server, &globex, &receiver.url("/other"), &json!({})).await;
+        hook(&server, &acme, &named(&receiver, "good", "/good"), &json!({})).await;
+        hook(&server, &globex, &named(&receiver, "other", "/other"), &json!({})).await;
         for number in 0..12 {
-            hook(&server, &acme, &receiver.url(&format!("/{number}")), &json!({})).await;
+            hook(&server, &acme, &named(&receiver, &format!("host{number}"), &format!("/{number}")), &json!({})).await;
         }
         start_sending(&server);
         publish_many(&server, &acme, 60).await;

@@ -27,13 +27,13 @@ fn family(kind: &str) -> &str {
     kind.split('.').next().unwrap()
 }
 
-fn validator(schema: &Value) -> Validator {
+pub fn validator(schema: &Value) -> Validator {
     let options = jsonschema::options().with_draft(jsonschema::Draft::Draft202012).should_validate_formats(true);
     options.build(schema).unwrap_or_else(|error| panic!("{error} in {schema}"))
 }
 
 #[track_caller]
-fn fits(validator: &Validator, body: &Value) {
+pub fn fits(validator: &Validator, body: &Value) {
     let errors: Vec<String> =
         validator.iter_errors(body).map(|error| format!("{}: {error}", error.instance_path())).collect();
     assert!(errors.is_empty(), "{errors:#?}\n{body}");
@@ -145,7 +145,8 @@ over_http! {
             ("view=", "invalid_parameter"),
             ("limit=0", "invalid_parameter"),
             ("type=ticket.created", "unknown_parameter"),
-            ("id=evt_x", "unknown_parameter"),
+            ("types=ticket.created", "invalid_parameter"),
+            ("id=evt_x", "not_found"),
         ] {
             server.get(format!("{EVENTS}?{query}")).cookie(&acme.admin).await.problem(code);
         }
@@ -189,7 +190,7 @@ over_http! {
         // What several of its words match comes once.
         let hook = endpoint(&server, &acme, &receiver.url("/hook"), &["*", "api_key.*", "api_key.created"]).await;
         let gone = endpoint(&server, &acme, &receiver.url("/gone"), &["ticket.*"]).await;
-        let key = server.key_with(&acme, &json!({"name": "Key", "scopes": ["tickets:read"], "expires_days": 5})).await;
+        let key = server.key_with(&acme, &json!({"name": "Key", "scopes": ["tickets:read"], "expires_days": 7})).await;
         let record = async || server.get(format!("{KEYS}?id={}", key.id)).cookie(&acme.admin).await.ok(200);
         let mut records = vec![("api_key.created", record().await)];
         tenant_control::features::api_keys::jobs::announce_expiry(&server.app).await.unwrap();

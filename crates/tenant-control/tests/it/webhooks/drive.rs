@@ -20,6 +20,11 @@ pub async fn patient(mut setup: Setup) -> Server {
     open(setup).await
 }
 
+/// A server that may send to this machine, and for which time passes by itself.
+pub async fn open_in_real_time(setup: Setup) -> Server {
+    open(setup.in_real_time()).await
+}
+
 /// Publishes events of these records in one transaction, in this order.
 pub async fn publish(server: &Server, tenancy: &Tenancy, records: &[&str]) -> Vec<Published> {
     let records: Vec<String> = records.iter().map(|&record| record.to_owned()).collect();

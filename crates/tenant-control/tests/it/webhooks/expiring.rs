@@ -90,10 +90,24 @@ over_http! {
         server.advance(15 * DAY_MS);
         announce(&server).await;
         assert_eq!(receiver.count(), 0);
-        let short = key_for(&server, &acme, 2).await;
+    }
+
+    async fn a_key_that_was_made_with_less_than_7_days_is_not_told_of(setup: Setup) {
+        let server = patient(setup).await;
+        let acme = server.tenant("acme").await;
+        let receiver = Receiver::start().await;
+        hook(&server, &acme, &receiver.url("/hook"), &json!({"events": ["api_key.expiring"]})).await;
+        let short = key_for(&server, &acme, 6).await;
+        let week = key_for(&server, &acme, 7).await;
         announce(&server).await;
+        server.advance(5 * DAY_MS);
         announce(&server).await;
-        assert_eq!(told(&receiver), [json!(short.id)], "what has less than 7 days is told of at once");
+        assert_eq!(told(&receiver), [json!(week.id)], "7 days are not less than 7");
+        let longer = json!({"name": "Key", "scopes": ["tickets:read"], "expires_days": 30});
+        server.put(format!("{KEYS}?id={}", short.id)).cookie(&acme.admin).json(&longer).await.is(200);
+        server.advance(23 * DAY_MS);
+        announce(&server).await;
+        assert_eq!(told(&receiver), [json!(week.id), json!(short.id)], "with a longer life it is like any other");
     }
 
     async fn nodes_that_tell_at_once_tell_once(setup: Setup) {

@@ -67,6 +67,59 @@ async fn stored(server: &Server) -> Vec<(&'static str, Vec<u8>)> {
 }
 
 over_http! {
+    async fn a_stored_value_goes_to_no_place_that_it_was_not_given_for(setup: Setup) {
+        let server = open(setup).await;
+        let acme = server.tenant("acme").await;
+        let (receiver, thief) = (Receiver::start().await, Receiver::start().await);
+        let mut body = body_for(&receiver, json!({"Authorization": "Bearer s3cret", "X-Plain": "1"}));
+        let made = create(&server, &acme, &body).await.ok(201);
+        let put = async |body: &Value| server.put(one(&made)).cookie(&acme.admin).json(body).await;
+        body["headers"] = json!({"authorization": MASK, "X-Plain": "2"});
+        let port = receiver.address().port();
+        for elsewhere in [
+            thief.url("/hook"),
+            format!("https://127.0.0.1:{port}/hook"),
+            format!("http://127.0.0.2:{port}/hook"),
+            "http://127.0.0.1/hook".to_owned(),
+        ] {
+            body["url"] = json!(elsewhere);
+            let refused = put(&body).await;
+            assert_eq!(refused.pointers(), ["/headers/authorization"], "{elsewhere}");
+        }
+        assert_eq!(read(&server, &acme, &made).await["url"], receiver.url("/hook"));
+        body["url"] = json!(receiver.url("/elsewhere?and=so"));
+        put(&body).await.is(200);
+        assert_eq!(deliver(&server, &acme, &receiver, &made).await.headers["authorization"], "Bearer s3cret");
+        body["url"] = json!(thief.url("/hook"));
+        body["headers"] = json!({"Authorization": "Bearer other"});
+        put(&body).await.is(200);
+        assert_eq!(deliver(&server, &acme, &thief, &made).await.headers["authorization"], "Bearer other");
+        assert!(thief.received().iter().all(|got| !got.headers.values().any(|value| value.contains("s3cret"))));
+    }
+
+    async fn the_place_of_a_stored_value_is_the_same_in_every_spelling(server: Server) {
+        let acme = server.tenant("acme").await;
+        let url = "https://hooks.acme.example/in";
+        let mut body = json!({"name": "Hook", "url": url, "events": ["ticket.*"], "headers": {"X-Key": "k"}});
+        let made = create(&server, &acme, &body).await.ok(201);
+        body["headers"] = json!({"X-Key": MASK});
+        for (url, same) in [
+            ("HTTPS://Hooks.ACME.example:443/other", true),
+            ("https://hooks.acme.example", true),
+            ("https://hooks.acme.example:8443/in", false),
+            ("http://hooks.acme.example:443/in", false),
+            ("https://hooks.acme.example.evil.example/in", false),
+        ] {
+            body["url"] = json!(url);
+            let answer = server.put(one(&made)).cookie(&acme.admin).json(&body).await;
+            if same {
+                answer.is(200);
+            } else {
+                assert_eq!(answer.pointers(), ["/headers/X-Key"], "{url}");
+            }
+        }
+    }
+
     async fn an_endpoint_has_at_most_20_headers(server: Server) {
         let acme = server.tenant("acme").await;
         let headers = |count: usize| -> Value {

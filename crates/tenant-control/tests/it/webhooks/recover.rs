@@ -216,13 +216,17 @@ over_http! {
         change(&server, &acme, &hook, &json!({"enabled": false, "rate_limit_per_second": null})).await;
         run_for(&server, HOUR_MS).await;
         let off = look(&server, &acme, &hook).await;
-        assert_eq!((&off["backlog"]["pending"], &off["recovery"]["status"]), (&json!(0), &json!("done")), "{off}");
+        assert_eq!((&off["backlog"]["pending"], &off["recovery"]["status"]), (&json!(0), &json!("cancelled")), "{off}");
+        assert!(off["recovery"]["finished_at"].is_string(), "{off}");
         change(&server, &acme, &hook, &json!({"enabled": true})).await;
         run_for(&server, HOUR_MS).await;
         assert_eq!(receiver.count(), sent, "enabling sends nothing");
         ask(&server, &acme, &hook, start, None).await.is(202);
         run(&server).await;
         assert_eq!(came(&receiver), ids(&events));
+        assert_eq!(look(&server, &acme, &hook).await["recovery"]["status"], "done", "a new one is not cut short");
+        change(&server, &acme, &hook, &json!({"enabled": false})).await;
+        assert_eq!(look(&server, &acme, &hook).await["recovery"]["status"], "done", "what was done stays done");
     }
 
     async fn an_endpoint_that_is_disabled_in_the_midst_of_a_recovery_is_left_alone(setup: Setup) {

@@ -154,6 +154,34 @@ over_http! {
         assert_eq!(receiver.count(), 1);
     }
 
+    async fn a_resend_that_is_accepted_during_an_attempt_is_sent_after_it(setup: Setup) {
+        let server = patient(setup).await;
+        let acme = server.tenant("acme").await;
+        let receiver = Receiver::start().await;
+        for (path, last) in [("/good", 204), ("/bad", 500)] {
+            let gate = Gate::closed();
+            let first = if last == 204 { Behaviour::Hold(gate.clone()) } else { Behaviour::HoldThen(gate.clone(), last) };
+            receiver.on(path, [first, Behaviour::Answer(last)]);
+            let hook = hook(&server, &acme, &receiver.url(path), &json!({"events": ["ticket.created"]})).await;
+            let event = send_test(&server, &acme, &hook).await;
+            let sender = server.sender.clone();
+            let sending = tokio::spawn(async move { sender.run_due().await });
+            receiver.wait_for_on(path, 1).await;
+            for _ in 0..3 {
+                let taken = resend(&server, &acme, &event).await;
+                assert_eq!(taken["status"], "pending");
+            }
+            gate.open();
+            sending.await.unwrap().unwrap();
+            assert_eq!(receiver.count_on(path), 2, "once more, after all three were accepted");
+            let noted = log(&server, &acme, &hook).await.remove(0);
+            assert_eq!(noted["attempts"].as_array().unwrap().len(), 2, "{noted}");
+            assert_eq!(noted["status"], if last == 204 { "succeeded" } else { "pending" });
+            run_for(&server, 4 * SECOND_MS * 8 / 10).await;
+            assert_eq!(receiver.count_on(path), 2, "and then as the schedule says");
+        }
+    }
+
     async fn a_test_goes_to_its_endpoint_whatever_that_wants_and_to_nobody_who_wants_everything(setup: Setup) {
         let server = patient(setup).await;
         let acme = server.tenant("acme").await;
@@ -170,6 +198,28 @@ over_http! {
         send_test(&server, &acme, &wide).await;
         run(&server).await;
         assert_eq!((receiver.count_on("/narrow"), receiver.count_on("/wide")), (1, 1));
+    }
+
+    async fn tests_of_others_reach_nobody_whatever_they_subscribe_to(setup: Setup) {
+        let server = patient(setup).await;
+        let acme = server.tenant("acme").await;
+        let receiver = Receiver::start().await;
+        let start = server.now();
+        let tested = hook(&server, &acme, &receiver.url("/tested"), &json!({})).await;
+        let mut others = Vec::new();
+        for (number, events) in [json!(["webhook.test"]), json!(["webhook.*"]), json!(["*", "webhook.*"])].iter().enumerate() {
+            others.push(hook(&server, &acme, &receiver.url(&format!("/{number}")), &json!({"events": events})).await);
+        }
+        send_test(&server, &acme, &tested).await;
+        run(&server).await;
+        assert_eq!((receiver.count_on("/tested"), receiver.count()), (1, 1));
+        for other in &others {
+            assert!(log(&server, &acme, other).await.is_empty());
+            let recover = json!({"action": "recover", "webhook_id": id(other), "since": start.to_string()});
+            act(&server, &acme, &recover).await.is(202);
+        }
+        run(&server).await;
+        assert_eq!(receiver.count(), 1, "nor does a recovery send them");
     }
 
     async fn a_test_retries_like_any_other_and_counts_for_the_endpoint(setup: Setup) {

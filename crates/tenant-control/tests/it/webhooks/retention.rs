@@ -1,13 +1,13 @@
 //! Events are kept for 30 days and the log of deliveries for 90, and then they are gone.
 
 use kernel::base::DAY_MS;
-use kernel::store::Purpose;
+use kernel::store::{Engine, Purpose};
 use serde_json::json;
 use tenant_control::features::webhooks::{deliveries, jobs};
 
 use super::drive::{counts, delivery, hook, log, patient, publish_many, publish_one, remove, run, run_next, tally};
 use crate::support::receiver::{Behaviour, Receiver};
-use crate::support::{Server, over_http};
+use crate::support::{Server, Tenancy, over_http};
 
 const EVENTS: &str = "SELECT COUNT(*) FROM events";
 const DELIVERIES: &str = "SELECT COUNT(*) FROM deliveries";
@@ -21,6 +21,29 @@ async fn count(server: &Server, sql: &'static str) -> i64 {
 async fn clean(server: &Server) {
     kernel::jobs::clean(&server.app).await.expect("cleaning");
     jobs::clean(&server.app).await.expect("cleaning of deliveries");
+}
+
+/// From now on rows of this tenant cannot be deleted from a table.
+async fn refuse_deletes(server: &Server, table: &str, tenancy: &Tenancy) {
+    let tenant = tenancy.tenant.id;
+    let statements = match server.app.store.engine() {
+        Engine::Sqlite => vec![format!(
+            "CREATE TRIGGER refuse BEFORE DELETE ON {table} WHEN OLD.tenant_id = '{tenant}'
+             BEGIN SELECT RAISE(ABORT, 'refused'); END"
+        )],
+        Engine::Postgres => vec![
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''refused''; END'"
+                .to_owned(),
+            format!(
+                "CREATE TRIGGER refuse BEFORE DELETE ON {table} FOR EACH ROW
+                 WHEN (OLD.tenant_id = '{tenant}') EXECUTE FUNCTION refuse()"
+            ),
+        ],
+    };
+    let db = server.app.store.system(Purpose::Cli);
+    for statement in statements {
+        db.write(async move |tx| tx.exec(&statement, kernel::args![]).await).await.expect("a trigger");
+    }
 }
 
 over_http! {
@@ -61,8 +84,8 @@ over_http! {
 
     async fn how_long_both_are_kept_are_settings(setup: Setup) {
         let mut setup = setup;
-        setup.settings.event_retention_ms = 2 * DAY_MS;
-        setup.settings.delivery_retention_ms = DAY_MS;
+        setup.settings.event_retention_ms = DAY_MS;
+        setup.settings.delivery_retention_ms = 2 * DAY_MS;
         let server = patient(setup).await;
         let acme = server.tenant("acme").await;
         let receiver = Receiver::start().await;
@@ -71,9 +94,52 @@ over_http! {
         run(&server).await;
         server.advance(DAY_MS + 1);
         clean(&server).await;
-        assert_eq!((count(&server, EVENTS).await, count(&server, DELIVERIES).await), (1, 0));
+        assert_eq!((count(&server, EVENTS).await, count(&server, DELIVERIES).await), (0, 1));
         server.advance(DAY_MS);
         clean(&server).await;
+        assert_eq!(count(&server, DELIVERIES).await, 0);
+    }
+
+    async fn what_waits_is_counted_up_to_a_bound(setup: Setup) {
+        let server = patient(setup).await;
+        let (acme, globex) = (server.tenant("acme").await, server.tenant("globex").await);
+        let receiver = Receiver::start().await;
+        for tenancy in [&acme, &globex] {
+            hook(&server, tenancy, &receiver.url("/hook"), &json!({})).await;
+            publish_many(&server, tenancy, 5).await;
+        }
+        let waiting = async |max: i64| deliveries::store::waiting(&server.app.store.system(Purpose::Jobs), max).await.unwrap();
+        assert_eq!((waiting(20).await, waiting(7).await), (10, 7));
+        jobs::measure(&server.app).await.unwrap();
+        run(&server).await;
+        assert_eq!(waiting(20).await, 0);
+    }
+
+    async fn a_tenant_that_cannot_be_cleaned_keeps_no_other_from_it(setup: Setup) {
+        let server = patient(setup).await;
+        let mut tenants = [server.tenant("acme").await, server.tenant("globex").await, server.tenant("initech").await];
+        tenants.sort_by_key(|tenancy| tenancy.tenant.id.to_string());
+        let receiver = Receiver::start().await;
+        for tenancy in &tenants {
+            hook(&server, tenancy, &receiver.url("/hook"), &json!({})).await;
+            publish_one(&server, tenancy, "rec_1").await;
+        }
+        run(&server).await;
+        server.advance(91 * DAY_MS);
+        refuse_deletes(&server, "deliveries", &tenants[0]).await;
+        let failed = jobs::clean(&server.app).await;
+        assert!(failed.is_err(), "it is reported");
+        assert_eq!(count(&server, DELIVERIES).await, 1, "the others are cleaned");
+    }
+
+    async fn what_cannot_be_cleaned_keeps_nothing_else_from_it(setup: Setup) {
+        let server = patient(setup).await;
+        let acme = server.tenant("acme").await;
+        publish_one(&server, &acme, "rec_1").await;
+        refuse_deletes(&server, "sessions", &acme).await;
+        // Longer than the sessions of these tests last.
+        server.advance(1_002 * DAY_MS);
+        assert!(kernel::jobs::clean(&server.app).await.is_err(), "it is reported");
         assert_eq!(count(&server, EVENTS).await, 0);
     }
 

@@ -52,8 +52,8 @@ pub struct Delivery {
     #[schema(required)]
     pub skipped_reason: Option<String>,
     /// Why it is not sent yet: `turn` (others are before it), `retry` (between attempts), `failing` (the endpoint fails and
-    /// is tried one attempt at a time), `rate_limit` (the endpoint's own) or `earlier_event` (of the same record, on an
-    /// ordered endpoint). Null unless pending.
+    /// is tried one attempt at a time), `retry_after` (the endpoint asked for time with 429 or 503), `rate_limit` (the
+    /// endpoint's own) or `earlier_event` (of the same record, on an ordered endpoint). Null unless pending.
     #[schema(required)]
     pub waiting_for: Option<String>,
     #[schema(value_type = Option<String>, format = DateTime, required)]
@@ -166,7 +166,7 @@ pub struct Recover {
     until: Option<String>,
 }
 
-/// Sends a `webhook.test` event to one endpoint, whatever it subscribes to.
+/// Sends a `webhook.test` event to one endpoint alone, whatever it or others subscribe to.
 #[derive(ToSchema)]
 #[schema(as = TestAction, example = json!({"action": "test", "webhook_id": "wh_01jd8z6v2mfkpb7h3q9xw5t4ra"}))]
 #[serde(deny_unknown_fields)]

@@ -187,8 +187,9 @@ impl ToSchema for Action {
 /// Resend, recover or test
 ///
 /// `resend` sends one delivery again; `recover` sends every matching event of a window that has had no success, a few
-/// at a time (the endpoint's record shows how far it has come); `test` sends a `webhook.test` event. All retry like
-/// any other delivery. A disabled endpoint is 409.
+/// at a time (the endpoint's record shows how far it has come); `test` sends a `webhook.test` event to that
+/// endpoint alone. All retry like any other delivery. A disabled endpoint is 409, and so is the resend of a delivery that
+/// is `delivering`; a resend that was accepted is sent after it was, also when an attempt had just begun.
 #[utoipa::path(
     post, path = PATH, tag = "Control plane", operation_id = "send_deliveries", request_body = Action,
     security(("api_key" = ["webhooks:write"]))

@@ -34,7 +34,7 @@ kernel::statements! {
     HAS_PAYLOAD = "SELECT e.sequence FROM deliveries d JOIN events e ON e.tenant_id = d.tenant_id AND e.sequence = d.event_sequence
         WHERE d.tenant_id = $1 AND d.id = $2";
     /// Held, like any other, while an earlier event of the record is not done with.
-    RESEND = "UPDATE deliveries SET status = 'pending', skipped_reason = NULL, tries = 0,
+    RESEND = "UPDATE deliveries SET status = 'pending', skipped_reason = NULL, tries = 0, resends = resends + 1,
             next_attempt_at = CASE WHEN EXISTS (SELECT 1 FROM deliveries e WHERE e.tenant_id = $1
                 AND e.webhook_id = deliveries.webhook_id AND e.record_id = deliveries.record_id
                 AND e.event_sequence < deliveries.event_sequence AND e.status IN ('pending', 'delivering')) THEN NULL
@@ -55,7 +55,7 @@ kernel::statements! {
             ORDER BY d.id LIMIT $3)";
     CLEAN_WEBHOOKS = "DELETE FROM webhooks WHERE tenant_id = $1 AND deleted_at < $2 AND NOT EXISTS
         (SELECT 1 FROM lanes l WHERE l.kind = 'webhook' AND l.tenant_id = $1 AND l.key = webhooks.id)";
-    WAITING = "SELECT COUNT(*) FROM deliveries WHERE status = 'pending'";
+    WAITING = "SELECT COUNT(*) FROM (SELECT 1 AS one FROM deliveries WHERE status = 'pending' LIMIT $1) counted";
     FIRST_SINCE = "SELECT sequence FROM events WHERE tenant_id = $1 AND at >= $2 ORDER BY at, sequence LIMIT 1";
     LAST_BEFORE = "SELECT sequence FROM events WHERE tenant_id = $1 AND at < $2 ORDER BY at DESC, sequence DESC LIMIT 1";
     RUNNING = "SELECT since FROM webhook_recoveries WHERE tenant_id = $1 AND webhook_id = $2 AND finished_at IS NULL";
@@ -63,7 +63,7 @@ kernel::statements! {
             started_at)
         VALUES ($1, $2, $3, $4, $5, $6, 0, 0, $7)
         ON CONFLICT (tenant_id, webhook_id) DO UPDATE SET since = $3, until = $4, position = $5, through = $6, examined = 0,
-            queued = 0, started_at = $7, finished_at = NULL";
+            queued = 0, started_at = $7, finished_at = NULL, cancelled = FALSE";
     COUNT_DUE = "SELECT COUNT(*) FROM (SELECT 1 AS one FROM deliveries
         WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'pending' AND next_attempt_at <= $3 LIMIT $4) counted";
     RECOVERY = "SELECT position, through FROM webhook_recoveries
@@ -277,9 +277,9 @@ pub async fn clean(tx: &mut Tx, before: Timestamp) -> Result<bool> {
     Ok(more)
 }
 
-/// How many deliveries of all tenants wait.
-pub async fn waiting(db: &Db) -> Result<i64> {
-    let counted: Vec<i64> = db.scan(&Select::system(WAITING)).await?;
+/// How many deliveries of all tenants wait, counted up to `max`.
+pub async fn waiting(db: &Db, max: i64) -> Result<i64> {
+    let counted: Vec<i64> = db.scan(&Select::system(WAITING).bind(max)).await?;
     Ok(counted.first().copied().unwrap_or(0))
 }
 
@@ -293,7 +293,8 @@ async fn require_enabled(tx: &mut Tx, id: WebhookId) -> Result<super::super::Web
     }
 }
 
-/// Makes a delivery pending again, due now, with the whole schedule before it.
+/// Makes a delivery pending again, due now, with the whole schedule before it. If an attempt is just under way, what becomes
+/// of that does not count as what was asked for: settling sees that `resends` has risen.
 pub async fn resend(tx: &mut Tx, rights: &Rights, id: DeliveryId) -> Result<Delivery> {
     let delivery = read(tx, id).await?;
     let webhook = match require_enabled(tx, delivery.webhook_id).await {
@@ -407,8 +408,9 @@ pub async fn recover_step(lane: &Lane, id: WebhookId, patterns: Vec<String>, ord
         .await
 }
 
+/// Whether an endpoint with these patterns is told of events of this kind.
 fn matches(patterns: &[String], kind: &str) -> bool {
-    events::patterns(kind).iter().any(|pattern| patterns.contains(pattern))
+    !events::is_for_one(kind) && events::patterns(kind).iter().any(|pattern| patterns.contains(pattern))
 }
 
 /// Sends a test event to one endpoint.

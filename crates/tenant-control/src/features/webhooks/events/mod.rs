@@ -3,10 +3,13 @@
 pub mod routes;
 pub mod store;
 
-use kernel::base::{EventId, TenantId, Timestamp};
+use kernel::base::{EventId, Result, TenantId, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
+
+use super::WEBHOOK_TEST;
+use crate::catalogue::{self, EVERYTHING};
 
 /// One kind of event.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -50,4 +53,23 @@ pub struct Event {
     /// The record as the API shows it, plus what the kind adds.
     #[schema(value_type = Object)]
     pub data: Value,
+}
+
+/// Which events of the feed a reader wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    All,
+    AllButTests,
+    Kinds(Vec<&'static str>),
+}
+
+impl Wanted {
+    /// What an endpoint that subscribes to these patterns would be told, and tests where they are named.
+    pub fn of(patterns: &[String]) -> Result<Self> {
+        let kinds = catalogue::matching(patterns)?;
+        if !patterns.iter().any(|pattern| pattern == EVERYTHING) {
+            return Ok(Wanted::Kinds(kinds));
+        }
+        Ok(if kinds.contains(&WEBHOOK_TEST.name()) { Wanted::All } else { Wanted::AllButTests })
+    }
 }

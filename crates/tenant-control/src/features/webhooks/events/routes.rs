@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use kernel::auth::{Caller, Scope};
-use kernel::base::{Code, Error, Result, TenantId, Timestamp};
+use kernel::base::{Code, Error, EventId, Result, TenantId, Timestamp};
 use kernel::events::Described;
 use kernel::http::{FromParams, List, Ok200, Page, PageRequest, Params, Query, documented};
 use kernel::jobs::lanes::POLL_MS;
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use utoipa::openapi::{OneOfBuilder, Ref, RefOr, Schema};
 use utoipa::{IntoParams, IntoResponses, PartialSchema, ToSchema};
 
-use super::{Event, EventType, store};
+use super::{Event, EventType, Wanted, store};
 use crate::catalogue;
 
 const PATH: &str = "/api/admin/webhooks/events";
@@ -37,29 +37,63 @@ const STEPS_MAX: usize = 50;
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct ListQuery {
+    /// One event, as it was delivered. Cannot be combined with the other parameters.
+    #[param(value_type = Option<String>)]
+    id: Option<EventId>,
     /// `feed` for the tenant's own events, oldest first; without it, the catalogue.
     #[param(value_type = Option<String>, pattern = "^feed$")]
     view: Option<()>,
+    /// `now` begins the feed at its end instead of the oldest event that is kept. Only without a cursor.
+    #[param(value_type = Option<String>, pattern = "^now$")]
+    start: Option<()>,
+    /// Of the feed, what an endpoint with these `events` would be told, as a comma list of kinds, `<family>.*` and `*`.
+    #[param(value_type = Option<Vec<String>>, style = Form, explode = false)]
+    types: Option<Vec<String>>,
     #[param(ignore)]
     page: PageRequest,
 }
 
 impl FromParams for ListQuery {
-    const NAMES: &'static [&'static str] = &["view", "limit", "cursor"];
+    const NAMES: &'static [&'static str] = &["id", "view", "start", "types", "limit", "cursor"];
 
     fn from_params(params: &mut Params) -> Result<Self> {
-        let view = params.take("view");
-        if view.as_deref().is_some_and(|view| view != FEED) {
-            return Err(Error::new(Code::InvalidParameter, "The query parameter view must be feed, or left out."));
+        let id = params.take_optional_id()?;
+        let view = take_word(params, "view", FEED)?;
+        let start = take_word(params, "start", "now")?;
+        let known = |word: &str| catalogue::can_subscribe(word).is_ok_and(|known| known).then(|| word.to_owned());
+        let types = params.take_list(
+            "types",
+            "a kind of event such as ticket.created, a family such as ticket.*, or *",
+            known,
+        )?;
+        let page = PageRequest::take(params)?;
+        let refused = |detail| Err(Error::new(Code::InvalidParameter, detail));
+        match (view, start, &types) {
+            (None, Some(()), _) => refused("The query parameter start needs view=feed."),
+            (None, _, Some(_)) => refused("The query parameter types needs view=feed."),
+            (_, Some(()), _) if page.has_cursor() => {
+                refused("The query parameter start cannot be combined with cursor.")
+            }
+            _ => Ok(ListQuery { id, view, start, types, page }),
         }
-        Ok(ListQuery { view: view.map(drop), page: PageRequest::take(params)? })
     }
 }
 
-/// A page of the catalogue or of the feed.
+fn take_word(params: &mut Params, name: &str, word: &str) -> Result<Option<()>> {
+    match params.take(name) {
+        Some(text) if text != word => {
+            let detail = format!("The query parameter {name} must be {word}, or left out.");
+            Err(Error::new(Code::InvalidParameter, detail))
+        }
+        given => Ok(given.map(drop)),
+    }
+}
+
+/// A page of the catalogue or of the feed, or one event.
 pub enum Listed {
     Catalogue(Page<EventType>),
     Feed(Feed),
+    One(Box<RawValue>),
 }
 
 /// A piece of the feed; `next_cursor` is always there.
@@ -76,6 +110,7 @@ impl IntoResponse for Listed {
     fn into_response(self) -> Response {
         match self {
             Listed::Catalogue(page) => page.into_response(),
+            Listed::One(event) => Ok200(event).into_response(),
             Listed::Feed(feed) => {
                 let link = HeaderValue::try_from(feed.next_link.as_str()).ok();
                 let mut response = Ok200(feed).into_response();
@@ -88,13 +123,18 @@ impl IntoResponse for Listed {
 
 impl IntoResponses for Listed {
     fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
-        documented::<Self>("200", "The catalogue; with `view=feed`, events, and always a `next_cursor`.")
+        let mut answers = documented::<Self>(
+            "200",
+            "The catalogue; with `view=feed`, events, and always a `next_cursor`; with `id`, one event.",
+        );
+        answers.insert("404".to_owned(), RefOr::Ref(Ref::from_response_name("NotFound")));
+        answers
     }
 }
 
 impl PartialSchema for Listed {
     fn schema() -> RefOr<Schema> {
-        let names = [<Page<EventType>>::name(), <Page<Event>>::name()];
+        let names = [<Page<EventType>>::name(), <Page<Event>>::name(), Event::name()];
         names.into_iter().fold(OneOfBuilder::new(), |one_of, name| one_of.item(Ref::from_schema_name(name))).into()
     }
 }
@@ -103,7 +143,8 @@ impl PartialSchema for Listed {
 ///
 /// Without `view`: every kind of event, with the schema and an example of the whole body of a delivery. With
 /// `view=feed`: the tenant's events, oldest first, of the kinds whose family the caller may read. Ask again with
-/// `next_cursor`, which is always set; when there is nothing new, the answer waits up to 25 seconds.
+/// `next_cursor`, which is always set; when there is nothing new, the answer waits up to 25 seconds. With `id`: one event,
+/// as it was delivered.
 #[utoipa::path(
     get, path = PATH, tag = "Control plane", operation_id = "list_events", params(ListQuery, PageRequest),
     security(("api_key" = ["webhooks:read"]))
@@ -111,8 +152,12 @@ impl PartialSchema for Listed {
 pub async fn list(caller: Caller, query: Query<ListQuery>) -> Result<Listed> {
     let db = caller.require(Scope::WebhooksRead)?;
     let query = query.parse()?;
+    if let Some(id) = query.id {
+        let families = catalogue::readable_families(caller.scopes());
+        return store::get(&db, &families, id).await.map(|told| Listed::One(told.body));
+    }
     if query.view.is_some() {
-        return feed(&caller, &db, &query.page).await.map(Listed::Feed);
+        return feed(&caller, &db, query).await.map(Listed::Feed);
     }
     let list = List { path: PATH, filters: Vec::new() };
     let after = match query.page.position(&caller, &list)?.as_deref() {
@@ -141,13 +186,25 @@ struct Position {
     at: Timestamp,
 }
 
-async fn feed(caller: &Caller, db: &Db, page: &PageRequest) -> Result<Feed> {
-    let list = List { path: PATH, filters: vec![("view", FEED.to_owned())] };
+async fn feed(caller: &Caller, db: &Db, query: ListQuery) -> Result<Feed> {
+    let ListQuery { start, types, page, .. } = query;
+    let mut list = List { path: PATH, filters: vec![("view", FEED.to_owned())] };
+    let wanted = match types {
+        None => Wanted::All,
+        Some(mut types) => {
+            // In whichever order, they are the same.
+            types.sort_unstable();
+            types.dedup();
+            list.filters.push(("types", types.join(",")));
+            Wanted::of(&types)?
+        }
+    };
+    let beginning = if start.is_some() { store::head(db).await? } else { 0 };
     let mut position = match page.position(caller, &list)?.as_deref() {
         Some([Value::Int(sequence), Value::Int(at)]) => {
             Position { sequence: *sequence, at: Timestamp::from_millis(*at) }
         }
-        _ => Position { sequence: 0, at: caller.app().world.now() },
+        _ => Position { sequence: beginning, at: caller.app().world.now() },
     };
     let kept_since = caller.app().world.now().plus(-caller.app().settings.event_retention_ms);
     // Events are removed oldest first: while the one that was told last is there, so are all after it.
@@ -161,7 +218,7 @@ async fn feed(caller: &Caller, db: &Db, page: &PageRequest) -> Result<Feed> {
     let mut news = caller.app().store.news();
     loop {
         let read_at = caller.app().world.now();
-        let (data, has_more) = read(db, &families, &mut position, page.limit).await?;
+        let (data, has_more) = read(db, &families, &wanted, &mut position, page.limit).await?;
         if !has_more {
             position.at = read_at;
         }
@@ -195,6 +252,7 @@ async fn hear(news: &mut Receiver<TenantId>, tenant: TenantId, poll: Instant) {
 async fn read(
     db: &Db,
     families: &[&'static str],
+    wanted: &Wanted,
     position: &mut Position,
     limit: usize,
 ) -> Result<(Vec<Box<RawValue>>, bool)> {
@@ -204,7 +262,7 @@ async fn read(
             return Ok((Vec::new(), false));
         }
         let through = head.min(position.sequence + WINDOW);
-        let mut found = store::window(db, families, position.sequence, through, limit + 1).await?;
+        let mut found = store::window(db, families, wanted, (position.sequence, through), limit + 1).await?;
         let fit = found.iter().scan(0, |bytes, told| {
             *bytes += told.body.get().len();
             Some(*bytes <= PAGE_BYTES_MAX)

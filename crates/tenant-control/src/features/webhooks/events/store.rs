@@ -1,14 +1,18 @@
 //! SQL of the feed.
 
 use kernel::args;
-use kernel::base::{Result, Timestamp};
+use kernel::base::{Error, EventId, Result, Timestamp};
 use kernel::store::{Db, Direction, FromRow, Row, Select};
 use serde_json::value::RawValue;
+
+use super::super::WEBHOOK_TEST;
+use super::Wanted;
 
 kernel::statements! {
     HEAD = "SELECT sequence FROM tenant_clocks WHERE tenant_id = $1";
     KEPT = "SELECT sequence FROM events WHERE tenant_id = $1 AND sequence = $2";
     WINDOW = "SELECT sequence, at, body FROM events WHERE tenant_id = $1";
+    ONE = "SELECT sequence, at, body FROM events WHERE tenant_id = $1 AND id = $2";
 }
 
 /// An event of the feed.
@@ -36,12 +40,27 @@ pub async fn is_kept(db: &Db, sequence: i64) -> Result<bool> {
     Ok(db.find::<i64>(KEPT, args![sequence]).await?.is_some())
 }
 
-/// Events of these families above `after` and up to `through`, in their order.
-pub async fn window(db: &Db, families: &[&'static str], after: i64, through: i64, limit: usize) -> Result<Vec<Told>> {
+/// One event of these families.
+pub async fn get(db: &Db, families: &[&'static str], id: EventId) -> Result<Told> {
+    let select = Select::new(ONE).bind(id).any("family", families.iter().copied()).limit(1);
+    db.select(&select).await?.into_iter().next().ok_or_else(Error::not_found)
+}
+
+/// Events of these families that are wanted, above `after` and up to `through`, in their order.
+pub async fn window(
+    db: &Db,
+    families: &[&'static str],
+    wanted: &Wanted,
+    (after, through): (i64, i64),
+    limit: usize,
+) -> Result<Vec<Told>> {
     let select = Select::new(WINDOW)
         .any("family", families.iter().copied())
-        .raw("AND sequence > ? AND sequence <= ?", [after.into(), through.into()])
-        .order(&["sequence"], Direction::Ascending)
-        .limit(limit);
-    db.select(&select).await
+        .raw("AND sequence > ? AND sequence <= ?", [after.into(), through.into()]);
+    let select = match wanted {
+        Wanted::All => select,
+        Wanted::AllButTests => select.raw("AND type <> ?", [WEBHOOK_TEST.name().into()]),
+        Wanted::Kinds(kinds) => select.any("type", kinds.iter().copied()),
+    };
+    db.select(&select.order(&["sequence"], Direction::Ascending).limit(limit)).await
 }

@@ -5,47 +5,53 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use kernel::base::{TenantId, Timestamp};
 use kernel::http::App;
-use kernel::outbound::{Failure, Request, Response};
+use kernel::outbound::{Failure, FailureKind, Request, Response};
 use kernel::store::Db;
 
 use super::super::deliveries::{Attempt, RESPONSE_BYTES_KEPT, Timings};
 use super::outcome::{Due, Fate, GONE, Outcome};
-use super::schedule::{next_attempt, retry_after};
+use super::schedule::{HOLDING, bounded, next_attempt, retry_after};
 use super::{Endpoint, Settings, sign, store};
 
 /// Of an answer, read at most; the rest is dropped.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 const USER_AGENT: &str = concat!("tenant-control/", env!("CARGO_PKG_VERSION"));
+
 /// Sends one delivery once.
 pub async fn send(app: Arc<App>, db: Db, settings: Arc<Settings>, endpoint: Arc<Endpoint>, due: Due) -> Outcome {
-    let at = app.world.now();
+    let (at, asked) = (app.world.now(), endpoint.version);
+    let again = Fate::Retry(at.plus(settings.first_wait_ms()));
     let body = match store::body(&db, due.event_sequence).await {
         Ok(Some(body)) => body,
-        Ok(None) => return Outcome { due, attempt: None, fate: Fate::Expired },
+        Ok(None) => return Outcome::unsent(due, asked, Fate::Expired),
         // The database is away: nothing was sent, and nothing is counted.
         Err(error) => {
             tracing::warn!(%error, delivery = %due.id, "a payload could not be read; the delivery waits");
-            let again = at.plus(settings.first_wait_ms());
-            return Outcome { due, attempt: None, fate: Fate::Retry(again) };
+            return Outcome::unsent(due, asked, again);
         }
     };
     let Some(request) = request(&settings, &endpoint, db.tenant_id(), &due, body, at) else {
-        return Outcome { due, attempt: None, fate: Fate::GivenUp };
+        return Outcome::unsent(due, asked, Fate::GivenUp);
     };
-    let (attempt, asked) = match app.outbound.send(request).await {
+    let (attempt, not_before) = match app.outbound.send(request).await {
         Ok(response) => read_answer(at, app.world.now(), &response),
+        // Our own bound is no failure of the endpoint, and costs no attempt.
+        Err(failure) if failure.kind == FailureKind::HeldBack => return Outcome::unsent(due, asked, again),
         Err(failure) => (read_failure(at, &failure), None),
     };
-    let fate = if attempt.error.is_none() {
-        Fate::Succeeded
-    } else if attempt.status_code == Some(GONE) {
-        Fate::GivenUp
-    } else {
+    let now = app.world.now();
+    let retry = || {
         let tries = usize::try_from(due.tries + 1).unwrap_or(usize::MAX);
-        let next = next_attempt(&settings.schedule_ms, tries, app.world.now(), asked, &app.world.chance);
-        next.map_or(Fate::GivenUp, Fate::Retry)
+        next_attempt(&settings.schedule_ms, tries, now, not_before, &app.world.chance)
     };
-    Outcome { due, attempt: Some(attempt), fate }
+    let fate = match attempt.status_code {
+        _ if attempt.error.is_none() => Fate::Succeeded,
+        Some(GONE) => Fate::Gone(retry()),
+        _ => retry().map_or(Fate::GivenUp, Fate::Retry),
+    };
+    let holds = attempt.status_code.is_some_and(|status| HOLDING.contains(&status));
+    let hold_until = not_before.filter(|_| holds).map(|until| bounded(until, now));
+    Outcome { due, attempt: Some(attempt), fate, asked, hold_until }
 }
 
 fn request(

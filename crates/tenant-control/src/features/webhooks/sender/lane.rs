@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use kernel::base::{DeliveryId, Error, Result, Timestamp, WebhookId};
+use kernel::base::{Code, DeliveryId, Error, Result, Timestamp, WebhookId};
 use kernel::jobs::lanes::{HEARTBEAT_MS, Lane, POLL_MS};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -17,7 +17,8 @@ use super::attempt;
 use super::outcome::{Due, Fate, Outcome};
 use super::pace::Pace;
 use super::places::Place;
-use super::store::{self, Learnt, Look};
+use super::settle::{self, Learnt, SETTLE_MAX};
+use super::store::{self, Look};
 use super::{Endpoint, Sender};
 
 /// Deliveries looked up at once. Each look also passes over those that are under way or not yet noted, so few looks for
@@ -27,10 +28,6 @@ const READY_MAX: usize = 128;
 const UNSETTLED_MAX: usize = 256;
 /// An attempt that takes longer than this is shown as delivering.
 const SHOWN_AFTER: Duration = Duration::from_secs(1);
-/// How long a lane is worked on while others wait for a turn.
-const TENURE: Duration = Duration::from_secs(5);
-/// How long attempts under way are waited for when the process stops.
-const STOP_MAX: Duration = Duration::from_secs(5);
 /// How long a lane goes on without a look at its endpoint, which another node may have changed.
 const PATIENCE: Duration = Duration::from_millis(POLL_MS.unsigned_abs());
 
@@ -72,6 +69,8 @@ struct Run {
     unheld: bool,
     /// When the process began to stop.
     stopping_since: Option<Instant>,
+    /// Since when the database does not answer.
+    away_since: Option<Instant>,
 }
 
 struct Loaded {
@@ -114,6 +113,7 @@ impl Run {
             recovered_at: Instant::now(),
             unheld: false,
             stopping_since: None,
+            away_since: None,
         }
     }
 
@@ -127,19 +127,18 @@ impl Run {
         }
         let mut look = true;
         loop {
-            // Other nodes tell nobody of a change, so however busy the lane is, it is looked at now and then.
-            if look || self.looked_at.elapsed() >= PATIENCE {
-                self.load().await?;
-            }
-            let next = if *stop.borrow() { self.stop().await? } else { self.step().await? };
-            let until = match next {
-                Next::Leave => return Ok(()),
-                Next::GoOn => {
+            self.settle();
+            let stopping = *stop.borrow();
+            let until = match self.look_and_step(look, stopping).await {
+                Ok(Next::Leave) => return Ok(()),
+                Ok(Next::GoOn) => {
                     look = false;
                     self.collect();
                     continue;
                 }
-                Next::Wait(until) => until,
+                Ok(Next::Wait(until)) => until,
+                Err(error) if self.bears(&error) => None,
+                Err(error) => return Err(error),
             };
             let now = self.now();
             let wait = until.map_or(PATIENCE, |until| {
@@ -163,6 +162,24 @@ impl Run {
         }
     }
 
+    async fn look_and_step(&mut self, look: bool, stop: bool) -> Result<Next> {
+        // Other nodes tell nobody of a change, so however busy the lane is, it is looked at now and then.
+        if look || self.looked_at.elapsed() >= PATIENCE {
+            self.load().await?;
+        }
+        let next = if stop { self.stop().await? } else { self.step().await? };
+        self.away_since = None;
+        Ok(next)
+    }
+
+    /// Whether to stay although the database is away: leaving forgets the answers that are on their way to it, and what
+    /// they were about would be sent again.
+    fn bears(&mut self, error: &Error) -> bool {
+        let busy = !self.attempts.is_empty() || self.settling.is_some() || !self.outcomes.is_empty();
+        let since = *self.away_since.get_or_insert_with(Instant::now);
+        busy && error.code() == Code::Unavailable && since.elapsed() < SETTLE_MAX
+    }
+
     /// Reads the endpoint as it is now.
     async fn load(&mut self) -> Result<()> {
         self.looked_at = Instant::now();
@@ -178,8 +195,11 @@ impl Run {
         };
         self.ready.clear();
         self.unheld = false;
-        // What was learnt holds until the endpoint is switched off; enabling it is a new start.
-        let goes_on = |known: &Endpoint| known.target.is_some() && known.generation == read.generation;
+        // What was learnt holds until the endpoint is switched off or moves; enabling it is a new start, and so is another
+        // place.
+        let goes_on = |known: &Endpoint| {
+            known.target.is_some() && known.target == read.target && known.generation == read.generation
+        };
         let mut pace = match self.endpoint.take() {
             Some(loaded) if goes_on(&loaded.endpoint) => loaded.pace,
             _ => self.pace(&read),
@@ -190,16 +210,8 @@ impl Run {
     }
 
     fn pace(&self, endpoint: &Endpoint) -> Pace {
-        let state = &endpoint.state;
         let probe_wait_ms = self.sender.settings.first_wait_ms();
-        Pace::new(
-            endpoint.rate_limit_per_second,
-            state.consecutive_failures,
-            state.failing_since,
-            state.paused_until,
-            probe_wait_ms,
-            self.now(),
-        )
+        Pace::new(endpoint.rate_limit_per_second, &endpoint.state, probe_wait_ms, self.now())
     }
 
     /// Everything that can be done now, without waiting for an answer.
@@ -224,7 +236,7 @@ impl Run {
             }
         }
         // Others wait for their turn, and this lane has had its own.
-        if self.sender.is_crowded() && self.began_at.elapsed() >= TENURE {
+        if self.sender.is_crowded() && self.began_at.elapsed() >= self.sender.settings.tenure {
             return self.wind_up().await;
         }
         self.fill(&endpoint).await?;
@@ -277,7 +289,7 @@ impl Run {
             return Ok(());
         }
         // It wants no more, which is about to be noted.
-        if self.switching_off || self.outcomes.iter().any(Outcome::is_gone) {
+        if self.switching_off || self.outcomes.iter().any(|outcome| outcome.is_gone(endpoint.version)) {
             return Ok(());
         }
         let now = self.now();
@@ -314,12 +326,13 @@ impl Run {
     fn start(&mut self, endpoint: Arc<Endpoint>, due: Due, place: Place) {
         let Sender { app, settings, .. } = self.sender.clone();
         let (db, spare, again) = (self.lane.db().clone(), due.clone(), self.now().plus(settings.first_wait_ms()));
+        let asked = endpoint.version;
         self.attempts.spawn(async move {
             let _place = place;
             let sent = AssertUnwindSafe(attempt::send(app, db, settings, endpoint, due)).catch_unwind().await;
             sent.unwrap_or_else(|_| {
                 tracing::error!(delivery = %spare.id, "an attempt panicked");
-                Outcome { due: spare, attempt: None, fate: Fate::Retry(again) }
+                Outcome::unsent(spare, asked, Fate::Retry(again))
             })
         });
     }
@@ -334,15 +347,21 @@ impl Run {
         }
     }
 
-    /// The pace follows an outcome at once, not when it is on disk: a write takes as long as many attempts.
+    /// The pace follows an outcome at once, not when it is on disk: a write takes as long as many attempts. What another
+    /// version of the endpoint has answered says nothing about this one.
     fn learn(&mut self, outcome: &Outcome) {
         metrics::counter!("webhook_attempts_total", "outcome" => outcome.name()).increment(1);
         let now = self.now();
-        if let (Some(Loaded { pace, .. }), Some(_)) = (&mut self.endpoint, &outcome.attempt) {
-            match outcome.fate {
-                Fate::Succeeded => pace.succeeded(),
-                _ => pace.failed(now),
-            }
+        let Some(Loaded { pace, endpoint }) = &mut self.endpoint else { return };
+        if outcome.attempt.is_none() || outcome.asked != endpoint.version {
+            return;
+        }
+        match outcome.fate {
+            Fate::Succeeded => pace.succeeded(),
+            _ => pace.failed(now),
+        }
+        if let Some(until) = outcome.hold_until {
+            pace.hold(until);
         }
     }
 
@@ -360,35 +379,24 @@ impl Run {
         }
         let now = self.now();
         let outcomes = std::mem::take(&mut self.outcomes);
-        let mut learnt = Learnt::default();
-        let mut reason = None;
-        if let Some(Loaded { pace, .. }) = &mut self.endpoint {
-            for outcome in &outcomes {
-                let Some(attempt) = &outcome.attempt else { continue };
-                if outcome.fate == Fate::Succeeded {
-                    learnt.last_success_at = Some(attempt.at);
-                } else {
-                    learnt.last_failure_at = Some(attempt.at);
-                }
-                if outcome.is_gone() {
-                    reason = Some("gone");
-                }
-            }
-            learnt.consecutive_failures = pace.failures();
-            learnt.failing_since = pace.failing_since();
-            learnt.pause = pace.pause(now);
+        let (mut learnt, mut reason) = (None, None);
+        if let Some(Loaded { pace, endpoint }) = &mut self.endpoint {
+            let version = endpoint.version;
+            learnt = Some(Learnt::new(version, pace, &outcomes, now));
             let failing_ms = pace.failing_since().map_or(0, |since| now.as_millis() - since.as_millis());
-            if reason.is_none() && failing_ms >= self.sender.settings.auto_disable_ms {
-                reason = Some("failing");
+            if outcomes.iter().any(|outcome| outcome.is_gone(version)) {
+                reason = Some((version, "gone"));
+            } else if failing_ms >= self.sender.settings.auto_disable_ms {
+                reason = Some((version, "failing"));
             }
         }
         self.switching_off = reason.is_some();
         self.in_write = outcomes.iter().map(|outcome| outcome.due.id).collect();
         let (lane, id) = (self.lane.clone(), self.id);
         self.settling = Some(tokio::spawn(async move {
-            let held = store::settle(&lane, id, outcomes, learnt).await?;
-            if let (true, Some(reason)) = (held, reason) {
-                store::switch_off(&lane, id, reason).await?;
+            let held = settle::settle(&lane, id, outcomes, learnt).await?;
+            if let (true, Some((asked, reason))) = (held, reason) {
+                store::switch_off(&lane, id, asked, reason).await?;
             }
             Ok(held)
         }));
@@ -463,7 +471,7 @@ impl Run {
     /// The process stops. What takes longer than a moment is given up, and sent again by whoever comes next.
     async fn stop(&mut self) -> Result<Next> {
         let since = *self.stopping_since.get_or_insert_with(Instant::now);
-        if since.elapsed() >= STOP_MAX {
+        if since.elapsed() >= self.sender.settings.stop_max {
             self.attempts.abort_all();
             while self.attempts.join_next().await.is_some() {}
         }

@@ -9,6 +9,7 @@ mod outcome;
 mod pace;
 mod places;
 mod schedule;
+pub mod settle;
 mod sign;
 pub mod store;
 
@@ -27,11 +28,10 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
+use pace::Pause;
 use places::Places;
 pub use schedule::SCHEDULE_MS;
 
-/// Lanes that one node works on at once; the others wait for their turn, the longest waiting first.
-const LANES_MAX: usize = 512;
 /// Lanes leased in one step, so that nodes that start together share them.
 const LEASES_MAX: usize = 64;
 /// How long a lane is kept with nothing to do, so that a busy endpoint is not leased anew for each event.
@@ -46,11 +46,24 @@ pub struct Settings {
     pub timeout: Duration,
     /// An endpoint that only fails for this long is switched off.
     pub auto_disable_ms: i64,
+    /// Lanes that one node works on at once; the others wait for their turn, the longest waiting first.
+    pub lanes_max: usize,
+    /// How long a lane is worked on while others wait for a turn.
+    pub tenure: Duration,
+    /// How long attempts under way are waited for when the process stops.
+    pub stop_max: Duration,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { schedule_ms: SCHEDULE_MS.to_vec(), timeout: Duration::from_secs(15), auto_disable_ms: 5 * DAY_MS }
+        Settings {
+            schedule_ms: SCHEDULE_MS.to_vec(),
+            timeout: Duration::from_secs(15),
+            auto_disable_ms: 5 * DAY_MS,
+            lanes_max: 512,
+            tenure: Duration::from_secs(5),
+            stop_max: Duration::from_secs(5),
+        }
     }
 }
 
@@ -89,7 +102,7 @@ pub struct SigningSecret {
 pub struct State {
     consecutive_failures: i64,
     failing_since: Option<Timestamp>,
-    paused_until: Option<Timestamp>,
+    paused: Option<(Timestamp, Pause)>,
     drained: i64,
 }
 
@@ -176,7 +189,7 @@ struct Work {
 impl Work {
     async fn lease(&mut self) -> Result<()> {
         loop {
-            let room = LANES_MAX.saturating_sub(self.running.len()).min(LEASES_MAX);
+            let room = self.sender.settings.lanes_max.saturating_sub(self.running.len()).min(LEASES_MAX);
             // Those that work make room sooner then.
             self.sender.crowded.store(room == 0, Ordering::Relaxed);
             if room == 0 {

@@ -13,6 +13,8 @@ pub struct Due {
     pub record_id: Option<String>,
     pub tries: i64,
     pub attempts: i64,
+    /// How often it was asked for again; more by the end of an attempt means that it is to be sent once more.
+    pub resends: i64,
 }
 
 /// The receiver wants no more, for good.
@@ -24,6 +26,8 @@ pub enum Fate {
     Succeeded,
     Retry(Timestamp),
     GivenUp,
+    /// The endpoint wants no more. When to try again if it is another by now, to which that does not apply.
+    Gone(Option<Timestamp>),
     /// There is nothing left to send.
     Expired,
 }
@@ -34,11 +38,29 @@ pub struct Outcome {
     pub due: Due,
     pub attempt: Option<Attempt>,
     pub fate: Fate,
+    /// The version of the endpoint that was asked, and that its answer is about.
+    pub asked: i64,
+    /// The endpoint asked for no request at all before this.
+    pub hold_until: Option<Timestamp>,
 }
 
 impl Outcome {
-    pub fn is_gone(&self) -> bool {
-        self.attempt.as_ref().is_some_and(|attempt| attempt.status_code == Some(GONE))
+    /// Nothing was sent.
+    pub fn unsent(due: Due, asked: i64, fate: Fate) -> Self {
+        Outcome { due, attempt: None, fate, asked, hold_until: None }
+    }
+
+    /// Whether the endpoint of this version wants no more.
+    pub fn is_gone(&self, version: i64) -> bool {
+        matches!(self.fate, Fate::Gone(_)) && self.asked == version
+    }
+
+    /// What becomes of the delivery when its endpoint has this version and is sent to, or is not.
+    pub fn fate_at(&self, version: i64, enabled: bool) -> Fate {
+        match self.fate {
+            Fate::Gone(retry) if enabled && version != self.asked => retry.map_or(Fate::GivenUp, Fate::Retry),
+            fate => fate,
+        }
     }
 
     /// What `/metrics` counts an attempt as.

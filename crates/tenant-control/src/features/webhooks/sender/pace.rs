@@ -3,6 +3,8 @@
 
 use kernel::base::{MINUTE_MS, Timestamp};
 
+use super::State;
+
 /// Attempts under way to one endpoint.
 pub const WINDOW_MAX: usize = 16;
 /// What a healthy endpoint starts with.
@@ -17,6 +19,8 @@ const PROBE_WAIT_MAX_MS: i64 = MINUTE_MS;
 pub enum Pause {
     Failing,
     RateLimit,
+    /// The endpoint asked for it.
+    RetryAfter,
 }
 
 impl Pause {
@@ -24,7 +28,12 @@ impl Pause {
         match self {
             Pause::Failing => "failing",
             Pause::RateLimit => "rate_limit",
+            Pause::RetryAfter => "retry_after",
         }
+    }
+
+    pub fn stored(text: &str) -> Option<Pause> {
+        [Pause::Failing, Pause::RateLimit, Pause::RetryAfter].into_iter().find(|pause| pause.as_str() == text)
     }
 }
 
@@ -33,27 +42,24 @@ pub struct Pace {
     failures: i64,
     failing_since: Option<Timestamp>,
     paused_until: Option<Timestamp>,
+    held_until: Option<Timestamp>,
     probe_wait_ms: i64,
     bucket: Option<Bucket>,
 }
 
 impl Pace {
     /// Goes on from what was noted of the endpoint before.
-    pub fn new(
-        rate_per_second: Option<i64>,
-        failures: i64,
-        failing_since: Option<Timestamp>,
-        paused_until: Option<Timestamp>,
-        probe_wait_ms: i64,
-        now: Timestamp,
-    ) -> Self {
+    pub fn new(rate_per_second: Option<i64>, state: &State, probe_wait_ms: i64, now: Timestamp) -> Self {
+        let (failures, failing_since) = (state.consecutive_failures, state.failing_since);
         let window = if failures == 0 { WINDOW_START } else { 1 };
+        let paused = |why: Pause| state.paused.filter(|(_, reason)| *reason == why).map(|(until, _)| until);
         let mut bucket = rate_per_second.map(|rate| Bucket { rate, tokens: 1_000, at: now });
-        if let (Some(bucket), Some(until)) = (&mut bucket, paused_until.filter(|_| failures < BREAKER_AFTER)) {
+        if let (Some(bucket), Some(until)) = (&mut bucket, paused(Pause::RateLimit)) {
             // The next token is there when it was promised, not when somebody looks.
             bucket.tokens -= bucket.rate * (until.as_millis() - now.as_millis()).clamp(0, MINUTE_MS);
         }
-        Pace { window, failures, failing_since, paused_until, probe_wait_ms, bucket }
+        let (paused_until, held_until) = (paused(Pause::Failing), paused(Pause::RetryAfter));
+        Pace { window, failures, failing_since, paused_until, held_until, probe_wait_ms, bucket }
     }
 
     /// Another rate limit, or none. The same goes on counting.
@@ -73,6 +79,9 @@ impl Pace {
 
     /// How many attempts may be started now, beside those under way.
     pub fn room(&mut self, under_way: usize, now: Timestamp) -> usize {
+        if self.held_until.is_some_and(|until| until > now) {
+            return 0;
+        }
         let room = if self.failures >= BREAKER_AFTER {
             usize::from(under_way == 0 && self.paused_until.is_none_or(|until| until <= now))
         } else {
@@ -106,15 +115,18 @@ impl Pace {
         }
     }
 
+    /// The endpoint wants nothing before this. What succeeds meanwhile was under way, and does not change it.
+    pub fn hold(&mut self, until: Timestamp) {
+        self.held_until = self.held_until.max(Some(until));
+    }
+
     /// Until when nothing can be started, whatever is due, and why.
     pub fn pause(&mut self, now: Timestamp) -> Option<(Timestamp, Pause)> {
-        if self.failures >= BREAKER_AFTER
-            && let Some(until) = self.paused_until.filter(|until| *until > now)
-        {
-            return Some((until, Pause::Failing));
-        }
-        let bucket = self.bucket.as_mut()?;
-        (bucket.whole(now) == 0).then(|| (bucket.next(now), Pause::RateLimit))
+        let failing = self.paused_until.filter(|_| self.failures >= BREAKER_AFTER);
+        let empty = self.bucket.as_mut().and_then(|bucket| (bucket.whole(now) == 0).then(|| bucket.next(now)));
+        let pauses = [(self.held_until, Pause::RetryAfter), (failing, Pause::Failing), (empty, Pause::RateLimit)];
+        let pauses = pauses.into_iter().filter_map(|(until, why)| Some((until.filter(|until| *until > now)?, why)));
+        pauses.max_by_key(|(until, _)| *until)
     }
 }
 
@@ -149,7 +161,11 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 
     fn pace(rate: Option<i64>) -> Pace {
-        Pace::new(rate, 0, None, None, 5_000, NOW)
+        Pace::new(rate, &state(None), 5_000, NOW)
+    }
+
+    fn state(paused: Option<(Timestamp, Pause)>) -> State {
+        State { consecutive_failures: 0, failing_since: None, paused, drained: 1 }
     }
 
     #[test]
@@ -176,6 +192,23 @@ mod tests {
         assert_eq!((pace.failures(), pace.pause(NOW), pace.room(0, NOW)), (0, None, 1));
         pace.succeeded();
         assert_eq!(pace.room(0, NOW), 2);
+    }
+
+    #[test]
+    fn an_endpoint_that_asked_for_time_gets_it_also_from_another_node() {
+        let mut pace = pace(Some(5));
+        pace.hold(NOW.plus(60_000));
+        pace.hold(NOW.plus(1_000));
+        pace.succeeded();
+        let noted = pace.pause(NOW);
+        assert_eq!(noted, Some((NOW.plus(60_000), Pause::RetryAfter)));
+        for mut pace in [pace, Pace::new(None, &state(noted), 5_000, NOW)] {
+            assert_eq!((pace.room(0, NOW.plus(59_999)), pace.room(0, NOW.plus(60_000)) > 0), (0, true));
+            assert_eq!(pace.pause(NOW.plus(60_000)), None);
+        }
+        let mut failing = Pace::new(None, &state(noted), 5_000, NOW);
+        (0..50).for_each(|_| failing.failed(NOW.plus(30_000)));
+        assert_eq!(failing.pause(NOW.plus(30_000)), Some((NOW.plus(90_000), Pause::Failing)), "the later counts");
     }
 
     #[test]

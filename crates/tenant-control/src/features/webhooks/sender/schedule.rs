@@ -18,6 +18,9 @@ pub const SCHEDULE_MS: [i64; 9] = [
 /// Longer than this an endpoint cannot ask us to wait.
 const RETRY_AFTER_MAX_MS: i64 = DAY_MS;
 
+/// Answers whose `Retry-After` is about the whole endpoint: too many requests, and not now.
+pub const HOLDING: [i64; 2] = [429, 503];
+
 /// Waits are drawn from this many thousandths below to as many above, so that failures of one moment do not come back
 /// in one moment.
 const SPREAD: i64 = 200;
@@ -34,8 +37,12 @@ pub fn next_attempt(
     let drawn = i64::from(u16::from_be_bytes(chance.bytes()));
     let factor = 1_000 - SPREAD + drawn * 2 * SPREAD / i64::from(u16::MAX);
     let planned = now.plus(wait.saturating_mul(factor) / 1_000);
-    let asked = retry_after.map_or(planned, |at| at.min(now.plus(RETRY_AFTER_MAX_MS)));
-    Some(planned.max(asked))
+    Some(retry_after.map_or(planned, |at| planned.max(bounded(at, now))))
+}
+
+/// A moment that an endpoint asked for, as far as we wait.
+pub fn bounded(asked: Timestamp, now: Timestamp) -> Timestamp {
+    asked.min(now.plus(RETRY_AFTER_MAX_MS))
 }
 
 /// The moment that `Retry-After` names: seconds from now, or a date.

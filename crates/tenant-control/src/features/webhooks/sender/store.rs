@@ -1,59 +1,35 @@
 //! SQL of the sender. Whatever it writes for a lane it writes in a transaction that holds the lane.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
 
 use kernel::args;
-use kernel::base::{Code, DeliveryId, Error, Result, Secrets, TenantId, Timestamp, WebhookId, Word};
+use kernel::base::{DeliveryId, Error, Result, Secrets, TenantId, Timestamp, WebhookId, Word};
 use kernel::events;
 use kernel::jobs::lanes::Lane;
 use kernel::outbound::Target;
-use kernel::store::{Db, FromRow, Row, Value};
-
-use tokio::time::Instant;
+use kernel::store::{Db, FromRow, Row};
 
 use super::super::deliveries::store::may_recover;
 use super::super::store::{HEADERS_TABLE, OwnPlace, SECRETS_TABLE, auto_disable};
 use super::super::{Status, WEBHOOK_AUTO_DISABLED};
-use super::outcome::{Due, Fate, Outcome};
+use super::outcome::Due;
 use super::pace::Pause;
 use super::{Endpoint, SigningSecret, State, sign};
 
 kernel::statements! {
     ENDPOINT = "SELECT w.version, w.url, w.status, w.headers, w.headers_version, w.rate_limit_per_second, w.ordered,
             w.generation, w.deleted_at, w.events, s.consecutive_failures, s.failing_since, s.paused_until, s.drained,
-            r.position
+            r.position, s.paused_reason
         FROM webhooks w JOIN webhook_states s ON s.tenant_id = w.tenant_id AND s.webhook_id = w.id
         LEFT JOIN webhook_recoveries r ON r.tenant_id = w.tenant_id AND r.webhook_id = w.id AND r.finished_at IS NULL
         WHERE w.tenant_id = $1 AND w.id = $2";
     SECRETS = "SELECT number, secret, valid_until FROM webhook_secrets WHERE tenant_id = $1 AND webhook_id = $2
         ORDER BY number DESC LIMIT 2";
-    DUE = "SELECT id, event_id, event_sequence, record_id, tries, attempts FROM deliveries
+    DUE = "SELECT id, event_id, event_sequence, record_id, tries, attempts, resends FROM deliveries
         WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'pending' AND next_attempt_at <= $3
         ORDER BY next_attempt_at, event_sequence LIMIT $4";
     NEXT = "SELECT MIN(next_attempt_at) FROM deliveries WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'pending'";
     BODY = "SELECT body FROM events WHERE tenant_id = $1 AND sequence = $2";
-    SETTLE = "UPDATE deliveries SET status = $3, skipped_reason = $4, next_attempt_at = $5, tries = $6, attempts = $7,
-            succeeded_at = COALESCE($8, succeeded_at)
-        WHERE tenant_id = $1 AND id = $2";
-    INSERT_ATTEMPT = "INSERT INTO delivery_attempts (tenant_id, delivery_id, number, at, status_code, error, response_body,
-            address, duration_ms, timings)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (tenant_id, delivery_id, number) DO NOTHING";
-    /// Of a record's events that are not done with, the first goes; the others are held.
-    RELEASE_NEXT = "UPDATE deliveries SET next_attempt_at = $4
-        WHERE tenant_id = $1 AND webhook_id = $2 AND record_id = $3 AND status = 'pending' AND next_attempt_at IS NULL
-            AND event_sequence = (SELECT MIN(d.event_sequence) FROM deliveries d WHERE d.tenant_id = $1
-                AND d.webhook_id = $2 AND d.record_id = $3 AND d.status IN ('pending', 'delivering'))";
-    /// An earlier event of the record has been asked for again while this one was under way.
-    HOLD_BEHIND = "UPDATE deliveries SET next_attempt_at = NULL
-        WHERE tenant_id = $1 AND id = $2 AND EXISTS (SELECT 1 FROM deliveries e WHERE e.tenant_id = $1
-            AND e.webhook_id = deliveries.webhook_id AND e.record_id = deliveries.record_id
-            AND e.event_sequence < deliveries.event_sequence AND e.status IN ('pending', 'delivering'))";
-    UPDATE_STATE = "UPDATE webhook_states SET last_success_at = COALESCE($3, last_success_at),
-            last_failure_at = COALESCE($4, last_failure_at), consecutive_failures = $5, failing_since = $6,
-            paused_until = $7, paused_reason = $8
-        WHERE tenant_id = $1 AND webhook_id = $2";
     UPDATE_PAUSE = "UPDATE webhook_states SET paused_until = $3, paused_reason = $4 WHERE tenant_id = $1 AND webhook_id = $2";
     MARK = "UPDATE deliveries SET status = 'delivering' WHERE tenant_id = $1 AND id = $2 AND status = 'pending'";
     MARKED = "SELECT id FROM deliveries WHERE tenant_id = $1 AND status = 'delivering' AND webhook_id = $2 LIMIT 1";
@@ -91,6 +67,7 @@ impl FromRow for Due {
             record_id: row.get(3)?,
             tries: row.get(4)?,
             attempts: row.get(5)?,
+            resends: row.get(6)?,
         })
     }
 }
@@ -121,7 +98,7 @@ impl FromRow for StoredEndpoint {
             state: State {
                 consecutive_failures: row.get(10)?,
                 failing_since: row.get(11)?,
-                paused_until: row.get(12)?,
+                paused: paused(row.get(12)?, row.get(15)?),
                 drained: row.get(13)?,
             },
         };
@@ -134,6 +111,10 @@ impl FromRow for StoredEndpoint {
             endpoint,
         })
     }
+}
+
+fn paused(until: Option<Timestamp>, reason: Option<String>) -> Option<(Timestamp, Pause)> {
+    Some((until?, Pause::stored(&reason?)?))
 }
 
 /// What a look at the endpoint of a lane has found.
@@ -199,120 +180,9 @@ pub async fn body(db: &Db, sequence: i64) -> Result<Option<String>> {
     db.find(BODY, args![sequence]).await
 }
 
-/// What the sender has learnt about an endpoint.
-#[derive(Clone, Debug, Default)]
-pub struct Learnt {
-    pub last_success_at: Option<Timestamp>,
-    pub last_failure_at: Option<Timestamp>,
-    pub consecutive_failures: i64,
-    pub failing_since: Option<Timestamp>,
-    pub pause: Option<(Timestamp, Pause)>,
-}
-
-/// How long it is tried to note what became of attempts: as long as the lease lasts.
-const SETTLE_MAX: Duration = Duration::from_secs(15);
-const SETTLE_AGAIN: Duration = Duration::from_millis(500);
-
-/// Notes what became of attempts. False when the lane is another node's by now, and nothing was noted.
-///
-/// While the database is away it is tried again, because forgetting an answer means sending again. Noting the same twice
-/// changes nothing.
-pub async fn settle(lane: &Lane, id: WebhookId, outcomes: Vec<Outcome>, learnt: Learnt) -> Result<bool> {
-    let outcomes = Arc::new(outcomes);
-    let until = Instant::now() + SETTLE_MAX;
-    loop {
-        match try_settle(lane, id, outcomes.clone(), learnt.clone()).await {
-            Err(error) if error.code() == Code::Unavailable && Instant::now() < until => {
-                tracing::warn!(%error, webhook = %id, "what became of deliveries could not be noted; it is tried again");
-                tokio::time::sleep(SETTLE_AGAIN).await;
-            }
-            settled => return settled,
-        }
-    }
-}
-
-async fn try_settle(lane: &Lane, id: WebhookId, outcomes: Arc<Vec<Outcome>>, learnt: Learnt) -> Result<bool> {
-    let held = lane.clone();
-    lane.db()
-        .write(async move |tx| {
-            if !held.hold(tx).await? {
-                return Ok(false);
-            }
-            let now = tx.world().now();
-            let (mut settled, mut attempts) = (Vec::new(), Vec::new());
-            let (mut done, mut retried) = (Vec::new(), Vec::new());
-            for outcome in outcomes.iter() {
-                settled.push(settle_args(outcome, now));
-                attempts.extend(attempt_args(outcome)?);
-                match (&outcome.due.record_id, outcome.fate) {
-                    (None, _) => {}
-                    (Some(_), Fate::Retry(_)) => retried.push(vec![outcome.due.id.into()]),
-                    (Some(record), _) => done.push(vec![id.into(), record.as_str().into(), now.into()]),
-                }
-            }
-            tx.exec_each(SETTLE, &settled).await?;
-            tx.exec_each(INSERT_ATTEMPT, &attempts).await?;
-            tx.exec_each(HOLD_BEHIND, &retried).await?;
-            tx.exec_each(RELEASE_NEXT, &done).await?;
-            let (paused_until, paused_reason) = columns(learnt.pause);
-            tx.exec(
-                UPDATE_STATE,
-                args![
-                    id,
-                    learnt.last_success_at,
-                    learnt.last_failure_at,
-                    learnt.consecutive_failures,
-                    learnt.failing_since,
-                    paused_until,
-                    paused_reason
-                ],
-            )
-            .await?;
-            Ok(true)
-        })
-        .await
-}
-
-fn columns(pause: Option<(Timestamp, Pause)>) -> (Option<Timestamp>, Option<&'static str>) {
+/// A pause as it is stored.
+pub fn columns(pause: Option<(Timestamp, Pause)>) -> (Option<Timestamp>, Option<&'static str>) {
     (pause.map(|(until, _)| until), pause.map(|(_, reason)| reason.as_str()))
-}
-
-/// The arguments of [`SETTLE`].
-fn settle_args(outcome: &Outcome, now: Timestamp) -> Vec<Value> {
-    let Outcome { due, attempt, fate } = outcome;
-    let (status, reason, next, succeeded_at) = match fate {
-        Fate::Succeeded => ("succeeded", None, None, Some(now)),
-        Fate::Retry(at) => ("pending", None, Some(*at), None),
-        Fate::GivenUp => ("failed", None, None, None),
-        Fate::Expired => ("skipped", Some("expired"), None, None),
-    };
-    let made = i64::from(attempt.is_some());
-    vec![
-        due.id.into(),
-        status.into(),
-        reason.into(),
-        next.into(),
-        (due.tries + made).into(),
-        (due.attempts + made).into(),
-        succeeded_at.into(),
-    ]
-}
-
-/// The arguments of [`INSERT_ATTEMPT`]; none when nothing was sent.
-fn attempt_args(outcome: &Outcome) -> Result<Option<Vec<Value>>> {
-    let Some(attempt) = &outcome.attempt else { return Ok(None) };
-    let timings = serde_json::to_string(&attempt.timings).map_err(Error::internal)?;
-    Ok(Some(vec![
-        outcome.due.id.into(),
-        (outcome.due.attempts + 1).into(),
-        attempt.at.into(),
-        attempt.status_code.into(),
-        attempt.error.as_deref().into(),
-        attempt.response_body.as_deref().into(),
-        attempt.address.as_deref().into(),
-        attempt.duration_ms.into(),
-        timings.into(),
-    ]))
 }
 
 /// Shows that this node lives, and which attempts take long. False when the lane is lost.
@@ -437,8 +307,9 @@ pub async fn release(lane: &Lane, id: WebhookId, known: &Endpoint, pause: Option
         .await
 }
 
-/// Switches the endpoint off and tells so. The clock of the tenant is moved before the lane is held, as everywhere.
-pub async fn switch_off(lane: &Lane, id: WebhookId, reason: &'static str) -> Result<()> {
+/// Switches the endpoint off and tells so, unless it is another than the one that gave the reason. The clock of the tenant
+/// is moved before the lane is held, as everywhere.
+pub async fn switch_off(lane: &Lane, id: WebhookId, asked: i64, reason: &'static str) -> Result<()> {
     let held = lane.clone();
     lane.db()
         .write(async move |tx| {
@@ -446,7 +317,7 @@ pub async fn switch_off(lane: &Lane, id: WebhookId, reason: &'static str) -> Res
             if !held.hold(tx).await? {
                 return Ok(());
             }
-            if let Some(webhook) = auto_disable(tx, id, reason).await? {
+            if let Some(webhook) = auto_disable(tx, id, asked, reason).await? {
                 events::publish(tx, &WEBHOOK_AUTO_DISABLED, id, &webhook).await?;
             }
             Ok(())

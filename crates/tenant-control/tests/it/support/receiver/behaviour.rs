@@ -26,6 +26,8 @@ pub enum Behaviour {
     },
     /// 204 when the test opens the gate.
     Hold(Gate),
+    /// This status when the test opens the gate; not for a success, which [`Behaviour::Hold`] is.
+    HoldThen(Gate, u16),
     /// Resets the connection after the whole request is read.
     Reset,
     /// Resets the connection after the head, which names the path; the body is not read and the request not counted.
@@ -57,7 +59,7 @@ impl Behaviour {
     /// The answer of those that give a whole and ordinary one.
     pub(super) fn answer(&self) -> Option<Answer> {
         let (status, header) = match self {
-            Behaviour::Answer(status) => (*status, None),
+            Behaviour::Answer(status) | Behaviour::HoldThen(_, status) => (*status, None),
             Behaviour::Hold(_) => (204, None),
             Behaviour::Redirect(to) => (307, Some(("location", to.clone()))),
             Behaviour::RetryAfter { status, seconds } => (*status, Some(("retry-after", seconds.to_string()))),

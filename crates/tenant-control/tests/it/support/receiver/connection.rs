@@ -105,12 +105,15 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let Some(answer) = behaviour.answer() else { return Ok(()) };
-    if let Behaviour::Hold(gate) = behaviour {
+    if let Behaviour::Hold(gate) | Behaviour::HoldThen(gate, _) = behaviour {
         tokio::select! {
             // The sender's end is looked at first: nobody acknowledges to one who has gone.
             biased;
             error = sender_gone(stream) => return Err(error),
-            () = gate.opened() => log.judge(request, Verdict::Acknowledged),
+            () = gate.opened() => {}
+        }
+        if answer.is_success() {
+            log.judge(request, Verdict::Acknowledged);
         }
     }
     let sent = stream.write_all(&answer.to_bytes()).await;

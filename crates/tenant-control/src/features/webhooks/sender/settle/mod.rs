@@ -1,0 +1,38 @@
+//! Noting what became of attempts: of the deliveries, and of the endpoint as it was when it was asked.
+
+pub mod store;
+
+use kernel::base::Timestamp;
+
+use super::outcome::{Fate, Outcome};
+use super::pace::{Pace, Pause};
+pub use store::{SETTLE_MAX, settle};
+
+/// What the sender has learnt about an endpoint.
+#[derive(Clone, Debug)]
+pub struct Learnt {
+    /// The version that it was learnt about; it means nothing for another.
+    pub version: i64,
+    last_success_at: Option<Timestamp>,
+    last_failure_at: Option<Timestamp>,
+    consecutive_failures: i64,
+    failing_since: Option<Timestamp>,
+    pause: Option<(Timestamp, Pause)>,
+}
+
+impl Learnt {
+    pub fn new(version: i64, pace: &mut Pace, outcomes: &[Outcome], now: Timestamp) -> Self {
+        let made = outcomes.iter().filter(|outcome| outcome.asked == version);
+        let made = made.filter_map(|outcome| Some((outcome.fate == Fate::Succeeded, outcome.attempt.as_ref()?.at)));
+        let last =
+            |success: bool| made.clone().filter(|(succeeded, _)| *succeeded == success).map(|(_, at)| at).next_back();
+        Learnt {
+            version,
+            last_success_at: last(true),
+            last_failure_at: last(false),
+            consecutive_failures: pace.failures(),
+            failing_since: pace.failing_since(),
+            pause: pace.pause(now),
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! SQL of settling. It is written in a transaction that holds the lane.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kernel::args;
+use kernel::base::{Code, Error, Result, Timestamp, WebhookId, Word};
+use kernel::jobs::lanes::Lane;
+use kernel::store::Value;
+use tokio::time::Instant;
+
+use super::super::super::Status;
+use super::super::outcome::{Fate, Outcome};
+use super::super::store::columns;
+use super::Learnt;
+
+kernel::statements! {
+    ENDPOINT_NOW = "SELECT version, status FROM webhooks WHERE tenant_id = $1 AND id = $2";
+    /// A resend that was accepted during the attempt stands: the attempt is noted, and the delivery is still to be sent.
+    SETTLE = "UPDATE deliveries SET attempts = $7, succeeded_at = COALESCE($8, succeeded_at),
+            status = CASE WHEN resends = $9 THEN CAST($3 AS TEXT) ELSE 'pending' END,
+            skipped_reason = CASE WHEN resends = $9 THEN CAST($4 AS TEXT) END,
+            next_attempt_at = CASE WHEN resends = $9 THEN CAST($5 AS BIGINT) ELSE next_attempt_at END,
+            tries = CASE WHEN resends = $9 THEN CAST($6 AS BIGINT) ELSE tries END
+        WHERE tenant_id = $1 AND id = $2";
+    INSERT_ATTEMPT = "INSERT INTO delivery_attempts (tenant_id, delivery_id, number, at, status_code, error, response_body,
+            address, duration_ms, timings)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (tenant_id, delivery_id, number) DO NOTHING";
+    /// Of a record's events that are not done with, the first goes; the others are held.
+    RELEASE_NEXT = "UPDATE deliveries SET next_attempt_at = $4
+        WHERE tenant_id = $1 AND webhook_id = $2 AND record_id = $3 AND status = 'pending' AND next_attempt_at IS NULL
+            AND event_sequence = (SELECT MIN(d.event_sequence) FROM deliveries d WHERE d.tenant_id = $1
+                AND d.webhook_id = $2 AND d.record_id = $3 AND d.status IN ('pending', 'delivering'))";
+    /// An earlier event of the record has been asked for again while this one was under way.
+    HOLD_BEHIND = "UPDATE deliveries SET next_attempt_at = NULL
+        WHERE tenant_id = $1 AND id = $2 AND EXISTS (SELECT 1 FROM deliveries e WHERE e.tenant_id = $1
+            AND e.webhook_id = deliveries.webhook_id AND e.record_id = deliveries.record_id
+            AND e.event_sequence < deliveries.event_sequence AND e.status IN ('pending', 'delivering'))";
+    UPDATE_STATE = "UPDATE webhook_states SET last_success_at = COALESCE($3, last_success_at),
+            last_failure_at = COALESCE($4, last_failure_at), consecutive_failures = $5, failing_since = $6,
+            paused_until = $7, paused_reason = $8
+        WHERE tenant_id = $1 AND webhook_id = $2";
+}
+
+/// How long it is tried to note what became of attempts: as long as the lease lasts.
+pub const SETTLE_MAX: Duration = Duration::from_secs(15);
+const SETTLE_AGAIN: Duration = Duration::from_millis(500);
+
+/// Notes what became of attempts. False when the lane is another node's by now, and nothing was noted.
+///
+/// While the database is away it is tried again, because forgetting an answer means sending again. Noting the same twice
+/// changes nothing.
+pub async fn settle(lane: &Lane, id: WebhookId, outcomes: Vec<Outcome>, learnt: Option<Learnt>) -> Result<bool> {
+    let outcomes = Arc::new(outcomes);
+    let until = Instant::now() + SETTLE_MAX;
+    loop {
+        match try_settle(lane, id, outcomes.clone(), learnt.clone()).await {
+            Err(error) if error.code() == Code::Unavailable && Instant::now() < until => {
+                tracing::warn!(%error, webhook = %id, "what became of deliveries could not be noted; it is tried again");
+                tokio::time::sleep(SETTLE_AGAIN).await;
+            }
+            settled => return settled,
+        }
+    }
+}
+
+async fn try_settle(lane: &Lane, id: WebhookId, outcomes: Arc<Vec<Outcome>>, learnt: Option<Learnt>) -> Result<bool> {
+    let held = lane.clone();
+    lane.db()
+        .write(async move |tx| {
+            if !held.hold(tx).await? {
+                return Ok(false);
+            }
+            let now = tx.world().now();
+            // Whoever changes an endpoint locks its lane before the end, so this is how it is until the commit.
+            let (version, status): (i64, String) = tx.one(ENDPOINT_NOW, args![id]).await?;
+            let enabled = status == Status::Enabled.as_str();
+            let (mut settled, mut attempts) = (Vec::new(), Vec::new());
+            let (mut done, mut retried) = (Vec::new(), Vec::new());
+            for outcome in outcomes.iter() {
+                let fate = outcome.fate_at(version, enabled);
+                settled.push(settle_args(outcome, fate, now));
+                attempts.extend(attempt_args(outcome)?);
+                match (&outcome.due.record_id, fate) {
+                    (None, _) => {}
+                    (Some(_), Fate::Retry(_)) => retried.push(vec![outcome.due.id.into()]),
+                    (Some(record), _) => done.push(vec![id.into(), record.as_str().into(), now.into()]),
+                }
+            }
+            tx.exec_each(SETTLE, &settled).await?;
+            tx.exec_each(INSERT_ATTEMPT, &attempts).await?;
+            tx.exec_each(HOLD_BEHIND, &retried).await?;
+            tx.exec_each(RELEASE_NEXT, &done).await?;
+            if let Some(learnt) = learnt.filter(|learnt| learnt.version == version) {
+                let (paused_until, paused_reason) = columns(learnt.pause);
+                tx.exec(
+                    UPDATE_STATE,
+                    args![
+                        id,
+                        learnt.last_success_at,
+                        learnt.last_failure_at,
+                        learnt.consecutive_failures,
+                        learnt.failing_since,
+                        paused_until,
+                        paused_reason
+                    ],
+                )
+                .await?;
+            }
+            Ok(true)
+        })
+        .await
+}
+
+/// The arguments of [`SETTLE`].
+fn settle_args(outcome: &Outcome, fate: Fate, now: Timestamp) -> Vec<Value> {
+    let Outcome { due, attempt, .. } = outcome;
+    let (status, reason, next, succeeded_at) = match fate {
+        Fate::Succeeded => ("succeeded", None, None, Some(now)),
+        Fate::Retry(at) => ("pending", None, Some(at), None),
+        Fate::GivenUp | Fate::Gone(_) => ("failed", None, None, None),
+        Fate::Expired => ("skipped", Some("expired"), None, None),
+    };
+    let made = i64::from(attempt.is_some());
+    vec![
+        due.id.into(),
+        status.into(),
+        reason.into(),
+        next.into(),
+        (due.tries + made).into(),
+        (due.attempts + made).into(),
+        succeeded_at.into(),
+        due.resends.into(),
+    ]
+}
+
+/// The arguments of [`INSERT_ATTEMPT`]; none when nothing was sent.
+fn attempt_args(outcome: &Outcome) -> Result<Option<Vec<Value>>> {
+    let Some(attempt) = &outcome.attempt else { return Ok(None) };
+    let timings = serde_json::to_string(&attempt.timings).map_err(Error::internal)?;
+    Ok(Some(vec![
+        outcome.due.id.into(),
+        (outcome.due.attempts + 1).into(),
+        attempt.at.into(),
+        attempt.status_code.into(),
+        attempt.error.as_deref().into(),
+        attempt.response_body.as_deref().into(),
+        attempt.address.as_deref().into(),
+        attempt.duration_ms.into(),
+        timings.into(),
+    ]))
+}

@@ -1,0 +1,100 @@
+//! What an endpoint answered counts for the endpoint as it was when it was asked, and for no later one.
+
+use kernel::base::{MINUTE_MS, SECOND_MS};
+use serde_json::{Value, json};
+
+use super::WEBHOOKS;
+use super::drive::{change, delivery, hook, id, look, patient, publish_many, publish_one, run, run_for, run_next};
+use crate::support::over_http;
+use crate::support::receiver::{Behaviour, Gate, Receiver};
+
+fn is_fresh(record: &Value) {
+    assert_eq!((&record["status"], &record["consecutive_failures"]), (&json!("enabled"), &json!(0)), "{record}");
+    let backlog = &record["backlog"];
+    assert!(backlog["paused_until"].is_null() && backlog["paused_reason"].is_null(), "{record}");
+}
+
+over_http! {
+    async fn a_410_of_the_old_url_does_not_switch_off_an_endpoint_that_has_moved(setup: Setup) {
+        let server = patient(setup).await;
+        let acme = server.tenant("acme").await;
+        let receiver = Receiver::start().await;
+        let gate = Gate::closed();
+        receiver.on("/old", [Behaviour::HoldThen(gate.clone(), 410)]);
+        let hook = hook(&server, &acme, &receiver.url("/old"), &json!({})).await;
+        let event = publish_one(&server, &acme, "rec_1").await;
+        let sender = server.sender.clone();
+        let sending = tokio::spawn(async move { sender.run_due().await });
+        receiver.wait_for_on("/old", 1).await;
+        change(&server, &acme, &hook, &json!({"url": receiver.url("/new")})).await;
+        gate.open();
+        sending.await.unwrap().unwrap();
+        is_fresh(&look(&server, &acme, &hook).await);
+        let waiting = delivery(&server, &acme, &hook, &event).await;
+        assert_eq!((&waiting["status"], &waiting["attempts"][0]["status_code"]), (&json!("pending"), &json!(410)));
+        run_next(&server).await.expect("it is tried again");
+        let done = delivery(&server, &acme, &hook, &event).await;
+        assert_eq!((&done["status"], done["attempts"].as_array().unwrap().len()), (&json!("succeeded"), 2));
+        assert_eq!((receiver.count_on("/old"), receiver.count_on("/new")), (1, 1));
+    }
+
+    async fn a_failure_of_an_older_version_is_not_held_against_the_endpoint(setup: Setup) {
+        let server = patient(setup).await;
+        let acme = server.tenant("acme").await;
+        let receiver = Receiver::start().await;
+        for (path, rotates) in [("/url", false), ("/secret", true)] {
+            let gate = Gate::closed();
+            receiver.on(path, [Behaviour::HoldThen(gate.clone(), 500), Behaviour::Answer(204)]);
+            let hook = hook(&server, &acme, &receiver.url(path), &json!({})).await;
+            let event = publish_one(&server, &acme, "rec_1").await;
+            let sender = server.sender.clone();
+            let sending = tokio::spawn(async move { sender.run_due().await });
+            receiver.wait_for_on(path, 1).await;
+            if rotates {
+                let rotation = json!({"rotate_secret": {}});
+                server.put(format!("{WEBHOOKS}?id={}", id(&hook))).cookie(&acme.admin).json(&rotation).await.is(200);
+            } else {
+                change(&server, &acme, &hook, &json!({"url": receiver.url("/else")})).await;
+            }
+            gate.open();
+            sending.await.unwrap().unwrap();
+            let record = look(&server, &acme, &hook).await;
+            is_fresh(&record);
+            assert!(record["last_failure_at"].is_null(), "{record}");
+            let noted = delivery(&server, &acme, &hook, &event).await;
+            assert_eq!(noted["attempts"][0]["status_code"], 500, "the attempt itself is noted");
+            run_for(&server, MINUTE_MS).await;
+            assert_eq!(delivery(&server, &acme, &hook, &event).await["status"], "succeeded");
+            assert!(look(&server, &acme, &hook).await["last_success_at"].is_string());
+        }
+    }
+
+    async fn another_url_is_a_new_start(setup: Setup) {
+        let mut setup = setup;
+        setup.sending.auto_disable_ms = MINUTE_MS;
+        let server = patient(setup).await;
+        let acme = server.tenant("acme").await;
+        let receiver = Receiver::start().await;
+        for path in ["/old", "/new"] {
+            receiver.on(path, [Behaviour::Answer(500)]);
+        }
+        let hook = hook(&server, &acme, &receiver.url("/old"), &json!({})).await;
+        publish_many(&server, &acme, 60).await;
+        run(&server).await;
+        let record = look(&server, &acme, &hook).await;
+        assert_eq!(record["backlog"]["paused_reason"], "failing", "{record}");
+        server.advance(50 * SECOND_MS);
+        let moved = change(&server, &acme, &hook, &json!({"url": receiver.url("/new")})).await;
+        is_fresh(&moved);
+        run(&server).await;
+        assert!(receiver.count_on("/new") > 1, "what waited is not held back for the sake of the old place");
+        server.advance(20 * SECOND_MS);
+        run(&server).await;
+        assert_eq!(look(&server, &acme, &hook).await["status"], "enabled", "only 20 s of failures there");
+        let before = look(&server, &acme, &hook).await;
+        let renamed = change(&server, &acme, &hook, &json!({"name": "Renamed"})).await;
+        assert_eq!(renamed["consecutive_failures"], before["consecutive_failures"], "a new name is no new start");
+        run_for(&server, 3 * MINUTE_MS).await;
+        assert_eq!(look(&server, &acme, &hook).await["status"], "auto_disabled");
+    }
+}
