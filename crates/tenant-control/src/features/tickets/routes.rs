@@ -192,7 +192,8 @@ impl FromParams for OneQuery {
 /// List tickets, or read one
 ///
 /// Newest first. Filters narrow each other down; a combination that no index can answer is 400 `query_too_broad` and
-/// names a filter to add: never the tickets of a customer or technician by `created_at` or `updated_at`. One ticket comes with its `comments` and `history`.
+/// names a filter to add: never the tickets of customers or technicians by `created_at` or `updated_at`. One ticket comes
+/// with its `comments` and `history`.
 #[utoipa::path(
     get, path = PATH, tag = "Service workflows", operation_id = "list_tickets", params(ListQuery, PageRequest),
     security(("api_key" = ["tickets:read"]))

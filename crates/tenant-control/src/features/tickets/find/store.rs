@@ -347,8 +347,9 @@ pub fn walks() -> Vec<Select> {
     for order in [false, true].map(|descending| Order { by: SortBy::UpdatedAt, descending }) {
         let updates = || walk(order, Some(at), Some(0), 0);
         all.extend(["organization_id", "assignee_id"].map(|column| arms(&Among::Owners(owners(column)), 50, &updates)));
-        for by in [SortBy::CreatedAt, SortBy::UpdatedAt, SortBy::Priority, SortBy::DueAt] {
-            let order = Order { by, ..order };
+        let numbers = Order { by: SortBy::CreatedAt, ..order };
+        all.push(arms(&Among::All, 50, &|| walk(numbers, Some(at), None, 0)));
+        for order in [SortBy::UpdatedAt, SortBy::Priority, SortBy::DueAt].map(|by| Order { by, ..order }) {
             all.extend([Among::All, Among::Live].map(|among| arms(&among, 50, &|| walk(order, Some(at), Some(0), 0))));
         }
         all.push([false, true].map(|live| undated_walk(order, live, Some(at), 50)).to_vec());
