@@ -23,10 +23,13 @@ pub enum Query {
     Number,
     MonthOfOrganization,
     DeepPage,
+    OrganizationByUpdate,
+    AssigneeByUpdate,
+    OrganizationSync,
 }
 
 impl Query {
-    pub const ALL: [(Query, &'static str); 14] = [
+    pub const ALL: [(Query, &'static str); 17] = [
         (Query::Newest, "newest 50"),
         (Query::OpenOfAssignee, "open, one assignee"),
         (Query::LiveOfOrganization, "live, one organization"),
@@ -41,18 +44,19 @@ impl Query {
         (Query::Number, "one number"),
         (Query::MonthOfOrganization, "organization, 30 days"),
         (Query::DeepPage, "a page in the middle"),
+        (Query::OrganizationByUpdate, "organization, by update"),
+        (Query::AssigneeByUpdate, "assignee, by update"),
+        (Query::OrganizationSync, "organization, sync"),
     ];
 
     /// The query string. What is sought is drawn as the tickets were, so that what is frequent is sought often.
     pub fn spell(self, chance: &mut Chance, loaded: &Loaded, makings: &Makings) -> String {
         let organization = |chance: &mut Chance| &loaded.organizations[makings.organization(chance)];
+        let assignee = |chance: &mut Chance| &loaded.technicians[chance.below(loaded.technicians.len())];
         let live = LIVE.join(",");
         match self {
             Query::Newest => "limit=50".to_owned(),
-            Query::OpenOfAssignee => {
-                let id = &loaded.technicians[chance.below(loaded.technicians.len())];
-                format!("status=open&assignee_id={id}")
-            }
+            Query::OpenOfAssignee => format!("status=open&assignee_id={}", assignee(chance)),
             Query::LiveOfOrganization => format!("status={live}&organization_id={}", organization(chance)),
             Query::UrgentOpen => "status=open&priority=critical,high".to_owned(),
             Query::Tag => format!("tag={}", makings.tags[makings.tag(chance)]),
@@ -77,6 +81,11 @@ impl Query {
                 let number = some(chance, loaded.size * 9 / 10);
                 let at = makings.ticket(number, loaded.size, loaded.end).created_at;
                 format!("sort=created_at&created_since={}", time(at))
+            }
+            Query::OrganizationByUpdate => format!("organization_id={}&sort=-updated_at", organization(chance)),
+            Query::AssigneeByUpdate => format!("assignee_id={}&sort=-updated_at", assignee(chance)),
+            Query::OrganizationSync => {
+                format!("organization_id={}&updated_since={}", organization(chance), time(loaded.end - 30 * DAY_MS))
             }
         }
     }

@@ -7,7 +7,7 @@ use crate::base::{Actor, Error, Result, TenantId, World};
 use super::context::{Context, Purpose, Scope};
 use super::postgres::Session;
 use super::tx::{Job, Tx};
-use super::{Args, Backend, Engine, FromRow, Select, Store, sqlite};
+use super::{Args, Backend, Engine, FromRow, Select, Store, dialect, sqlite};
 
 /// A handle to the records of one tenant, or to all on behalf of the system.
 ///
@@ -146,6 +146,19 @@ impl Db {
                 tokio::task::spawn_blocking(work).await.map_err(Error::internal)?
             }
             Backend::Postgres(_) => self.list(&finished.text, &finished.params()).await,
+        }
+    }
+    /// How the engine would run a list, for the tests that no list walks what it does not show.
+    #[doc(hidden)]
+    pub async fn explain(&self, select: &Select) -> Result<Vec<String>> {
+        let finished = select.finish();
+        let text = format!("{}{}", dialect::explain(self.engine()), finished.text);
+        match self.engine() {
+            Engine::Sqlite => {
+                let steps: Vec<(i64, i64, i64, String)> = self.list(&text, &finished.params()).await?;
+                Ok(steps.into_iter().map(|(.., step)| step).collect())
+            }
+            Engine::Postgres => self.list(&text, &finished.params()).await,
         }
     }
 }

@@ -43,6 +43,7 @@ const MIGRATIONS: &[Migration] = migrations! {
     "0002_events"
     "0003_tickets"
     "0005_webhooks"
+    "0006_order_of_changes"
 };
 
 const NOTE: &str = "INSERT INTO schema_migrations (name, checksum, applied_at) VALUES ($1, $2, $3)";

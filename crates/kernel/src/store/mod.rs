@@ -10,6 +10,7 @@
 mod backup;
 mod context;
 mod db;
+pub mod delta;
 mod dialect;
 mod migrate;
 mod news;

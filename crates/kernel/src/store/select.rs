@@ -62,12 +62,18 @@ impl Select {
     /// One SELECT for each of the `arms`, as one list. In `text` the values of an arm are `$2` and on; `$1` is the
     /// tenant in all of them.
     pub fn union_all(text: &str, arms: impl IntoIterator<Item = Vec<Value>>) -> Self {
+        Select::union(arms.into_iter().map(|values| Select { values, ..Select::new(text) }))
+    }
+
+    /// The rows of all of these, as one list.
+    pub fn union(arms: impl IntoIterator<Item = Select>) -> Self {
         let mut select = Select::new("");
-        for (place, values) in arms.into_iter().enumerate() {
-            let first = select.values.len();
+        for (place, arm) in arms.into_iter().enumerate() {
+            let finished = arm.finish();
             let lead = if place == 0 { "" } else { " UNION ALL " };
-            let _ = write!(select.text, "{lead}SELECT * FROM ({}) AS arm", renumbered(text, first));
-            select.values.extend(values);
+            let text = renumbered(&finished.text, select.values.len());
+            let _ = write!(select.text, "{lead}SELECT * FROM ({text}) AS arm");
+            select.values.extend(finished.values);
         }
         select
     }
@@ -99,6 +105,13 @@ impl Select {
     pub fn compare(mut self, field: &'static str, compare: Compare, value: impl Into<Value>) -> Self {
         let number = self.push(value.into());
         let _ = write!(self.text, " AND {field} {} ${number}", compare.operator());
+        self
+    }
+
+    /// `AND field IS NULL`.
+    #[must_use]
+    pub fn absent(mut self, field: &'static str) -> Self {
+        let _ = write!(self.text, " AND {field} IS NULL");
         self
     }
 
@@ -148,6 +161,15 @@ impl Select {
             let lead = if place == 0 { " ORDER BY " } else { ", " };
             let _ = write!(self.order, "{lead}{field}{suffix}");
         }
+        self
+    }
+
+    /// Orders what [`Select::absent`] has found by the field that it does not have, lest PostgreSQL walks another index
+    /// in the same order past all that have one.
+    #[must_use]
+    pub fn led_by(mut self, field: &'static str) -> Self {
+        let suffix = if self.order.ends_with(" DESC") { " DESC" } else { "" };
+        self.order = self.order.replacen(" ORDER BY ", &format!(" ORDER BY {field}{suffix}, "), 1);
         self
     }
 

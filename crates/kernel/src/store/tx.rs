@@ -13,6 +13,7 @@ use crate::args;
 use crate::base::{Actor, Error, Result, TenantId, Timestamp, World, sha256};
 
 use super::context::Context;
+use super::delta::LAST_TICK;
 use super::news::News;
 use super::postgres::Session;
 use super::{Args, Engine, FromRow, Param, Select, Value, dialect, sqlite};
@@ -48,7 +49,8 @@ const FIRST_TICK: &str = "INSERT INTO tenant_clocks (tenant_id, last_at, sequenc
 const NEXT_SEQUENCE: &str = "UPDATE tenant_clocks SET sequence = sequence + 1 WHERE tenant_id = $1 RETURNING sequence";
 
 /// The statements of this module, for the test that prepares every statement.
-pub const STATEMENTS: &[(&str, &str)] = &[("TICK", TICK), ("FIRST_TICK", FIRST_TICK), ("NEXT_SEQUENCE", NEXT_SEQUENCE)];
+pub const STATEMENTS: &[(&str, &str)] =
+    &[("TICK", TICK), ("FIRST_TICK", FIRST_TICK), ("NEXT_SEQUENCE", NEXT_SEQUENCE), ("LAST_TICK", LAST_TICK)];
 
 /// The moment and the number of a tenant's write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

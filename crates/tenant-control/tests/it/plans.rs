@@ -24,6 +24,11 @@ const ALLOWED: &[(&str, &str)] = &[
     ("WINDOW", "adds the numbers between which the feed looks"),
     ("FULL", "adds the numbers of one page"),
     ("BRIEF", "adds the numbers of one step"),
+    ("BRIEF_CHANGE", "adds the numbers of one step"),
+    ("NUMBERS", "adds a place in an order and a limit; see tickets/customers.rs"),
+    ("UPDATES", "adds a place in an order and a limit; see tickets/customers.rs"),
+    ("PRIORITIES", "adds a place in an order and a limit; see tickets/customers.rs"),
+    ("DATES", "adds a place in an order and a limit; see tickets/customers.rs"),
     ("BY_EXTERNAL_ID", "adds the ids that are asked for"),
     ("WAITING", "counts what waits, from an index of that alone, off the threads that serve requests"),
 ];

@@ -1,5 +1,6 @@
 //! The store, on both engines: what a feature may rely on.
 
+mod delta;
 mod faults;
 mod migrations;
 mod tenants;

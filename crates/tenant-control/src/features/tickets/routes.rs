@@ -54,7 +54,7 @@ pub struct ListQuery {
     #[param(value_type = Option<String>, format = DateTime)]
     created_since: Option<Timestamp>,
     /// Changed at this moment or later; then in the order of their changes unless `sort` says otherwise. A reader that
-    /// goes on from the last `updated_at` it has seen misses nothing.
+    /// goes on by cursor, or from the last `updated_at` it has seen, misses nothing.
     #[param(value_type = Option<String>, format = DateTime)]
     updated_since: Option<Timestamp>,
     /// At most 10 words, each the beginning of a word of the subject.
@@ -192,7 +192,8 @@ impl FromParams for OneQuery {
 /// List tickets, or read one
 ///
 /// Newest first. Filters narrow each other down; a combination that no index can answer is 400 `query_too_broad` and
-/// names a filter to add. One ticket comes with its `comments` and `history`.
+/// names a filter to add: never the tickets of customers or technicians by `created_at` or `updated_at`. One ticket comes
+/// with its `comments` and `history`.
 #[utoipa::path(
     get, path = PATH, tag = "Service workflows", operation_id = "list_tickets", params(ListQuery, PageRequest),
     security(("api_key" = ["tickets:read"]))
@@ -215,7 +216,7 @@ pub async fn list(caller: Caller, query: Query<ListQuery>) -> Result<OneOrPage<T
     let page = PageRequest::clone(&query.page);
     let filter = query.filter();
     let order = sort.unwrap_or_else(|| Order::default_of(&filter));
-    let found = find::race::find(&db, &filter, order, after, limit).await?;
+    let found = find::search::find(&db, &filter, order, after, limit).await?;
     page.page_before(&caller, &list, found.tickets, found.next.map(Key::to_position)).map(OneOrPage::Page)
 }
 

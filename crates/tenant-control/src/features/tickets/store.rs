@@ -10,7 +10,7 @@ use kernel::base::{
 };
 use kernel::events;
 use kernel::http::{IfMatch, Reference};
-use kernel::store::{Db, FromRow, Row, Tx, Value};
+use kernel::store::{Db, FromRow, Row, Tick, Tx, Value};
 
 use super::find::terms_of;
 use super::input::{Common, NewComment, NewTicket, Patch, TicketPatch, check_custom_fields, merge};
@@ -28,7 +28,7 @@ macro_rules! columns {
         "SELECT id, number, subject, type, status, priority, organization_id, requester_name, requester_email, assignee_id,
             team, category, tags, device_ids, external_id, source, due_at, first_response_due_at, first_response_risk_at,
             first_responded_at, resolution_due_at, resolution_risk_at, sla_paused_at, sla_pauses, sla_policy, resolved_at,
-            closed_at, comment_count, version, created_at, updated_at, custom_fields, description
+            closed_at, comment_count, version, created_at, updated_at, custom_fields, description, sequence
         FROM tickets WHERE tenant_id = $1"
     };
 }
@@ -41,15 +41,15 @@ kernel::statements! {
             requester_email, assignee_id, team, category, tags, device_ids, external_id, source, due_at,
             first_response_due_at, first_response_risk_at, first_responded_at, resolution_due_at, resolution_risk_at,
             sla_paused_at, sla_pauses, sla_policy, resolved_at, closed_at, comment_count, version, created_at, updated_at,
-            custom_fields, description)
+            custom_fields, description, sequence)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,
-            $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34)";
+            $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35)";
     UPDATE = "UPDATE tickets SET subject = $4, type = $5, status = $6, priority = $7, organization_id = $8,
             requester_name = $9, requester_email = $10, assignee_id = $11, team = $12, category = $13, tags = $14,
             device_ids = $15, external_id = $16, source = $17, due_at = $18, first_response_due_at = $19,
             first_response_risk_at = $20, first_responded_at = $21, resolution_due_at = $22, resolution_risk_at = $23,
             sla_paused_at = $24, sla_pauses = $25, sla_policy = $26, resolved_at = $27, closed_at = $28, comment_count = $29,
-            version = $30, created_at = $31, updated_at = $32, custom_fields = $33, description = $34
+            version = $30, created_at = $31, updated_at = $32, custom_fields = $33, description = $34, sequence = $35
         WHERE tenant_id = $1 AND id = $2 AND number = $3";
     /// Several at once; what is left over of the places is null.
     INSERT_TERMS = "INSERT INTO ticket_terms (tenant_id, term, number)
@@ -143,7 +143,7 @@ async fn check_references(tx: &mut Tx, references: &[Reference]) -> Result<()> {
 }
 
 pub async fn create(tx: &mut Tx, new: NewTicket, references: &[Reference]) -> Result<Ticket> {
-    let now = tx.tick().await?.at;
+    let Tick { at: now, sequence } = tx.tick().await?;
     check_references(tx, references).await?;
     let NewTicket(fields) = new;
     let number: i64 = tx.one(NEXT_NUMBER, args![]).await?;
@@ -179,7 +179,7 @@ pub async fn create(tx: &mut Tx, new: NewTicket, references: &[Reference]) -> Re
         created_at: now,
         updated_at: now,
     };
-    let mut stored = StoredTicket { ticket, clock };
+    let mut stored = StoredTicket { ticket, clock, sequence };
     apply(&mut stored.ticket, fields)?;
     stored.show_clock();
     check_external_id(tx, None, &stored.ticket).await?;
@@ -200,7 +200,7 @@ pub async fn change(
     patch: TicketPatch,
     references: &[Reference],
 ) -> Result<Ticket> {
-    let now = tx.tick().await?.at;
+    let Tick { at: now, sequence } = tx.tick().await?;
     check_references(tx, references).await?;
     let mut stored: StoredTicket = tx.one(GET, args![id]).await?;
     if_match.check(stored.ticket.version)?;
@@ -227,7 +227,7 @@ pub async fn change(
         return Ok(stored.at(now));
     }
     stored.ticket.version += 1;
-    stored.ticket.updated_at = now;
+    (stored.ticket.updated_at, stored.sequence) = (now, sequence);
     save(tx, &old, &stored).await?;
     // With what a comment has brought along: the first response.
     let all = changes(&old, &stored.ticket)?;

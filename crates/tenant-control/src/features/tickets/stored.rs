@@ -10,6 +10,8 @@ use super::{Priority, Requester, SlaState, Source, Status, Ticket, Type};
 pub struct StoredTicket {
     pub ticket: Ticket,
     pub clock: Clock,
+    /// Of the write that changed it last.
+    pub sequence: i64,
 }
 
 impl FromRow for StoredTicket {
@@ -65,7 +67,7 @@ impl FromRow for StoredTicket {
             created_at: row.get(29)?,
             updated_at: row.get(30)?,
         };
-        Ok(StoredTicket { ticket, clock })
+        Ok(StoredTicket { ticket, clock, sequence: row.get(33)? })
     }
 }
 
@@ -123,6 +125,7 @@ impl StoredTicket {
             ticket.updated_at.into(),
             json(&ticket.custom_fields)?.into(),
             ticket.description.as_deref().into(),
+            self.sequence.into(),
         ])
     }
 

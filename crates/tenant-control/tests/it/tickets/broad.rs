@@ -30,7 +30,8 @@ const TERMS_SQL: &str = "INSERT INTO ticket_terms (tenant_id, term, number)
     UNION ALL SELECT tenant_id, '+w:host' || CAST(number AS TEXT), number FROM tickets WHERE tenant_id = $1
     UNION ALL SELECT tenant_id, '+g:even', number FROM tickets WHERE tenant_id = $1 AND number % 2 = 0
     UNION ALL SELECT tenant_id, '+g:rare', number FROM tickets WHERE tenant_id = $1 AND number % 1000 = 0";
-const CLOCK_SQL: &str = "UPDATE tenant_clocks SET ticket_number = $2 WHERE tenant_id = $1";
+const CLOCK_SQL: &str =
+    "UPDATE tenant_clocks SET ticket_number = $2, last_at = 1800000000000 + $2 WHERE tenant_id = $1";
 
 async fn loaded(server: &Server) -> Tenancy {
     let acme = server.tenant("acme").await;

@@ -9,6 +9,9 @@ const SORTS: [&str; 4] = ["created_at", "updated_at", "priority", "due_at"];
 /// Whether a ticket is wanted.
 type Condition<'a> = &'a dyn Fn(&Value) -> bool;
 
+/// The places of tickets that are changed after all are made, in this order.
+const CHANGED: [usize; 4] = [3, 11, 0, 7];
+
 /// Tickets with ties in everything that they can be sorted by, and some without a date.
 async fn scene(server: &Server, acme: &Tenancy) -> Vec<Value> {
     let dates = [
@@ -28,7 +31,7 @@ async fn scene(server: &Server, acme: &Tenancy) -> Vec<Value> {
             server.advance(SECOND_MS);
         }
     }
-    for at in [3, 11, 0, 7] {
+    for at in CHANGED {
         changed(server, acme, &made[at], &json!({"team": "Moved"})).await;
         if at == 11 {
             server.advance(SECOND_MS);
@@ -37,9 +40,15 @@ async fn scene(server: &Server, acme: &Tenancy) -> Vec<Value> {
     list(server, acme, "limit=200").await
 }
 
-/// What the contract says of an order: by the field, missing dates last, then by id in the same direction.
+/// What the contract says of an order: by the field, missing dates last, then in the same direction by id, or in the
+/// order of updates by which was changed first.
 fn sorted(mut tickets: Vec<Value>, sort: &str) -> Vec<Value> {
     let (field, descending) = sort.strip_prefix('-').map_or((sort, false), |field| (field, true));
+    let change = |ticket: &Value| {
+        let number = ticket["number"].as_u64().unwrap();
+        let place = CHANGED.iter().position(|at| field == "updated_at" && number == *at as u64 + 1);
+        (place, number)
+    };
     let rank = |ticket: &Value| match field {
         "priority" => {
             let ranks = ["low", "medium", "high", "critical"];
@@ -48,7 +57,7 @@ fn sorted(mut tickets: Vec<Value>, sort: &str) -> Vec<Value> {
         field => ticket[field].as_str().unwrap_or_default().to_owned(),
     };
     tickets.sort_by(|a, b| {
-        let by_value = (rank(a), id_of(a)).cmp(&(rank(b), id_of(b)));
+        let by_value = (rank(a), change(a)).cmp(&(rank(b), change(b)));
         let missing = a[field].is_null().cmp(&b[field].is_null());
         missing.then(if descending { by_value.reverse() } else { by_value })
     });

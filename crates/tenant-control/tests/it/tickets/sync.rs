@@ -31,11 +31,6 @@ over_http! {
         sync(vec![generous(setup.in_real_time()).await], 7).await;
     }
 
-    /// Every write is of one and the same millisecond.
-    async fn so_it_does_while_the_clock_stands_still(setup: Setup) {
-        sync(vec![generous(setup).await], 3).await;
-    }
-
     /// Each begins at another moment, when many more tickets have changed than have the tag, and goes on when all is
     /// written.
     async fn so_do_readers_of_what_has_a_tag(setup: Setup) {

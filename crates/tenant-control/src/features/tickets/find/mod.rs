@@ -4,17 +4,18 @@
 //! the ticket is live or done: of the tickets of a technician or a customer, those that are live are few, however many
 //! there have been.
 
-pub mod race;
+mod order;
+pub mod search;
 pub mod store;
 
-use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fmt;
 
 use kernel::base::{DeviceId, OrganizationId, RecordId, Timestamp, UserId, Word};
-use kernel::store::Value;
 
 use super::{Priority, Status, Ticket, Type};
+
+pub use order::{Key, Order, SortBy};
 
 /// More words than this in `q` are a mistake.
 pub const WORDS_MAX: usize = 10;
@@ -121,23 +122,49 @@ impl Filter {
         candidates.into_iter().find(|(missing, _)| *missing).map_or(longer, |(_, name)| name)
     }
 
-    /// The sets of terms of which a wanted ticket has at least one each, and the beginnings of further ones.
-    fn terms(&self) -> (Vec<Vec<String>>, Vec<Vec<String>>) {
-        let lives = self.lives();
-        let both = |letter: char, values: Vec<String>| -> Vec<String> {
-            lives.iter().flat_map(|live| values.iter().map(move |value| term(*live, letter, value))).collect()
-        };
+    /// The sets of terms of which a wanted ticket has at least one each.
+    fn terms(&self) -> Vec<Vec<String>> {
         let sets = [
             self.status.as_ref().map(|any| any.iter().map(|status| status_term(*status)).collect()),
-            self.priority.as_deref().map(|any| both(PRIORITY, spelt(any))),
-            self.r#type.as_deref().map(|any| both(TYPE, spelt(any))),
-            self.assignee_id.as_deref().map(|any| both(ASSIGNEE, texts(any))),
-            self.organization_id.as_deref().map(|any| both(ORGANIZATION, texts(any))),
-            self.device_id.as_deref().map(|any| both(DEVICE, texts(any))),
-            self.tag.as_deref().map(|any| both(TAG, texts(any))),
+            self.priority.as_deref().map(|any| self.spell(PRIORITY, &spelt(any))),
+            self.r#type.as_deref().map(|any| self.spell(TYPE, &spelt(any))),
+            self.assignee_id.as_deref().map(|any| self.spell(ASSIGNEE, &texts(any))),
+            self.organization_id.as_deref().map(|any| self.spell(ORGANIZATION, &texts(any))),
+            self.device_id.as_deref().map(|any| self.spell(DEVICE, &texts(any))),
+            self.tag.as_deref().map(|any| self.spell(TAG, &texts(any))),
         ];
-        let starts = self.words.iter().map(|word| both(WORD, vec![word.clone()]));
-        (sets.into_iter().flatten().collect(), starts.collect())
+        sets.into_iter().flatten().collect()
+    }
+
+    /// The beginnings of further terms, for each word that is sought.
+    fn starts(&self) -> Vec<Vec<String>> {
+        self.words.iter().map(|word| self.spell(WORD, std::slice::from_ref(word))).collect()
+    }
+
+    /// These values of live tickets, of done ones, or of both.
+    fn spell(&self, letter: char, values: &[String]) -> Vec<String> {
+        let lives = self.lives();
+        lives.iter().flat_map(|live| values.iter().map(|value| term(*live, letter, value))).collect()
+    }
+
+    /// The tickets of the customers that are asked for, or else of the technicians.
+    fn owners(&self) -> Option<Owners> {
+        let of = |column, letter, values: Vec<String>| {
+            let ids = values.iter().map(|value| Some(value.clone()).filter(|value| value != NONE)).collect();
+            Owners { column, ids, terms: self.spell(letter, &values) }
+        };
+        let organizations = self.organization_id.as_deref().map(|any| of("organization_id", ORGANIZATION, texts(any)));
+        organizations.or_else(|| self.assignee_id.as_deref().map(|any| of("assignee_id", ASSIGNEE, texts(any))))
+    }
+
+    /// The smallest index that has everything wanted, whatever else is asked for.
+    fn all(&self) -> Among {
+        if self.is_live() { Among::Live } else { Among::All }
+    }
+
+    /// Whether nothing is wanted that is done.
+    fn is_live(&self) -> bool {
+        self.lives() == [true]
     }
 
     /// Whether live tickets are wanted, done ones, or both.
@@ -145,6 +172,22 @@ impl Filter {
         let wanted = |live: bool| self.status.as_ref().is_none_or(|any| any.iter().any(|one| one.is_done() != live));
         [true, false].into_iter().filter(|live| wanted(*live)).collect()
     }
+}
+
+/// Which tickets an index in some order has.
+enum Among {
+    All,
+    Live,
+    /// In the order of updates alone.
+    Owners(Owners),
+}
+
+/// Customers or technicians whose tickets are wanted.
+struct Owners {
+    column: &'static str,
+    /// None: what has none.
+    ids: Vec<Option<String>>,
+    terms: Vec<String>,
 }
 
 fn texts<T: ToString>(values: &[T]) -> Vec<String> {
@@ -193,104 +236,4 @@ pub fn words(text: &str) -> BTreeSet<String> {
     // Letter by letter: a beginning must not depend on what follows it, and a sigma is one wherever it stands.
     let small = |c: char| c.to_lowercase().map(|c| if c == 'ς' { 'σ' } else { c });
     parts.map(|word| word.chars().flat_map(small).collect()).collect()
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SortBy {
-    /// The order of numbers, too.
-    CreatedAt,
-    UpdatedAt,
-    Priority,
-    DueAt,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Order {
-    pub by: SortBy,
-    pub descending: bool,
-}
-
-impl Order {
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let (name, descending) = text.strip_prefix('-').map_or((text, false), |name| (name, true));
-        let by = match name {
-            "created_at" => SortBy::CreatedAt,
-            "updated_at" => SortBy::UpdatedAt,
-            "priority" => SortBy::Priority,
-            "due_at" => SortBy::DueAt,
-            _ => {
-                return Err(
-                    "must be created_at, updated_at, priority or due_at, with - before it to descend".to_owned()
-                );
-            }
-        };
-        Ok(Order { by, descending })
-    }
-
-    /// Newest first; with `updated_since` in the order of the updates, so that a reader can go on from the last one.
-    pub fn default_of(filter: &Filter) -> Self {
-        match filter.updated_since {
-            Some(_) => Order { by: SortBy::UpdatedAt, descending: false },
-            None => Order { by: SortBy::CreatedAt, descending: true },
-        }
-    }
-
-    /// Where a ticket stands in this order.
-    fn key(self, ticket: &Ticket) -> Key {
-        self.key_of(ticket.number, ticket.updated_at, ticket.priority.rank(), ticket.due_at)
-    }
-
-    /// Where a ticket stands of which no more is known than what can be sorted by.
-    fn key_of(self, number: i64, updated_at: Timestamp, rank: i64, due_at: Option<Timestamp>) -> Key {
-        let value = match self.by {
-            SortBy::CreatedAt => None,
-            SortBy::UpdatedAt => Some(updated_at.as_millis()),
-            SortBy::Priority => Some(rank),
-            SortBy::DueAt => due_at.map(Timestamp::as_millis),
-        };
-        Key { value, number }
-    }
-
-    /// Missing dates come last in either direction.
-    fn compare(self, a: Key, b: Key) -> Ordering {
-        let (values, numbers) = (a.value.cmp(&b.value), a.number.cmp(&b.number));
-        let turned = |ordering: Ordering| if self.descending { ordering.reverse() } else { ordering };
-        let missing = a.value.is_none().cmp(&b.value.is_none());
-        missing.then(turned(values)).then(turned(numbers))
-    }
-}
-
-/// As the query spells it.
-impl fmt::Display for Order {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = match self.by {
-            SortBy::CreatedAt => "created_at",
-            SortBy::UpdatedAt => "updated_at",
-            SortBy::Priority => "priority",
-            SortBy::DueAt => "due_at",
-        };
-        write!(f, "{}{name}", if self.descending { "-" } else { "" })
-    }
-}
-
-/// A place in an order: what it is sorted by, and the ticket's number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Key {
-    value: Option<i64>,
-    number: i64,
-}
-
-impl Key {
-    pub fn to_position(self) -> Vec<Value> {
-        vec![self.value.into(), self.number.into()]
-    }
-
-    /// From a cursor that we have signed.
-    pub fn from_position(position: &[Value]) -> Option<Self> {
-        match position {
-            [Value::Null, Value::Int(number)] => Some(Key { value: None, number: *number }),
-            [Value::Int(value), Value::Int(number)] => Some(Key { value: Some(*value), number: *number }),
-            _ => None,
-        }
-    }
 }

@@ -1,65 +1,31 @@
-//! SQL that finds tickets: one step along each index.
+//! SQL that finds tickets: one step along each index, and what a set has.
 
 use std::collections::HashMap;
 
 use kernel::args;
 use kernel::base::{Error, Result, TicketId, Timestamp, Word};
-use kernel::store::{FromRow, Row, Select, Value};
+use kernel::store::{Compare, Direction, FromRow, Row, Select, Tick, Value};
 
 use super::super::Ticket;
 use super::super::store::FULL;
 use super::super::stored::StoredTicket;
-use super::race::Search;
-use super::{Filter, Key, Order, SortBy};
+use super::search::{INLINE_ROWS, Search, Set};
+use super::{Among, Filter, Key, Order, Owners, SortBy};
 
 /// Words that one beginning may stand for; more, and it is too short to follow each.
 const EXPANDED_MAX: usize = 100;
 /// A query that may read more index entries than this leaves the threads alone that serve requests.
 const INLINE_MAX: usize = 2_000;
 
-/// The columns of a [`Key`] in an order, along one index.
-macro_rules! keys {
-    ($value:literal, $where:literal, $order:literal $(, $and:literal)?) => {
-        concat!(
-            "SELECT ",
-            $value,
-            ", number FROM tickets WHERE tenant_id = $1 AND ",
-            $($and,)?
-            $where,
-            " ORDER BY ",
-            $order,
-            " LIMIT $4"
-        )
-    };
-}
-
-/// The same among live tickets, which have indexes of their own.
-macro_rules! live_keys {
-    ($value:literal, $where:literal, $order:literal) => {
-        keys!($value, $where, $order, "status IN ('new', 'open', 'in_progress', 'pending', 'on_hold') AND ")
-    };
-}
+/// What is not done has indexes of its own.
+const LIVE: &str = "AND status IN ('new', 'open', 'in_progress', 'pending', 'on_hold')";
 
 kernel::statements! {
-    CREATED_UP = keys!("CAST(NULL AS BIGINT)", "number > $2 AND number < $3", "number");
-    CREATED_DOWN = keys!("CAST(NULL AS BIGINT)", "number > $2 AND number < $3", "number DESC");
-    UPDATED_UP = keys!("updated_at", "(updated_at, number) > ($2, $3)", "updated_at, number");
-    UPDATED_DOWN = keys!("updated_at", "(updated_at, number) < ($2, $3) AND updated_at >= $5", "updated_at DESC, number DESC");
-    PRIORITY_UP = keys!("priority", "(priority, number) > ($2, $3)", "priority, number");
-    PRIORITY_DOWN = keys!("priority", "(priority, number) < ($2, $3)", "priority DESC, number DESC");
-    DUE_UP = keys!("due_at", "(due_at, number) > ($2, $3)", "due_at, number");
-    DUE_DOWN = keys!("due_at", "(due_at, number) < ($2, $3)", "due_at DESC, number DESC");
-    // Ordered by the date that they do not have, lest PostgreSQL walks by number past all that have one.
-    UNDATED_UP = keys!("due_at", "due_at IS NULL AND number > $2 AND number < $3", "due_at, number");
-    UNDATED_DOWN = keys!("due_at", "due_at IS NULL AND number > $2 AND number < $3", "due_at DESC, number DESC");
-    LIVE_UPDATED_UP = live_keys!("updated_at", "(updated_at, number) > ($2, $3)", "updated_at, number");
-    LIVE_UPDATED_DOWN = live_keys!("updated_at", "(updated_at, number) < ($2, $3) AND updated_at >= $5", "updated_at DESC, number DESC");
-    LIVE_PRIORITY_UP = live_keys!("priority", "(priority, number) > ($2, $3)", "priority, number");
-    LIVE_PRIORITY_DOWN = live_keys!("priority", "(priority, number) < ($2, $3)", "priority DESC, number DESC");
-    LIVE_DUE_UP = live_keys!("due_at", "(due_at, number) > ($2, $3)", "due_at, number");
-    LIVE_DUE_DOWN = live_keys!("due_at", "(due_at, number) < ($2, $3)", "due_at DESC, number DESC");
-    LIVE_UNDATED_UP = live_keys!("due_at", "due_at IS NULL AND number > $2 AND number < $3", "due_at, number");
-    LIVE_UNDATED_DOWN = live_keys!("due_at", "due_at IS NULL AND number > $2 AND number < $3", "due_at DESC, number DESC");
+    // The columns of a key, along the index of an order.
+    NUMBERS = "SELECT CAST(NULL AS BIGINT), CAST(0 AS BIGINT), number FROM tickets WHERE tenant_id = $1";
+    UPDATES = "SELECT updated_at, sequence, number FROM tickets WHERE tenant_id = $1";
+    PRIORITIES = "SELECT priority, CAST(0 AS BIGINT), number FROM tickets WHERE tenant_id = $1";
+    DATES = "SELECT due_at, CAST(0 AS BIGINT), number FROM tickets WHERE tenant_id = $1";
     TERM_UP = "SELECT number FROM ticket_terms WHERE tenant_id = $1 AND term = $2 AND number > $3 AND number < $4
         ORDER BY number LIMIT $5";
     TERM_DOWN = "SELECT number FROM ticket_terms WHERE tenant_id = $1 AND term = $2 AND number > $3 AND number < $4
@@ -71,18 +37,20 @@ kernel::statements! {
             SELECT (SELECT MIN(t.term) FROM ticket_terms t WHERE t.tenant_id = $1 AND t.term > found.term AND t.term < $3)
             FROM found WHERE found.term IS NOT NULL)
         SELECT term FROM found WHERE term IS NOT NULL LIMIT $4";
-    RANGE = "SELECT term, number FROM ticket_terms WHERE tenant_id = $1 AND (term, number) > ($2, $3) AND term < $4
-        ORDER BY term, number LIMIT $5";
-    BRIEF = "SELECT number, subject, tags, device_ids, external_id, created_at, updated_at, priority, due_at
-        FROM tickets WHERE tenant_id = $1";
-    LAST_AT = "SELECT last_at FROM tenant_clocks WHERE tenant_id = $1";
+    RANGE = "SELECT number FROM ticket_terms WHERE tenant_id = $1 AND term >= $2 AND term < $3
+        ORDER BY term, number LIMIT $4";
+    BRIEF = "SELECT number, subject, tags, device_ids, external_id, created_at, updated_at, priority, due_at,
+        CAST(0 AS BIGINT) FROM tickets WHERE tenant_id = $1";
+    /// The sequence stands behind the long texts of a row, so it is read only where it is sorted by.
+    BRIEF_CHANGE = "SELECT number, subject, tags, device_ids, external_id, created_at, updated_at, priority, due_at,
+        sequence FROM tickets WHERE tenant_id = $1";
     FIRST_SINCE = "SELECT number FROM tickets WHERE tenant_id = $1 AND id >= $2 ORDER BY id LIMIT 1";
     BY_EXTERNAL_ID = "SELECT number FROM tickets WHERE tenant_id = $1";
 }
 
 impl FromRow for Key {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        Ok(Key { value: row.get(0)?, number: row.get(1)? })
+        Ok(Key { value: row.get(0)?, sequence: row.get(1)?, number: row.get(2)? })
     }
 }
 
@@ -97,6 +65,7 @@ struct Brief {
     updated_at: Timestamp,
     priority: i64,
     due_at: Option<Timestamp>,
+    sequence: i64,
 }
 
 impl FromRow for Brief {
@@ -111,6 +80,7 @@ impl FromRow for Brief {
             updated_at: row.get(6)?,
             priority: row.get(7)?,
             due_at: row.get(8)?,
+            sequence: row.get(9)?,
         })
     }
 }
@@ -135,11 +105,6 @@ impl Brief {
 }
 
 impl Search<'_> {
-    /// Up to when all of the tenant's changes can be seen.
-    pub async fn last_at(&self) -> Result<Timestamp> {
-        Ok(self.db.find(LAST_AT, args![]).await?.unwrap_or(Timestamp::from_millis(0)))
-    }
-
     /// The number of the first ticket from this moment on.
     pub async fn first_since(&self, since: Timestamp) -> Result<Option<i64>> {
         self.db.find(FIRST_SINCE, args![TicketId::first_at(since)]).await
@@ -175,96 +140,60 @@ impl Search<'_> {
         Ok(Some(all))
     }
 
-    pub async fn along(&self, order: Order, at: Option<Key>, rows: usize) -> Result<Vec<Key>> {
-        let (number, limit) = (at.map(|key| key.number), i64::try_from(rows).map_err(Error::internal)?);
-        let value = at.and_then(|key| key.value);
-        let lowest = self.filter.updated_since.map_or(i64::MIN, Timestamp::as_millis);
-        // Between which numbers, or behind which place.
-        let (above, below) = if order.descending {
-            (self.above, number.unwrap_or(i64::MAX))
-        } else {
-            (number.unwrap_or(self.above), i64::MAX)
-        };
-        let start = if order.descending { i64::MAX } else { i64::MIN };
-        let behind = (value.unwrap_or(start), number.unwrap_or(start));
-        let (live, db) = (self.live(), self.db);
-        let text = |all: &'static str, among_live: &'static str| if live { among_live } else { all };
-        match (order.by, order.descending) {
-            (SortBy::CreatedAt, true) => db.list(CREATED_DOWN, args![above, below, limit]).await,
-            (SortBy::CreatedAt, false) => db.list(CREATED_UP, args![above, below, limit]).await,
-            (SortBy::UpdatedAt, true) => {
-                let sql = text(UPDATED_DOWN, LIVE_UPDATED_DOWN);
-                db.list(sql, args![behind.0, behind.1, limit, lowest]).await
-            }
-            (SortBy::UpdatedAt, false) => {
-                let (value, number) = behind.max((lowest, i64::MIN));
-                db.list(text(UPDATED_UP, LIVE_UPDATED_UP), args![value, number, limit]).await
-            }
-            (SortBy::Priority, true) => {
-                db.list(text(PRIORITY_DOWN, LIVE_PRIORITY_DOWN), args![behind.0, behind.1, limit]).await
-            }
-            (SortBy::Priority, false) => {
-                db.list(text(PRIORITY_UP, LIVE_PRIORITY_UP), args![behind.0, behind.1, limit]).await
-            }
-            (SortBy::DueAt, _) => self.along_dates(order, at, behind, rows).await,
+    /// The next keys behind a place in an order. Only in the order of updates are there indexes by owner, of each of whom
+    /// as many are read as are wanted of all.
+    pub async fn along(&self, order: Order, among: &Among, at: Option<Key>, rows: usize) -> Result<Vec<Key>> {
+        let undated = at.is_some_and(|key| key.value.is_none()) && order.by == SortBy::DueAt;
+        let since = self.filter.updated_since.map(Timestamp::as_millis);
+        let (mut keys, arms) = (Vec::new(), arms(among, rows, &|| walk(order, at, since, self.above)));
+        if !undated {
+            let inline = arms.len() * rows <= INLINE_MAX;
+            let select = if let [one] = arms.as_slice() { one.clone() } else { Select::union(arms) };
+            keys = self.rows::<Key>(&select, inline).await?;
+            keys.sort_by(|a, b| order.compare(*a, *b));
+            keys.dedup();
+            keys.truncate(rows);
         }
-    }
-
-    /// Whether nothing is wanted that is done.
-    fn live(&self) -> bool {
-        self.filter.status.as_ref().is_some_and(|any| any.iter().all(|status| !status.is_done()))
-    }
-
-    /// First what has a date, then what has none.
-    async fn along_dates(&self, order: Order, at: Option<Key>, behind: (i64, i64), rows: usize) -> Result<Vec<Key>> {
-        let limit = |rows: usize| i64::try_from(rows).map_err(Error::internal);
-        let mut keys: Vec<Key> = Vec::new();
-        let in_dates = at.is_none_or(|key| key.value.is_some());
-        if in_dates {
-            let dated = match (order.descending, self.live()) {
-                (false, false) => DUE_UP,
-                (false, true) => LIVE_DUE_UP,
-                (true, false) => DUE_DOWN,
-                (true, true) => LIVE_DUE_DOWN,
-            };
-            keys = self.db.list(dated, args![behind.0, behind.1, limit(rows)?]).await?;
-        }
-        if keys.len() < rows {
-            let number = at.filter(|_| !in_dates).map(|key| key.number);
-            let (above, below) =
-                if order.descending { (0, number.unwrap_or(i64::MAX)) } else { (number.unwrap_or(0), i64::MAX) };
-            let undated = match (order.descending, self.live()) {
-                (false, false) => UNDATED_UP,
-                (false, true) => LIVE_UNDATED_UP,
-                (true, false) => UNDATED_DOWN,
-                (true, true) => LIVE_UNDATED_DOWN,
-            };
-            keys.extend(self.db.list::<Key>(undated, args![above, below, limit(rows - keys.len())?]).await?);
+        // First what has a date, then what has none.
+        if order.by == SortBy::DueAt && keys.len() < rows {
+            let at = at.filter(|_| undated);
+            let select = undated_walk(order, matches!(among, Among::Live), at, rows - keys.len());
+            keys.extend(self.db.select::<Key>(&select).await?);
         }
         Ok(keys)
     }
 
-    /// What has a term that starts so; a ticket may come by several times.
-    pub async fn within(
-        &self,
-        starts: &mut Vec<String>,
-        behind: &mut Option<(String, i64)>,
-        rows: usize,
-    ) -> Result<Vec<Key>> {
-        let mut keys = Vec::new();
-        while let Some(start) = starts.last() {
-            let limit = i64::try_from(rows - keys.len()).map_err(Error::internal)?;
-            let (term, number) = behind.clone().unwrap_or_else(|| (start.clone(), i64::MIN));
-            let found: Vec<(String, i64)> = self.db.list(RANGE, args![term, number, end_of(start), limit]).await?;
-            keys.extend(found.iter().map(|(_, number)| Key { value: None, number: *number }));
-            *behind = found.last().cloned().or(behind.take());
-            if keys.len() == rows {
-                break;
+    /// The numbers of so many of a set; some may come twice.
+    pub async fn members(&self, set: &Set, most: usize) -> Result<Vec<i64>> {
+        match set {
+            Set::Terms(terms) if terms.is_empty() => Ok(Vec::new()),
+            Set::Terms(terms) => {
+                let select = Select::union_all(TERM_UP, term_arms(terms, self.above, i64::MAX, most)).limit(most);
+                self.rows(&select, most <= INLINE_MAX).await
             }
-            starts.pop();
-            *behind = None;
+            Set::Starts(starts) => {
+                let mut numbers = Vec::new();
+                for start in starts {
+                    let limit = most - numbers.len();
+                    let select = Select::new(RANGE).bind(start.as_str()).bind(end_of(start)).bind(limit_of(limit)?);
+                    numbers.extend(self.rows::<i64>(&select, most <= INLINE_MAX).await?);
+                }
+                Ok(numbers)
+            }
+            Set::Changed(among) => {
+                let updates = Order { by: SortBy::UpdatedAt, descending: false };
+                Ok(self.along(updates, among, None, most).await?.into_iter().map(|key| key.number).collect())
+            }
+            Set::Created => {
+                let numbers = Order { by: SortBy::CreatedAt, descending: false };
+                Ok(self.along(numbers, &Among::All, None, most).await?.into_iter().map(|key| key.number).collect())
+            }
         }
-        Ok(keys)
+    }
+
+    /// What a query finds, off the threads that serve requests unless it is short.
+    async fn rows<T: FromRow + Send + 'static>(&self, select: &Select, inline: bool) -> Result<Vec<T>> {
+        if inline { self.db.select(select).await } else { self.db.scan(select).await }
     }
 
     /// What has any of these terms, in the order of numbers: as many of each as are wanted of all.
@@ -278,13 +207,10 @@ impl Search<'_> {
             (Some(key), false) => (key.number.max(self.above), i64::MAX),
             (None, _) => (self.above, i64::MAX),
         };
-        let arm = |term: &str| -> Vec<Value> { vec![term.into(), above.into(), below.into(), Value::Int(rows as i64)] };
-        // Arms that find nothing keep the number of different texts small.
-        let mut arms: Vec<Vec<Value>> = terms.iter().map(|term| arm(term)).collect();
-        arms.resize(terms.len().next_power_of_two(), arm(""));
-        let (inline, select) =
-            (arms.len() * rows <= INLINE_MAX, Select::union_all(if down { TERM_DOWN } else { TERM_UP }, arms));
-        let mut numbers: Vec<i64> = if inline { self.db.select(&select).await? } else { self.db.scan(&select).await? };
+        let arms = term_arms(terms, above, below, rows);
+        let inline = arms.len() * rows <= INLINE_MAX;
+        let select = Select::union_all(if down { TERM_DOWN } else { TERM_UP }, arms);
+        let mut numbers: Vec<i64> = self.rows(&select, inline).await?;
         let entries = numbers.len();
         numbers.sort_unstable();
         if down {
@@ -292,26 +218,27 @@ impl Search<'_> {
         }
         numbers.dedup();
         numbers.truncate(rows);
-        Ok((numbers.into_iter().map(|number| Key { value: None, number }).collect(), entries))
+        Ok((numbers.into_iter().map(Key::of).collect(), entries))
     }
 
-    /// Those of these tickets that are wanted, with where they stand now.
-    pub async fn judge(&self, keys: &[Key], inline: bool) -> Result<Vec<Key>> {
-        let select = self.brief(keys);
-        let rows: Vec<Brief> = if inline { self.db.select(&select).await? } else { self.db.scan(&select).await? };
-        Ok(rows
-            .iter()
-            .filter(|row| row.matches(self.filter))
-            .map(|row| self.order.key_of(row.number, row.updated_at, row.priority, row.due_at))
-            .collect())
+    /// Those of these tickets that are wanted, with where they stand now in an order.
+    pub async fn judge(&mut self, keys: &[Key], order: Order) -> Result<Vec<Key>> {
+        self.looked += keys.len();
+        let inline = self.looked <= INLINE_ROWS;
+        let rows: Vec<Brief> = self.rows(&self.brief(keys, order), inline).await?;
+        let wanted = rows.iter().filter(|row| row.matches(self.filter));
+        let changed = |row: &Brief| Tick { at: row.updated_at, sequence: row.sequence };
+        Ok(wanted.map(|row| order.key(row.number, changed(row), row.priority, row.due_at)).collect())
     }
 
     /// Those that the database finds to be wanted, with what it cannot judge.
-    fn brief(&self, keys: &[Key]) -> Select {
+    fn brief(&self, keys: &[Key], order: Order) -> Select {
         let filter = self.filter;
-        let mut select = Select::new(BRIEF).any("number", keys.iter().map(|key| key.number));
+        let text = if order.by == SortBy::UpdatedAt { BRIEF_CHANGE } else { BRIEF };
+        let mut select = Select::new(text).any("number", keys.iter().map(|key| key.number));
         if let Some(any) = &filter.status {
-            select = select.any("status", any.iter().map(|status| status.as_str()));
+            // Wrapped, lest PostgreSQL takes the index of what is live for a better start than the numbers.
+            select = select.any("COALESCE(status, '')", any.iter().map(|status| status.as_str()));
         }
         if let Some(any) = &filter.priority {
             select = select.any("priority", any.iter().map(|priority| priority.rank()));
@@ -334,16 +261,100 @@ impl Search<'_> {
         let select = Select::new(FULL).any("number", keys.iter().map(|key| key.number)).limit(keys.len());
         let rows: Vec<StoredTicket> = self.db.select(&select).await?;
         let now = self.db.world().now();
-        let mut tickets: HashMap<i64, Ticket> = rows.into_iter().map(|row| (row.number(), row.at(now))).collect();
-        let here = |key: &Key, ticket: &Ticket| {
-            self.until.is_none_or(|until| ticket.updated_at <= until && self.order.key(ticket) == *key)
-        };
+        let mut stored: HashMap<i64, StoredTicket> = rows.into_iter().map(|row| (row.number(), row)).collect();
         let found = keys.iter().filter_map(|key| {
-            tickets.get(&key.number).filter(|ticket| here(key, ticket) && self.filter.matches(ticket))?;
-            tickets.remove(&key.number)
+            let row = stored.remove(&key.number)?;
+            let moved = self.order.follows() && self.order.key_of(&row) != *key;
+            (!moved && self.filter.matches(&row.ticket)).then(|| row.at(now))
         });
         Ok(found.collect())
     }
+}
+
+/// The parts of an index that a walk goes along.
+fn arms(among: &Among, rows: usize, walk: &dyn Fn() -> Select) -> Vec<Select> {
+    let Among::Owners(Owners { column, ids, .. }) = among else {
+        let all = walk().limit(rows);
+        return vec![if matches!(among, Among::Live) { all.raw(LIVE, []) } else { all }];
+    };
+    let of = |id: &str| walk().compare(column, Compare::Equal, id).limit(rows);
+    let mut arms: Vec<Select> = ids.iter().flatten().map(|id| of(id)).collect();
+    if !arms.is_empty() {
+        // Those that find nothing keep the number of different texts small.
+        arms.resize_with(arms.len().next_power_of_two(), || of(""));
+    }
+    if ids.contains(&None) {
+        arms.push(walk().absent(column).led_by(column).limit(rows));
+    }
+    arms
+}
+
+fn direction(order: Order) -> Direction {
+    if order.descending { Direction::Descending } else { Direction::Ascending }
+}
+
+/// Along the index of an order, from its beginning or behind a place.
+fn walk(order: Order, at: Option<Key>, since: Option<i64>, above: i64) -> Select {
+    let edge = if order.descending { i64::MAX } else { i64::MIN };
+    let at = at.unwrap_or(Key { value: Some(edge), sequence: edge, number: edge });
+    let value = at.value.unwrap_or(edge);
+    let (text, fields, mut place): (_, &[&'static str], _) = match order.by {
+        SortBy::CreatedAt => (NUMBERS, &["number"], vec![at.number]),
+        SortBy::UpdatedAt => (UPDATES, &["updated_at", "sequence", "number"], vec![value, at.sequence, at.number]),
+        SortBy::Priority => (PRIORITIES, &["priority", "number"], vec![value, at.number]),
+        SortBy::DueAt => (DATES, &["due_at", "number"], vec![value, at.number]),
+    };
+    // Of two beginnings SQLite might take the wrong one.
+    let (mut select, first) = (Select::new(text), fields[0]);
+    let bound = match order.by {
+        SortBy::CreatedAt => Some(vec![above]),
+        SortBy::UpdatedAt => since.map(|since| vec![since - 1, i64::MAX, i64::MAX]),
+        SortBy::Priority | SortBy::DueAt => None,
+    };
+    match bound {
+        Some(bound) if order.descending => select = select.compare(first, Compare::Above, bound[0]),
+        Some(bound) => place = place.max(bound),
+        None => {}
+    }
+    select.after(fields, direction(order), place.into_iter().map(Value::Int).collect()).order(fields, direction(order))
+}
+
+/// Along what has no date, in the order of numbers.
+fn undated_walk(order: Order, live: bool, at: Option<Key>, rows: usize) -> Select {
+    let edge = if order.descending { i64::MAX } else { i64::MIN };
+    let number = Value::Int(at.map_or(edge, |key| key.number));
+    let select = Select::new(DATES).absent("due_at").after(&["number"], direction(order), vec![number]);
+    let select = if live { select.raw(LIVE, []) } else { select };
+    select.order(&["number"], direction(order)).led_by("due_at").limit(rows)
+}
+
+fn limit_of(rows: usize) -> Result<i64> {
+    i64::try_from(rows).map_err(Error::internal)
+}
+
+/// One arm for each term. Those that find nothing keep the number of different texts small.
+fn term_arms(terms: &[String], above: i64, below: i64, rows: usize) -> Vec<Vec<Value>> {
+    let arm = |term: &str| -> Vec<Value> { vec![term.into(), above.into(), below.into(), Value::Int(rows as i64)] };
+    let mut arms: Vec<Vec<Value>> = terms.iter().map(|term| arm(term)).collect();
+    arms.resize(terms.len().next_power_of_two(), arm(""));
+    arms
+}
+
+/// Every walk, for the test that asks both engines how they would go.
+pub fn walks() -> Vec<Select> {
+    let owners = |column| Owners { column, ids: vec![Some("org_".to_owned()), None], terms: Vec::new() };
+    let (at, mut all) = (Key { value: Some(1), sequence: 1, number: 1 }, Vec::new());
+    for order in [false, true].map(|descending| Order { by: SortBy::UpdatedAt, descending }) {
+        let updates = || walk(order, Some(at), Some(0), 0);
+        all.extend(["organization_id", "assignee_id"].map(|column| arms(&Among::Owners(owners(column)), 50, &updates)));
+        let numbers = Order { by: SortBy::CreatedAt, ..order };
+        all.push(arms(&Among::All, 50, &|| walk(numbers, Some(at), None, 0)));
+        for order in [SortBy::UpdatedAt, SortBy::Priority, SortBy::DueAt].map(|by| Order { by, ..order }) {
+            all.extend([Among::All, Among::Live].map(|among| arms(&among, 50, &|| walk(order, Some(at), Some(0), 0))));
+        }
+        all.push([false, true].map(|live| undated_walk(order, live, Some(at), 50)).to_vec());
+    }
+    all.into_iter().flatten().collect()
 }
 
 /// Behind everything that starts so.

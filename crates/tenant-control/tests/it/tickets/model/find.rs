@@ -1,9 +1,12 @@
 //! Which tickets of the plain list a question is about, and in which order.
 
 use std::cmp::Ordering;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
+
+/// When each ticket changed last, by its id: the first change of all is 1.
+pub type Changes = BTreeMap<String, usize>;
 
 /// A question with the ids and times of the run in it.
 #[derive(Clone, Debug)]
@@ -15,9 +18,9 @@ pub struct Question {
 
 impl Question {
     /// All records that are asked for, in order.
-    pub fn answer<'a>(&self, records: impl Iterator<Item = &'a Value>) -> Vec<&'a Value> {
+    pub fn answer<'a>(&self, records: impl Iterator<Item = &'a Value>, changes: &Changes) -> Vec<&'a Value> {
         let mut found: Vec<&Value> = records.filter(|record| self.wants(record)).collect();
-        found.sort_by(|a, b| self.compare(a, b));
+        found.sort_by(|a, b| self.compare(a, b, changes));
         found
     }
 
@@ -25,19 +28,19 @@ impl Question {
         self.filters.iter().all(|(name, wanted)| passes(record, name, wanted))
     }
 
-    pub fn compare(&self, a: &Value, b: &Value) -> Ordering {
+    pub fn compare(&self, a: &Value, b: &Value, changes: &Changes) -> Ordering {
         let delta = self.filters.iter().any(|(name, _)| *name == "updated_since");
         let sort = self.sort.unwrap_or(if delta { "updated_at" } else { "-created_at" });
         let (field, down) = sort.strip_prefix('-').map_or((sort, false), |field| (field, true));
-        let (left, right) = (place(a, field), place(b, field));
+        let (left, right) = (place(a, field, changes), place(b, field, changes));
         // What has no date comes last, whichever way the others go.
         let missing = left.0.is_empty().cmp(&right.0.is_empty());
         missing.then(if down { right.cmp(&left) } else { left.cmp(&right) })
     }
 }
 
-/// What a record is sorted by, as a text that sorts so, and its number.
-fn place(record: &Value, field: &str) -> (String, i64) {
+/// What a record is sorted by, as a text that sorts so, in the order of updates when it changed, and its number.
+fn place(record: &Value, field: &str, changes: &Changes) -> (String, usize, i64) {
     let value = record[field].as_str().unwrap_or_default();
     let text = match (field, value) {
         ("priority", "low") => "1",
@@ -46,7 +49,9 @@ fn place(record: &Value, field: &str) -> (String, i64) {
         ("priority", "critical") => "4",
         _ => value,
     };
-    (text.to_owned(), record["number"].as_i64().expect("a number"))
+    let id = record["id"].as_str().expect("an id");
+    let changed = if field == "updated_at" { changes.get(id).copied().unwrap_or_default() } else { 0 };
+    (text.to_owned(), changed, record["number"].as_i64().expect("a number"))
 }
 
 fn passes(record: &Value, name: &str, wanted: &str) -> bool {
@@ -62,7 +67,7 @@ fn passes(record: &Value, name: &str, wanted: &str) -> bool {
             let subject = words(record["subject"].as_str().expect("a subject"));
             words(wanted).iter().all(|start| subject.iter().any(|word| word.starts_with(start.as_str())))
         }
-        _ => any().any(|one| record[name] == one),
+        _ => any().any(|one| record[name] == one || one == "none" && record[name].is_null()),
     }
 }
 

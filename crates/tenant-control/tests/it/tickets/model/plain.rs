@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use super::find::Changes;
 use super::vocabulary::{MOMENTS, REFUSED, REFUSED_IN_CREATE};
 
 /// What a request must come to.
@@ -34,6 +35,9 @@ pub struct Plain {
     /// The first has the number 1.
     pub tickets: Vec<Ticket>,
     pub names: Names,
+    pub changes: Changes,
+    /// How many changes there have been.
+    pub changed: usize,
 }
 
 /// What each `$name` of the vocabulary stands for.
@@ -80,6 +84,7 @@ impl Plain {
     /// Takes up a ticket that was made.
     pub fn add(&mut self, record: Value, act: &Act) {
         let begun = json!({"at": act.now, "actor": act.actor, "changes": {"status": {"from": null, "to": "new"}}});
+        self.note(&record);
         self.tickets.push(Ticket { record, comments: Vec::new(), history: vec![begun] });
     }
 
@@ -106,9 +111,17 @@ impl Plain {
         if !codes.is_empty() {
             return Outcome::Refused(409, codes, Vec::new());
         }
-        let ticket = &mut self.tickets[at];
-        change(ticket, body, act);
-        Outcome::Done(ticket.record.clone())
+        change(&mut self.tickets[at], body, act);
+        let record = self.tickets[at].record.clone();
+        if record["version"] != old["version"] {
+            self.note(&record);
+        }
+        Outcome::Done(record)
+    }
+
+    fn note(&mut self, record: &Value) {
+        self.changed += 1;
+        self.changes.insert(record["id"].as_str().expect("an id").to_owned(), self.changed);
     }
 
     fn has_external_id(&self, body: &Map<String, Value>, but: Option<usize>) -> bool {

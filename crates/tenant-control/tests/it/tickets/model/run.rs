@@ -40,24 +40,22 @@ impl Run {
         let me = server.get(SESSION).cookie(&tenancy.admin).await.ok(200);
         let user = json!({"type": "user", "id": me["actor"]["id"], "name": me["actor"]["name"]});
         let world = &server.app.world;
-        let colleague = NewUser {
-            email: format!("colleague@{slug}.test"),
-            name: None,
-            role: Role::Technician,
-            platform_operator: false,
-        };
-        let colleague = auth::create_user(&server.app.store, &tenancy.tenant, colleague).await.expect("a user");
+        let colleague = technician(&server, &tenancy, format!("colleague@{slug}.test")).await;
+        let other = technician(&server, &tenancy, format!("other@{slug}.test")).await;
         let names = Names(vec![
             ("$globex", organization(&server, &tenancy, "globex").await),
             ("$initech", organization(&server, &tenancy, "initech").await),
+            ("$hooli", organization(&server, &tenancy, "hooli").await),
+            ("$umbrella", organization(&server, &tenancy, "umbrella").await),
             ("$admin", user["id"].as_str().expect("an id").to_owned()),
-            ("$colleague", colleague.id.to_string()),
+            ("$colleague", colleague),
+            ("$other", other),
             ("$unknown_organization", OrganizationId::new(world).to_string()),
             ("$foreign_organization", foreign.to_owned()),
             ("$unknown_user", UserId::new(world).to_string()),
             ("$device", DeviceId::new(world).to_string()),
         ]);
-        let plain = Plain { tickets: Vec::new(), names };
+        let plain = Plain { names, ..Plain::default() };
         Run { server, tenancy, key, user, plain, tally: BTreeMap::new() }
     }
 
@@ -163,7 +161,7 @@ impl Run {
     async fn list(&mut self, query: &Query, between: &[Operation]) -> Checked {
         let question = self.question(query);
         let mut changes = between.iter();
-        let before: Vec<Value> = question.answer(self.records()).into_iter().cloned().collect();
+        let before: Vec<Value> = question.answer(self.records(), &self.plain.changes).into_iter().cloned().collect();
         let mut seen: Vec<Value> = Vec::new();
         let mut cursor = None;
         for page in 0.. {
@@ -206,7 +204,7 @@ impl Run {
                 return Err(format!("ticket {} was not asked for", row["number"]));
             }
         }
-        let ordered = rows.is_sorted_by(|a, b| question.compare(a, b).is_lt());
+        let ordered = rows.is_sorted_by(|a, b| question.compare(a, b, &self.plain.changes).is_lt());
         if ordered { Ok(()) } else { Err(format!("the page {numbers:?} is not in order")) }
     }
 
@@ -268,6 +266,11 @@ impl Run {
         let code = code.as_str().unwrap_or_default();
         *self.tally.entry(format!("{what} {} {code}", answer.status).trim_end().to_owned()).or_default() += 1;
     }
+}
+
+async fn technician(server: &Server, tenancy: &Tenancy, email: String) -> String {
+    let new = NewUser { email, name: None, role: Role::Technician, platform_operator: false };
+    auth::create_user(&server.app.store, &tenancy.tenant, new).await.expect("a user").id.to_string()
 }
 
 pub async fn organization(server: &Server, tenancy: &Tenancy, slug: &str) -> String {

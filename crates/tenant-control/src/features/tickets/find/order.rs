@@ -1,0 +1,129 @@
+//! The orders of a list, and places in them.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use kernel::base::Timestamp;
+use kernel::store::{Tick, Value};
+
+use super::super::stored::StoredTicket;
+use super::Filter;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SortBy {
+    /// The order of numbers, too.
+    CreatedAt,
+    UpdatedAt,
+    Priority,
+    DueAt,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    pub by: SortBy,
+    pub descending: bool,
+}
+
+impl Order {
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (name, descending) = text.strip_prefix('-').map_or((text, false), |name| (name, true));
+        let by = match name {
+            "created_at" => SortBy::CreatedAt,
+            "updated_at" => SortBy::UpdatedAt,
+            "priority" => SortBy::Priority,
+            "due_at" => SortBy::DueAt,
+            _ => {
+                return Err(
+                    "must be created_at, updated_at, priority or due_at, with - before it to descend".to_owned()
+                );
+            }
+        };
+        Ok(Order { by, descending })
+    }
+
+    /// Newest first; with `updated_since` in the order of the updates, so that a reader can go on from the last one.
+    pub fn default_of(filter: &Filter) -> Self {
+        match filter.updated_since {
+            Some(_) => Order { by: SortBy::UpdatedAt, descending: false },
+            None => Order { by: SortBy::CreatedAt, descending: true },
+        }
+    }
+
+    /// Where a ticket stands of which no more is known than what can be sorted by.
+    pub fn key(self, number: i64, changed: Tick, rank: i64, due_at: Option<Timestamp>) -> Key {
+        let (value, sequence) = match self.by {
+            SortBy::CreatedAt => (None, 0),
+            SortBy::UpdatedAt => (Some(changed.at.as_millis()), changed.sequence),
+            SortBy::Priority => (Some(rank), 0),
+            SortBy::DueAt => (due_at.map(Timestamp::as_millis), 0),
+        };
+        Key { value, sequence, number }
+    }
+
+    pub fn key_of(self, stored: &StoredTicket) -> Key {
+        let (ticket, sequence) = (&stored.ticket, stored.sequence);
+        let changed = Tick { at: ticket.updated_at, sequence };
+        self.key(ticket.number, changed, ticket.priority.rank(), ticket.due_at)
+    }
+
+    /// Missing dates come last in either direction.
+    pub fn compare(self, a: Key, b: Key) -> Ordering {
+        let places = (a.value, a.sequence, a.number).cmp(&(b.value, b.sequence, b.number));
+        let missing = a.value.is_none().cmp(&b.value.is_none());
+        missing.then(if self.descending { places.reverse() } else { places })
+    }
+
+    /// Whether a reader may follow the changes in this order.
+    pub fn follows(self) -> bool {
+        self.by == SortBy::UpdatedAt && !self.descending
+    }
+}
+
+/// As the query spells it.
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self.by {
+            SortBy::CreatedAt => "created_at",
+            SortBy::UpdatedAt => "updated_at",
+            SortBy::Priority => "priority",
+            SortBy::DueAt => "due_at",
+        };
+        write!(f, "{}{name}", if self.descending { "-" } else { "" })
+    }
+}
+
+/// A place in an order: what it is sorted by, the sequence of the last change in the order of updates, and the ticket's
+/// number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    pub value: Option<i64>,
+    /// 0 in every other order.
+    pub sequence: i64,
+    pub number: i64,
+}
+
+impl Key {
+    /// In the order of numbers.
+    pub fn of(number: i64) -> Self {
+        Key { value: None, sequence: 0, number }
+    }
+
+    pub fn to_position(self) -> Vec<Value> {
+        vec![self.value.into(), self.sequence.into(), self.number.into()]
+    }
+
+    /// From a cursor that we have signed.
+    pub fn from_position(position: &[Value]) -> Option<Self> {
+        let (value, sequence, number) = match position {
+            [value, Value::Int(sequence), Value::Int(number)] => (value, *sequence, *number),
+            // Made before there were sequences: what changed in that very millisecond comes again.
+            [value, Value::Int(number)] => (value, 0, *number),
+            _ => return None,
+        };
+        match value {
+            Value::Null => Some(Key { value: None, sequence, number }),
+            Value::Int(value) => Some(Key { value: Some(*value), sequence, number }),
+            _ => None,
+        }
+    }
+}
