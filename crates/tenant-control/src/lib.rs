@@ -12,12 +12,14 @@ pub fn statements() -> Vec<(&'static str, &'static str)> {
     [
         kernel::statements().as_slice(),
         features::api_keys::store::STATEMENTS,
+        features::audit::store::STATEMENTS,
         features::organizations::STATEMENTS,
         features::tickets::find::store::STATEMENTS,
         features::tickets::sla::store::STATEMENTS,
         features::tickets::store::STATEMENTS,
         features::webhooks::store::STATEMENTS,
         features::webhooks::deliveries::store::STATEMENTS,
+        features::webhooks::deliveries::log::store::STATEMENTS,
         features::webhooks::events::store::STATEMENTS,
         features::webhooks::sender::store::STATEMENTS,
     ]

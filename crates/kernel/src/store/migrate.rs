@@ -42,6 +42,7 @@ const MIGRATIONS: &[Migration] = migrations! {
     "0001_ground"
     "0002_events"
     "0003_tickets"
+    "0007_lists"
 };
 
 const NOTE: &str = "INSERT INTO schema_migrations (name, checksum, applied_at) VALUES ($1, $2, $3)";
