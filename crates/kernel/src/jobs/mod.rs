@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
+use crate::audit;
 use crate::base::{DAY_MS, MINUTE_MS, Result};
 use crate::http::{App, Shared};
 use crate::store::{Engine, Purpose};
@@ -23,10 +24,6 @@ crate::statements! {
         (SELECT public_id FROM api_key_secrets WHERE valid_until < $1 ORDER BY valid_until LIMIT $2)";
     CLEAN_IDEMPOTENCY = "DELETE FROM idempotency_records WHERE (tenant_id, actor_id, route, idempotency_key) IN
         (SELECT tenant_id, actor_id, route, idempotency_key FROM idempotency_records WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)";
-    /// By days, as its index: one of all tenants by moments would tempt PostgreSQL to read a tenant's trail along it.
-    CLEAN_AUDIT = "DELETE FROM audit_entries WHERE (tenant_id, id) IN
-        (SELECT tenant_id, id FROM audit_entries WHERE at / 86400000 <= CAST($1 AS BIGINT) / 86400000
-            AND at < CAST($1 AS BIGINT) ORDER BY at / 86400000 LIMIT $2)";
     /// In the order in which they are read, so that a reader can tell whether it has missed some.
     CLEAN_EVENTS = "DELETE FROM events WHERE (tenant_id, sequence) IN
         (SELECT tenant_id, sequence FROM events WHERE at < $1 ORDER BY at, tenant_id, sequence LIMIT $2)";
@@ -100,7 +97,6 @@ pub async fn clean(app: &App) -> Result<()> {
         (CLEAN_LINKS, now),
         (CLEAN_SECRETS, now),
         (CLEAN_IDEMPOTENCY, now),
-        (CLEAN_AUDIT, now.plus(-settings.audit_retention_ms)),
         (CLEAN_EVENTS, now.plus(-settings.event_retention_ms)),
         (CLEAN_RATES, now.plus(-2 * MINUTE_MS)),
     ];
@@ -113,5 +109,5 @@ pub async fn clean(app: &App) -> Result<()> {
             }
         }
     }
-    Ok(())
+    audit::clean(&db, now.plus(-settings.audit_retention_ms), CLEAN_ROWS, CLEAN_STEPS_MAX).await
 }

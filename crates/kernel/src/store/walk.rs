@@ -174,7 +174,8 @@ mod tests {
     }
 
     fn merge(arms: &[&[i64]], step: usize) -> (Vec<i64>, Option<i64>) {
-        let placed = |(arm, rows): (usize, &&[i64])| rows.iter().map(move |n| Placed { arm, row: Number(*n) }).collect();
+        let placed =
+            |(arm, rows): (usize, &&[i64])| rows.iter().map(move |n| Placed { arm, row: Number(*n) }).collect();
         let seen: Vec<Vec<Placed<Number>>> = arms.iter().enumerate().map(placed).collect();
         let mut rows = Vec::new();
         let looked_to = merged(seen.into_iter().flatten().collect(), arms.len(), step, |row| rows.push(row.0));

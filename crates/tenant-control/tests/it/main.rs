@@ -33,4 +33,5 @@ mod support;
 mod tickets;
 mod tidy;
 mod tls;
+mod walks;
 mod webhooks;

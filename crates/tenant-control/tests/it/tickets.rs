@@ -8,12 +8,15 @@ mod events;
 mod filters;
 mod history;
 mod model;
+mod parts;
 mod promises;
 mod race;
 mod refuse;
 mod sorts;
 mod status;
 mod sync;
+
+pub use model::generous;
 
 use kernel::auth::Role;
 use kernel::base::Actor;

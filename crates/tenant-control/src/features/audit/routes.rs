@@ -78,7 +78,8 @@ pub async fn list(caller: Caller, query: Query<ListQuery>) -> Result<Page<AuditE
     let filters = filters.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
     let list = List { path: PATH, filters };
     let refused = || Error::new(Code::InvalidCursor, "The cursor was not made for this list.");
-    let after = page.position(&caller, &list)?.map(|position| store::place(&position).ok_or_else(refused)).transpose()?;
+    let after =
+        page.position(&caller, &list)?.map(|position| store::place(&position).ok_or_else(refused)).transpose()?;
     let filter = Filter { actor_id, action, target_id, since, until };
     let (entries, next) = store::list(&db, &filter, after, page.limit).await?;
     page.page_before(&caller, &list, entries, next.map(store::position))

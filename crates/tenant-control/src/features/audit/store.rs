@@ -139,7 +139,8 @@ impl Filter {
         match (actors, actions, targets) {
             (_, _, Some(targets)) => walk(BY_TARGET, each(&targets), 1),
             (Some(actors), Some(actions), None) if actors.len() * actions.len() <= ARMS_MAX => {
-                let pair = |actor: &&str| actions.iter().map(|action| vec![(*actor).into(), (*action).into()]).collect();
+                let pair =
+                    |actor: &&str| actions.iter().map(|action| vec![(*actor).into(), (*action).into()]).collect();
                 let pairs: Vec<Vec<Vec<Value>>> = actors.iter().map(pair).collect();
                 walk(BY_ACTOR_AND_ACTION, pairs.concat(), 2)
             }
