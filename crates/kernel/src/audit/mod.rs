@@ -11,9 +11,10 @@ crate::statements! {
     INSERT = "INSERT INTO audit_entries (tenant_id, id, at, actor_type, actor_id, actor_name, action, target_type, target_id,
             address, credential_type, credential_id, request_id, changes)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
-    /// The next tenant that has entries of before a moment. Asked for by the oldest of each, which is one look at an index.
-    NEXT_TO_CLEAN = "SELECT t.id FROM tenants t
-        WHERE t.id > $1 AND (SELECT MIN(a.at) FROM audit_entries a WHERE a.tenant_id = t.id) < $2 ORDER BY t.id LIMIT 1";
+    /// The next tenant that has entries of before a moment: one look at an index for each.
+    NEXT_TO_CLEAN = "SELECT t.id FROM tenants t WHERE t.id > $1 AND (SELECT a.at FROM audit_entries a
+            WHERE a.tenant_id = t.id AND a.at < $2 ORDER BY a.at, a.id LIMIT 1) IS NOT NULL
+        ORDER BY t.id LIMIT 1";
     CLEAN = "DELETE FROM audit_entries WHERE tenant_id = $1 AND id IN
         (SELECT a.id FROM audit_entries a WHERE a.tenant_id = $1 AND a.at < $2 ORDER BY a.at, a.id LIMIT $3)";
 }

@@ -234,12 +234,13 @@ async fn no_statement_walks_a_table_that_grows_on_postgres() {
     let store = TestStore::postgres().await;
     fill(&store).await;
     let mut wrong = Vec::new();
-    // Before and after PostgreSQL has looked at what is in the tables.
-    for _ in 0..2 {
-        for (name, sql) in whole() {
-            wrong.extend(wrong_on_postgres(&store, name, sql, is_arm(name, sql)).await);
-        }
-        analyze(&store).await;
+    // A list must be found along its index also before PostgreSQL has looked at what is in the tables.
+    for (name, sql) in whole().into_iter().filter(|(name, sql)| is_arm(name, sql)) {
+        wrong.extend(wrong_on_postgres(&store, name, sql, true).await);
+    }
+    analyze(&store).await;
+    for (name, sql) in whole() {
+        wrong.extend(wrong_on_postgres(&store, name, sql, is_arm(name, sql)).await);
     }
     assert!(wrong.is_empty(), "these walk all rows, or all of a tenant:\n{}", wrong.join("\n"));
 }
