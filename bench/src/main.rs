@@ -9,6 +9,7 @@ mod bare_server;
 mod bare_sqlite;
 mod cluster;
 mod faults;
+mod lists;
 mod memory;
 mod read;
 mod report;
@@ -28,10 +29,10 @@ type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
 const USAGE: &str = "usage: bench store-sqlite | store-postgres | read | start | memory | webhooks-rate |\n\
     webhooks-latency | webhooks-neighbours | webhooks-backlog | tickets-create | tickets-create-postgres |\n\
-    tickets-lists [SIZES] [--data FOLDER] | faults | all\n\
+    tickets-lists [SIZES] [--data FOLDER] | lists [ROWS] | faults | all\n\
     rounds and sizes: see README.md";
 
-const ALL: [&str; 13] = [
+const ALL: [&str; 14] = [
     "store-sqlite",
     "store-postgres",
     "read",
@@ -45,6 +46,7 @@ const ALL: [&str; 13] = [
     "tickets-create-postgres",
     "tickets-lists",
     "faults",
+    "lists",
 ];
 
 fn main() -> ExitCode {
@@ -76,6 +78,7 @@ fn run(arguments: &[&str]) -> Outcome {
         ["tickets-create-postgres"] => tickets::create_postgres::run(),
         ["tickets-lists", more @ ..] => tickets::lists::run(more),
         ["faults"] => faults::run(),
+        ["lists", more @ ..] => lists::run(more),
         ["all"] => {
             for part in ALL {
                 run(&[part])?;

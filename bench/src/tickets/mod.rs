@@ -7,7 +7,7 @@ mod bare;
 pub mod client;
 pub mod create;
 pub mod create_postgres;
-mod data;
+pub mod data;
 pub mod lists;
 mod load;
 mod new;

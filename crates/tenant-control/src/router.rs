@@ -41,6 +41,9 @@ pub fn build(app: &Shared) -> Result<(Router, Arc<Document>)> {
         .schema::<Page<webhooks::events::Event>>()
         .schema::<Page<tickets::Ticket>>()
         .schema::<tickets::TicketDetail>()
+        .schema::<tickets::View>()
+        .schema::<Page<tickets::Comment>>()
+        .schema::<Page<tickets::Change>>()
         .schema::<tickets::UpdatedTicket>()
         .schema::<tickets::CommentedTicket>()
         .schema::<session::Session>()
@@ -84,9 +87,10 @@ One control plane for tickets, devices, cloud machines and backups of many custo
 **Records.** A path is a collection; one record is named by `?id=`. Records carry `version`, shown as `ETag` and \
 honoured in `If-Match`. Unknown parameters and fields are refused, never ignored.
 
-**Lists.** `{data, has_more, next_cursor}`, newest first; give `next_cursor` back as `cursor`.
+**Lists.** `{data, has_more, next_cursor}`, newest first; give `next_cursor` back as `cursor`. A page may hold fewer than \
+`limit`, when its records are large or rare ones were sought: go by `has_more`.
 
-**Retries.** Send an `Idempotency-Key` with every POST: a repeat replays the first answer.
+**Retries.** Send an `Idempotency-Key` with every POST and PATCH: a repeat replays the first answer.
 
 **Limits.** Every answer carries `RateLimit-Policy` and `RateLimit`; the table is at /api/rate-limits/.
 

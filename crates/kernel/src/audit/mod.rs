@@ -4,13 +4,19 @@ use std::fmt::Display;
 
 use serde_json::{Map, Value, json};
 
-use crate::base::{AuditId, Error, Result};
-use crate::store::Tx;
+use crate::base::{AuditId, Error, Result, TenantId, Timestamp};
+use crate::store::{Db, Tx};
 
 crate::statements! {
     INSERT = "INSERT INTO audit_entries (tenant_id, id, at, actor_type, actor_id, actor_name, action, target_type, target_id,
             address, credential_type, credential_id, request_id, changes)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
+    /// The next tenant that has entries of before a moment: one look at an index for each.
+    NEXT_TO_CLEAN = "SELECT t.id FROM tenants t WHERE t.id > $1 AND (SELECT a.at FROM audit_entries a
+            WHERE a.tenant_id = t.id AND a.at < $2 ORDER BY a.at, a.id LIMIT 1) IS NOT NULL
+        ORDER BY t.id LIMIT 1";
+    CLEAN = "DELETE FROM audit_entries WHERE tenant_id = $1 AND id IN
+        (SELECT a.id FROM audit_entries a WHERE a.tenant_id = $1 AND a.at < $2 ORDER BY a.at, a.id LIMIT $3)";
 }
 
 /// One deed. The handle knows who and from where.
@@ -78,4 +84,20 @@ pub async fn record(tx: &mut Tx, entry: Entry) -> Result<()> {
         changes.into(),
     ];
     tx.later(INSERT, row).await
+}
+
+/// Removes what is of before a moment, some rows at a time and tenant by tenant: an index of all tenants' entries by time
+/// would tempt PostgreSQL to read one tenant's trail along it, past all the others'. What is left waits for the next time.
+pub async fn clean(db: &Db, before: Timestamp, rows: i64, steps_max: usize) -> Result<()> {
+    let mut after = String::new();
+    while let Some(tenant) = db.find::<TenantId>(NEXT_TO_CLEAN, crate::args![after, before]).await? {
+        for _ in 0..steps_max {
+            let removed = db.write(async move |tx| tx.exec(CLEAN, crate::args![tenant, before, rows]).await).await?;
+            if removed < rows.unsigned_abs() {
+                break;
+            }
+        }
+        after = tenant.to_string();
+    }
+    Ok(())
 }

@@ -49,6 +49,14 @@ pub struct Received<T> {
     pub references: Vec<Reference>,
 }
 
+impl<T> Received<T> {
+    /// The digest of the body together with the record that the query names, where both make the request what it is.
+    pub fn digest_for(&self, id: impl std::fmt::Display) -> [u8; 32] {
+        let id = id.to_string();
+        sha256(&[id.as_bytes(), b"\n", &self.digest].concat())
+    }
+}
+
 impl<T: FromBody> Json<T> {
     pub async fn read(self) -> Result<Received<T>> {
         self.read_with(async |_| Ok(Vec::new())).await

@@ -173,8 +173,8 @@ fn complete(method: &str, operation: &mut Operation, guarded: bool) {
     let has_id = parameters.iter().any(|parameter| matches!(parameter, RefOr::T(parameter) if parameter.name == ID));
     let is_change = ["put", "patch", "delete"].contains(&method) && has_id;
     let has_body = operation.request_body.is_some();
-    if method == "post" {
-        let text = "Makes a retry safe: the same key and body replay the first answer for 24 hours.";
+    if ["post", "patch"].contains(&method) {
+        let text = "Makes a retry safe: the same key and request replay the first answer for 24 hours.";
         let schema = text_schema().min_length(Some(1)).max_length(Some(255));
         parameters.push(RefOr::T(header_parameter("Idempotency-Key", text, Required::False, schema)));
     }

@@ -36,7 +36,7 @@ crate::statements! {
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 }
 
-/// The header of a POST, looked at when the body has been accepted.
+/// The header of a request, looked at when the body has been accepted.
 pub struct Idempotency {
     headers: HeaderMap,
 }
@@ -92,6 +92,11 @@ impl Idempotency {
         Ok(Once { rendered, replayed, kind: PhantomData })
     }
 
+    /// For PUT and DELETE, which accept a key and need none: repeating them changes nothing. It must be well formed.
+    pub fn check(&self) -> Result<()> {
+        self.key().map(drop)
+    }
+
     /// `"k"` and `k` are one key.
     fn key(&self) -> Result<Option<String>> {
         let mut values = self.headers.get_all(HEADER).iter();
@@ -144,7 +149,7 @@ impl Entry {
         let stored: Option<StoredRow> = tx.find(FIND, crate::args![self.actor, self.route, self.key, now]).await?;
         let Some(stored) = stored else { return Ok(None) };
         if !equal(&stored.body_hash, &self.digest) {
-            return Err(Error::new(Code::IdempotencyKeyReused, "This Idempotency-Key was used with another body."));
+            return Err(Error::new(Code::IdempotencyKeyReused, "This Idempotency-Key was used with another request."));
         }
         let body = self.with_place(tx, |place| self.secrets.open(place, &stored.body))?;
         let (etag, location) = serde_json::from_str(&stored.headers).map_err(Error::internal)?;

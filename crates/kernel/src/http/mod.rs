@@ -37,7 +37,7 @@ pub use document::{Document, DocumentInfo, finish_document};
 pub use fields::{Field, Fields, Reference};
 pub use idempotency::{Idempotency, Once};
 pub use limiter::{Limiter, Policy, PolicyLimit, RateTable, WINDOW_SECONDS};
-pub use page::{LIMIT_DEFAULT, LIMIT_MAX, List, OneOrPage, Page, PageRequest};
+pub use page::{LIMIT_DEFAULT, LIMIT_MAX, List, OneOrPage, PAGE_BYTES_MAX, Page, PageBytes, PageRequest};
 pub use params::{FromParams, Params, Query};
 pub use patience::Patience;
 pub use precondition::IfMatch;

@@ -22,6 +22,10 @@ use crate::store::Value;
 pub const LIMIT_DEFAULT: usize = 50;
 pub const LIMIT_MAX: usize = 200;
 
+/// A page ends before its limit when its records come to so many bytes of JSON: what one answer may hold in memory, and
+/// keep a slow reader busy with.
+pub const PAGE_BYTES_MAX: usize = 1 << 20;
+
 /// Enough of an HMAC that guessing one is hopeless.
 const MAC_LEN: usize = 16;
 
@@ -89,6 +93,40 @@ impl PageRequest {
     }
 }
 
+/// What the records of a page come to, so that it ends in time.
+#[derive(Debug, Default)]
+pub struct PageBytes(usize);
+
+impl PageBytes {
+    /// Whether a record of this size still has room, and takes it up. The first always has.
+    pub fn fits(&mut self, bytes: usize) -> bool {
+        let first = self.0 == 0;
+        self.0 += bytes.max(1);
+        first || self.0 <= PAGE_BYTES_MAX
+    }
+
+    /// The same for a record that has to be measured.
+    pub fn fits_record(&mut self, record: &impl Serialize) -> Result<bool> {
+        let mut counted = Counted(0);
+        serde_json::to_writer(&mut counted, record).map_err(Error::internal)?;
+        Ok(self.fits(counted.0))
+    }
+}
+
+/// Counts what is written, and keeps none of it.
+struct Counted(usize);
+
+impl std::io::Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 impl IntoParams for PageRequest {
     fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
         let limit = ObjectBuilder::new()
@@ -107,7 +145,7 @@ impl IntoParams for PageRequest {
                 .build()
         };
         vec![
-            parameter("limit", "Records per page.", limit),
+            parameter("limit", "Records per page, at most; large records end a page earlier.", limit),
             parameter("cursor", "The `next_cursor` of the page before; only for the same list and filters.", cursor),
         ]
     }
@@ -154,7 +192,7 @@ impl List<'_> {
 #[derive(Debug, Serialize)]
 pub struct Page<T> {
     pub data: Vec<T>,
-    /// Whether there is another page.
+    /// Whether there may be another page.
     pub has_more: bool,
     /// Give it back as `cursor` to get the next page.
     pub next_cursor: Option<String>,
@@ -187,7 +225,12 @@ impl<T: ToSchema> PartialSchema for Page<T> {
         ObjectBuilder::new()
             .examples(example)
             .property("data", ArrayBuilder::new().items(Ref::from_schema_name(T::name())))
-            .property("has_more", ObjectBuilder::new().schema_type(Type::Boolean))
+            .property(
+                "has_more",
+                ObjectBuilder::new().schema_type(Type::Boolean).description(Some(
+                    "Whether there may be another page. A page may end before its `limit`: go by this.",
+                )),
+            )
             .property("next_cursor", cursor)
             .required("data")
             .required("has_more")
@@ -238,5 +281,19 @@ impl<T: ToSchema, O: ToSchema> PartialSchema for OneOrPage<T, O> {
 impl<T: ToSchema, O: ToSchema> IntoResponses for OneOrPage<T, O> {
     fn responses() -> Documented {
         documented::<Self>("200", "A page of the list; with `id`, the one record.")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_ends_when_its_records_come_to_its_bytes_and_never_before_the_first() {
+        let mut bytes = PageBytes::default();
+        assert!(bytes.fits(2 * PAGE_BYTES_MAX) && !bytes.fits(1));
+        let (mut bytes, record) = (PageBytes::default(), "x".repeat(PAGE_BYTES_MAX / 4));
+        let fitting = (0..9).filter(|_| bytes.fits_record(&record).is_ok_and(|fits| fits)).count();
+        assert_eq!(fitting, 3, "with the quotes, four are too many");
     }
 }

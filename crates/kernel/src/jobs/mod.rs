@@ -6,6 +6,7 @@ mod watch;
 
 use std::time::Duration;
 
+use crate::audit;
 use crate::base::{DAY_MS, MINUTE_MS, Result};
 use crate::http::{App, Shared};
 use crate::store::{Engine, Purpose};
@@ -23,8 +24,6 @@ crate::statements! {
         (SELECT public_id FROM api_key_secrets WHERE valid_until < $1 ORDER BY valid_until LIMIT $2)";
     CLEAN_IDEMPOTENCY = "DELETE FROM idempotency_records WHERE (tenant_id, actor_id, route, idempotency_key) IN
         (SELECT tenant_id, actor_id, route, idempotency_key FROM idempotency_records WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)";
-    CLEAN_AUDIT = "DELETE FROM audit_entries WHERE (tenant_id, id) IN
-        (SELECT tenant_id, id FROM audit_entries WHERE at < $1 ORDER BY at LIMIT $2)";
     /// In the order in which they are read, so that a reader can tell whether it has missed some.
     CLEAN_EVENTS = "DELETE FROM events WHERE (tenant_id, sequence) IN
         (SELECT tenant_id, sequence FROM events WHERE at < $1 ORDER BY at, tenant_id, sequence LIMIT $2)";
@@ -107,7 +106,6 @@ pub async fn clean(app: &App) -> Result<()> {
         (CLEAN_LINKS, now),
         (CLEAN_SECRETS, now),
         (CLEAN_IDEMPOTENCY, now),
-        (CLEAN_AUDIT, now.plus(-settings.audit_retention_ms)),
         (CLEAN_EVENTS, now.plus(-settings.event_retention_ms)),
         (CLEAN_RATES, now.plus(-2 * MINUTE_MS)),
     ];
@@ -127,5 +125,6 @@ pub async fn clean(app: &App) -> Result<()> {
             }
         }
     }
-    failed
+    let audit_days = audit::clean(&db, now.plus(-settings.audit_retention_ms), CLEAN_ROWS, CLEAN_STEPS_MAX).await;
+    failed.and(audit_days)
 }

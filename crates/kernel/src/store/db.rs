@@ -116,6 +116,7 @@ impl Db {
     pub async fn select<T: FromRow>(&self, select: &Select) -> Result<Vec<T>> {
         let finished = select.finish();
         self.context.check_select(finished.tenant)?;
+        self.store.note_list(&finished.text);
         self.list(&finished.text, &finished.params()).await
     }
 
@@ -124,6 +125,7 @@ impl Db {
     pub async fn scan<T: FromRow + Send + 'static>(&self, select: &Select) -> Result<Vec<T>> {
         let finished = select.finish();
         self.context.check_select(finished.tenant)?;
+        self.store.note_list(&finished.text);
         match self.store.backend() {
             Backend::Sqlite(lite) => {
                 // The wait is here and not on the blocking thread, of which there are only so many.

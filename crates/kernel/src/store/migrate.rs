@@ -44,6 +44,7 @@ const MIGRATIONS: &[Migration] = migrations! {
     "0003_tickets"
     "0005_webhooks"
     "0006_order_of_changes"
+    "0007_lists"
 };
 
 const NOTE: &str = "INSERT INTO schema_migrations (name, checksum, applied_at) VALUES ($1, $2, $3)";

@@ -29,9 +29,11 @@ mod sqlite_writer;
 mod turns;
 mod tx;
 mod values;
+mod walk;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use deadpool_postgres::Pool;
@@ -57,6 +59,7 @@ pub use select::{Compare, Direction, Select};
 pub use self_check::Check;
 pub use tx::{Job, STATEMENTS, Tick, Tx};
 pub use values::Value;
+pub use walk::{ARMS_MAX, Arm, Found, Passed, Walk};
 
 /// Queries that may scan and run at once on SQLite: few, because each keeps a core and the disk busy.
 const SCANNERS: usize = 2;
@@ -77,6 +80,8 @@ struct Inner {
     backend: Backend,
     world: World,
     news: News,
+    /// The texts of lists that were asked, once a test wants to know them.
+    lists_asked: OnceLock<Mutex<BTreeSet<String>>>,
 }
 
 enum Backend {
@@ -115,7 +120,7 @@ impl Store {
                 Backend::Sqlite(Box::new(open.await.map_err(Error::internal)??))
             }
         };
-        Ok(Store(Arc::new(Inner { backend, world, news })))
+        Ok(Store(Arc::new(Inner { backend, world, news, lists_asked: OnceLock::new() })))
     }
 
     /// Applies the migrations that the database lacks, under a lock, and names them.
@@ -232,6 +237,19 @@ impl Store {
                 lent.read(|reader| reader.prepare(sql).map(drop).map_err(sqlite::fault))
             }
             Backend::Postgres(postgres) => Session::for_reading(&postgres.pool).await?.prepare_check(sql).await,
+        }
+    }
+
+    /// The texts of all [`Select`]s that were asked since the first call of this, for the test of their plans.
+    #[doc(hidden)]
+    pub fn lists_asked(&self) -> BTreeSet<String> {
+        let asked = self.0.lists_asked.get_or_init(Mutex::default);
+        asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note_list(&self, text: &str) {
+        if let Some(asked) = self.0.lists_asked.get() {
+            asked.lock().unwrap_or_else(PoisonError::into_inner).insert(text.to_owned());
         }
     }
 

@@ -29,6 +29,15 @@ impl<'a> Row<'a> {
         Ok(ActorRef { kind, id: self.get(index + 1)?, name: self.get(index + 2)? })
     }
 
+    /// The last column.
+    pub fn last<T: Column>(&self) -> Result<T> {
+        let columns = match self.0 {
+            Inner::Sqlite(row) => row.as_ref().column_count(),
+            Inner::Postgres(row) => row.len(),
+        };
+        self.get(columns.saturating_sub(1))
+    }
+
     /// The column at `index`, counted from 0 in the order of the SELECT.
     ///
     /// A column of another type is a fault of the statement, so it is an internal error.

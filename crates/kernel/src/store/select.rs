@@ -59,8 +59,8 @@ impl Select {
         Select { tenant: false, ..Select::new(text) }
     }
 
-    /// One SELECT for each of the `arms`, as one list. In `text` the values of an arm are `$2` and on; `$1` is the
-    /// tenant in all of them.
+    /// One SELECT for each of the `arms`, as one list whose last column is the place of the arm, from 0. In `text` the
+    /// values of an arm are `$2` and on; `$1` is the tenant in all of them.
     pub fn union_all(text: &str, arms: impl IntoIterator<Item = Vec<Value>>) -> Self {
         Select::union(arms.into_iter().map(|values| Select { values, ..Select::new(text) }))
     }
@@ -72,7 +72,7 @@ impl Select {
             let finished = arm.finish();
             let lead = if place == 0 { "" } else { " UNION ALL " };
             let text = renumbered(&finished.text, select.values.len());
-            let _ = write!(select.text, "{lead}SELECT * FROM ({text}) AS arm");
+            let _ = write!(select.text, "{lead}SELECT arm.*, CAST({place} AS BIGINT) FROM ({text}) AS arm");
             select.values.extend(finished.values);
         }
         select
@@ -258,8 +258,9 @@ mod tests {
             Select::union_all(text, [vec!["x".into(), Value::Int(1)], vec!["y".into(), Value::Int(2)]]).finish();
         assert_eq!(
             finished.text,
-            "SELECT * FROM (SELECT n FROM t WHERE tenant_id = $1 AND a = $2 AND n < $3) AS arm UNION ALL \
-             SELECT * FROM (SELECT n FROM t WHERE tenant_id = $1 AND a = $4 AND n < $5) AS arm"
+            "SELECT arm.*, CAST(0 AS BIGINT) FROM (SELECT n FROM t WHERE tenant_id = $1 AND a = $2 AND n < $3) AS arm \
+             UNION ALL \
+             SELECT arm.*, CAST(1 AS BIGINT) FROM (SELECT n FROM t WHERE tenant_id = $1 AND a = $4 AND n < $5) AS arm"
         );
         assert_eq!(finished.params().len(), 4);
     }

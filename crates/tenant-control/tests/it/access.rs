@@ -33,10 +33,13 @@ enum Target {
     Webhook,
     Delivery,
     Ticket,
+    /// What belongs to a ticket, as a list.
+    Comments,
+    History,
 }
 
 fn table() -> Vec<Row> {
-    use Target::{Delivery, Key, Nothing, Ticket, Webhook};
+    use Target::{Comments, Delivery, History, Key, Nothing, Ticket, Webhook};
     let row = |operation, target, body, status| Row { operation, target, body, status, more: &[] };
     let hook = json!({"name": "Made", "url": "https://hooks.example.com/in", "events": ["webhook.auto_disabled"]});
     let reading = |row: Row| Row { more: &["webhooks:read"], ..row };
@@ -68,6 +71,8 @@ fn table() -> Vec<Row> {
         row("list_events", Nothing, None, 200),
         row("list_tickets", Nothing, None, 200),
         row("list_tickets", Ticket, None, 200),
+        row("list_tickets", Comments, None, 200),
+        row("list_tickets", History, None, 200),
         row("create_ticket", Nothing, Some(json!({"subject": "Made"})), 201),
         row("change_ticket", Ticket, Some(json!({"status": "open", "comment": {"body": "Seen."}})), 200),
         row("get_session", Nothing, None, 200),
@@ -157,7 +162,12 @@ fn operations(server: &Server) -> Vec<Operation> {
 impl Operation {
     fn call<'a>(&self, server: &'a Server, id: &str) -> Call<'a> {
         let named_in_query = self.row.target != Target::Nothing && self.method != "POST";
-        let query = if named_in_query { format!("?id={id}") } else { String::new() };
+        let view = match self.row.target {
+            Target::Comments => "&view=comments",
+            Target::History => "&view=history",
+            _ => "",
+        };
+        let query = if named_in_query { format!("?id={id}{view}") } else { String::new() };
         let call = server.call(self.method.parse().unwrap(), format!("{}{query}", self.path));
         match &self.row.body {
             Some(body) => call.json(&serde_json::from_str(&body.to_string().replace("$id", id)).unwrap()),
@@ -173,7 +183,7 @@ impl Operation {
                 let secrets = vec![key.id.clone(), key.record["prefix"].as_str().unwrap().to_owned()];
                 Record { id: key.id, secrets }
             }
-            Target::Ticket => {
+            Target::Ticket | Target::Comments | Target::History => {
                 let subject = "A subject of another";
                 let ticket =
                     server.post(TICKETS).cookie(&tenancy.admin).json(&json!({"subject": subject})).await.ok(201);
@@ -201,7 +211,7 @@ impl Operation {
             Target::Nothing | Target::Key => KEYS,
             Target::Webhook => WEBHOOKS,
             Target::Delivery => DELIVERIES,
-            Target::Ticket => TICKETS,
+            Target::Ticket | Target::Comments | Target::History => TICKETS,
         };
         server.get(format!("{path}?id={id}")).cookie(&tenancy.admin).await.ok(200)
     }

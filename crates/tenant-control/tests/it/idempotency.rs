@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 use crate::support::call::Call;
 use crate::support::people::KEYS;
 use crate::support::{Answer, Server, Tenancy, over_http};
+use crate::tickets::TICKETS;
+use crate::webhooks::WEBHOOKS;
 
 fn body() -> Value {
     json!({"name": "A", "scopes": ["search:read"]})
@@ -85,6 +87,77 @@ over_http! {
         let key = "k".repeat(255);
         assert!(!replayed(&post(&server, &acme, &key).json(&body()).await));
         assert!(replayed(&post(&server, &acme, &format!("\"{key}\"")).json(&body()).await));
+    }
+
+    async fn a_patch_is_replayed_and_comments_once(server: Server) {
+        let acme = server.tenant("acme").await;
+        let make = async || server.post(TICKETS).cookie(&acme.admin).json(&json!({"subject": "A"})).await.ok(201);
+        let (ticket, other) = (make().await, make().await);
+        let patch = |ticket: &Value, key: &str| {
+            let target = format!("{TICKETS}?id={}", ticket["id"].as_str().unwrap());
+            server.patch(target).cookie(&acme.admin).idempotency_key(key)
+        };
+        let said = json!({"status": "open", "comment": {"body": "Once."}});
+        let first = patch(&ticket, "k").header("if-match", "\"1\"").json(&said).await;
+        assert_eq!(first.is(200).header("idempotency-replayed"), "");
+        server.advance(MINUTE_MS);
+        for key in ["k", "\"k\""] {
+            // The version has moved since, and still it is the same request.
+            let again = patch(&ticket, key).header("if-match", "\"1\"").json(&said).await;
+            assert_eq!(again.is(200).header("idempotency-replayed"), "true");
+            assert_eq!((&again.body, again.header("etag")), (&first.body, first.header("etag")));
+        }
+        let target = format!("{TICKETS}?id={}", ticket["id"].as_str().unwrap());
+        let now = server.get(target).cookie(&acme.admin).await.ok(200);
+        assert_eq!((&now["comment_count"], &now["version"]), (&json!(1), &json!(2)));
+        patch(&ticket, "k").json(&json!({"status": "open"})).await.problem("idempotency_key_reused");
+        patch(&other, "k").json(&said).await.problem("idempotency_key_reused");
+        // Another route, and another actor.
+        let made = server.post(TICKETS).cookie(&acme.admin).idempotency_key("k").json(&json!({"subject": "B"})).await;
+        assert_eq!(made.is(201).header("idempotency-replayed"), "");
+        let key = server.key(&acme, &["tickets:write"]).await;
+        let target = format!("{TICKETS}?id={}", other["id"].as_str().unwrap());
+        let by_key = server.patch(target).key(&key.plain).idempotency_key("k").json(&said).await;
+        assert_eq!(by_key.is(200).header("idempotency-replayed"), "");
+    }
+
+    async fn a_refused_patch_frees_its_key(server: Server) {
+        let acme = server.tenant("acme").await;
+        let ticket = server.post(TICKETS).cookie(&acme.admin).json(&json!({"subject": "A"})).await.ok(201);
+        let target = format!("{TICKETS}?id={}", ticket["id"].as_str().unwrap());
+        let patch = || server.patch(&target).cookie(&acme.admin).idempotency_key("k");
+        patch().json(&json!({"status": "closed"})).await.problem("invalid_transition");
+        patch().json(&json!({"subject": ""})).await.problem("invalid_fields");
+        patch().header("if-match", "\"9\"").json(&json!({"team": "A"})).await.problem("version_mismatch");
+        let nobody = "/api/psa/tickets?id=tkt_01jd8z6v2mfkpb7h3q9xw5t4ra";
+        server.patch(nobody).cookie(&acme.admin).idempotency_key("k").json(&json!({"team": "A"})).await.problem("not_found");
+        assert_eq!(patch().json(&json!({"team": "B"})).await.ok(200)["team"], "B");
+    }
+
+    async fn every_change_refuses_a_malformed_key_and_takes_a_good_one(server: Server) {
+        let acme = server.tenant("acme").await;
+        let key = server.key(&acme, &["search:read"]).await;
+        let hook = json!({"name": "A", "url": "https://hooks.example.com/in", "events": ["webhook.auto_disabled"]});
+        let made = server.post(WEBHOOKS).cookie(&acme.admin).json(&hook).await.ok(201);
+        let ticket = server.post(TICKETS).cookie(&acme.admin).json(&json!({"subject": "A"})).await.ok(201);
+        let (keys, hooks) = (format!("{KEYS}?id={}", key.id), format!("{WEBHOOKS}?id={}", made["id"].as_str().unwrap()));
+        let tickets = format!("{TICKETS}?id={}", ticket["id"].as_str().unwrap());
+        let calls = || {
+            [
+                server.patch(&tickets).json(&json!({"team": "A"})),
+                server.put(&keys).json(&body()),
+                server.put(&hooks).json(&hook),
+                server.delete(&keys),
+                server.delete(&hooks),
+                server.delete("/api/auth/session"),
+            ]
+        };
+        for call in calls() {
+            call.cookie(&acme.admin).idempotency_key(" ").await.problem("invalid_header");
+        }
+        for call in calls() {
+            assert!(call.cookie(&acme.admin).idempotency_key("k").await.status < 300);
+        }
     }
 
     async fn a_key_belongs_to_its_actor_and_tenant(server: Server) {

@@ -35,4 +35,5 @@ mod support;
 mod tickets;
 mod tidy;
 mod tls;
+mod walks;
 mod webhooks;

@@ -1,8 +1,19 @@
-//! How SQLite would find the rows of every statement: none may walk a table that grows without end.
+//! How both engines would find the rows of every statement, and of every list that is composed: none may walk a table that
+//! grows without end, nor all that a tenant has in it.
 
-use kernel::store::{Param, Purpose, Value};
+use std::collections::BTreeSet;
 
+use kernel::args;
+use kernel::store::{Engine, Param, Purpose, Store, Value};
+use serde_json::json;
+use tenant_control::features::audit;
+use tenant_control::features::webhooks::deliveries;
+
+use crate::support::people::{AUDIT, KEYS};
 use crate::support::stores::TestStore;
+use crate::support::{Server, over_http};
+use crate::tickets::{TICKETS, generous};
+use crate::webhooks::{DELIVERIES, EVENTS, WEBHOOKS, endpoint};
 
 /// Tables that have a row for each event, delivery, attempt, request or deed.
 const GROWING: &[&str] = &[
@@ -18,19 +29,22 @@ const GROWING: &[&str] = &[
 ];
 
 /// Statements that look at many rows on purpose, and why that is bounded.
-const ALLOWED: &[(&str, &str)] = &[
-    ("LIST", "the list of deliveries adds its filters, its order and a limit"),
-    ("ATTEMPTS", "adds the deliveries of one page"),
-    ("WINDOW", "adds the numbers between which the feed looks"),
-    ("FULL", "adds the numbers of one page"),
-    ("BRIEF", "adds the numbers of one step"),
-    ("BRIEF_CHANGE", "adds the numbers of one step"),
-    ("NUMBERS", "adds a place in an order and a limit; see tickets/customers.rs"),
-    ("UPDATES", "adds a place in an order and a limit; see tickets/customers.rs"),
-    ("PRIORITIES", "adds a place in an order and a limit; see tickets/customers.rs"),
-    ("DATES", "adds a place in an order and a limit; see tickets/customers.rs"),
-    ("BY_EXTERNAL_ID", "adds the ids that are asked for"),
-    ("WAITING", "counts what waits, from an index of that alone, off the threads that serve requests"),
+const ALLOWED: &[(&str, &str)] =
+    &[("WAITING", "counts what waits, from an index of that alone, off the threads that serve requests")];
+
+/// Beginnings of lists, which are looked at as a whole: they add their filters, an order and a limit.
+const COMPOSED: &[&str] = &[
+    "LIST",
+    "READ",
+    "WINDOW",
+    "FULL",
+    "BRIEF",
+    "BRIEF_CHANGE",
+    "NUMBERS",
+    "UPDATES",
+    "PRIORITIES",
+    "DATES",
+    "BY_EXTERNAL_ID",
 ];
 
 /// The places of a statement, counted from `$1`.
@@ -42,28 +56,269 @@ fn places(sql: &str) -> usize {
     numbers.max().unwrap_or(0)
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn no_statement_walks_a_table_that_grows() {
-    let store = TestStore::sqlite().await;
+/// Whether a statement is the beginning of a list; what has an order has all it needs.
+fn is_beginning(name: &str, sql: &str) -> bool {
+    COMPOSED.contains(&name) && !sql.contains("ORDER BY")
+}
+
+/// The statements that are asked as they are.
+fn whole() -> Vec<(&'static str, &'static str)> {
+    let statements = tenant_control::statements().into_iter();
+    let allowed = |name: &str| ALLOWED.iter().any(|(allowed, _)| *allowed == name);
+    statements.filter(|(name, sql)| !is_beginning(name, sql) && !allowed(name)).collect()
+}
+
+/// What SQLite would do wrong with a statement.
+async fn wrong_on_sqlite(store: &Store, name: &str, sql: &str) -> Vec<String> {
+    let nothing = Value::Null;
+    let args: Vec<&dyn Param> = (0..places(sql)).map(|_| &nothing as &dyn Param).collect();
+    let explain = format!("EXPLAIN QUERY PLAN {sql}");
+    let plan: Vec<(i64, i64, i64, String)> = store.system(Purpose::Cli).list(&explain, &args).await.unwrap();
+    let wrong = |step: &String| {
+        // The alias of a table is its first letter, where it has one.
+        let table = step.split(' ').nth(1).unwrap_or_default();
+        let grows = GROWING.contains(&table) || ["d", "e", "t", "c"].contains(&table);
+        grows && (step.starts_with("SCAN") || step.ends_with("(tenant_id=?)"))
+    };
+    plan.into_iter().map(|(.., step)| step).filter(wrong).map(|step| format!("{name}: {step}\n    {sql}")).collect()
+}
+
+/// What PostgreSQL would do wrong with a statement whose values it does not know, as it plans one that is asked often.
+async fn wrong_on_postgres(store: &Store, name: &str, sql: &str, strict: bool) -> Vec<String> {
+    let prepare = format!("PREPARE looked_at AS {sql}");
+    let nothing = vec!["NULL"; places(sql)].join(", ");
+    let execute = format!(
+        "EXPLAIN (COSTS OFF) EXECUTE looked_at{}",
+        if nothing.is_empty() { nothing } else { format!("({nothing})") }
+    );
     let db = store.system(Purpose::Cli);
-    let mut slow = Vec::new();
-    for (name, sql) in tenant_control::statements() {
-        if ALLOWED.iter().any(|(allowed, _)| *allowed == name) {
-            continue;
-        }
-        let nothing = Value::Null;
-        let args: Vec<&dyn Param> = (0..places(sql)).map(|_| &nothing as &dyn Param).collect();
-        let plan: Vec<(i64, i64, i64, String)> = db.list(&format!("EXPLAIN QUERY PLAN {sql}"), &args).await.unwrap();
-        for (.., step) in plan {
-            let table = |word: &str| GROWING.contains(&word);
-            let by_tenant_alone = step.ends_with("(tenant_id=?)");
-            // The alias of a table is its first letter, where it has one.
-            let words: Vec<&str> = step.split(' ').collect();
-            let grows = words.get(1).is_some_and(|word| table(word) || ["d", "e", "t", "c"].contains(word));
-            if grows && (step.starts_with("SCAN") || by_tenant_alone) {
-                slow.push(format!("{name}: {step}\n    {sql}"));
-            }
+    let plan: Vec<String> = db
+        .write(async move |tx| {
+            tx.exec("SET LOCAL plan_cache_mode = force_generic_plan", args![]).await?;
+            tx.exec(&prepare, args![]).await?;
+            let plan = tx.list(&execute, args![]).await?;
+            tx.exec("DEALLOCATE looked_at", args![]).await?;
+            Ok(plan)
+        })
+        .await
+        .unwrap_or_else(|error| panic!("{name}: {error}\n{sql}"));
+    let plan = plan.join("\n");
+    let wrong = plan.split("->").filter(|node| is_wrong(node, strict)).map(|node| format!("{name}: {node}\n    {sql}"));
+    wrong.collect()
+}
+
+/// A step of PostgreSQL's plan that reads a growing table without an index, or all of a tenant; in a strict one also what
+/// sorts, or judges rows by anything but whose they are.
+fn is_wrong(node: &str, strict: bool) -> bool {
+    let node = node.trim();
+    let line = |label: &str| node.lines().find_map(|line| line.trim().strip_prefix(label));
+    if strict {
+        let judged = line("Filter: ").is_some_and(|filter| {
+            let row_security = "((tenant_id = current_setting('tc.tenant'::text, true)) OR \
+                (current_setting('tc.tenant'::text, true) = '*'::text))";
+            filter != row_security
+        });
+        if judged || node.starts_with("Sort") || node.starts_with("Incremental Sort") {
+            return true;
         }
     }
-    assert!(slow.is_empty(), "these walk all rows, or all of a tenant:\n{}", slow.join("\n"));
+    let first = node.lines().next().unwrap_or_default();
+    let Some((scan, table)) = first.split_once(" on ").filter(|(scan, _)| scan.contains("Scan")) else { return false };
+    let table = table.split(' ').next().unwrap_or_default();
+    // A bitmap's conditions stand with the index that it is made from.
+    let grows = GROWING.iter().any(|growing| table == *growing || table.starts_with(&format!("{growing}_")));
+    let condition = line("Index Cond: ").unwrap_or_default();
+    let by_more = condition.split(" AND ").any(|part| !part.is_empty() && !part.contains("tenant_id"));
+    grows && !scan.starts_with("Bitmap Heap Scan") && !by_more
+}
+
+/// Statements that must be nothing but a walk along one piece of one index.
+fn is_arm(name: &str, sql: &str) -> bool {
+    let arms = [audit::store::STATEMENTS, deliveries::log::store::STATEMENTS].concat();
+    name.starts_with("BY_") && arms.iter().any(|(_, arm)| *arm == sql)
+}
+
+/// Every combination of these filters, each left out, with one value or with two.
+fn combinations(filters: &[(&str, [&str; 2])]) -> Vec<String> {
+    filters.iter().fold(vec![String::new()], |queries, (name, values)| {
+        let with = |query: &String| {
+            let one = format!("{query}&{name}={}", values[0]);
+            [query.clone(), one.clone(), format!("{one},{}", values[1])]
+        };
+        queries.iter().flat_map(with).collect()
+    })
+}
+
+/// Asks every list in all ways that make its SQL another.
+async fn ask_all(server: &Server) {
+    let acme = server.tenant("acme").await;
+    let audit = [
+        ("actor_id", ["usr_01jd8z6v2mfkpb7h3q9xw5t4ra", "usr_01jd8z6v2mfkpb7h3q9xw5t4rb"]),
+        ("action", ["ticket.update", "ticket.create"]),
+        ("target_id", ["tkt_01jd8z6v2mfkpb7h3q9xw5t4ra", "tkt_01jd8z6v2mfkpb7h3q9xw5t4rb"]),
+    ];
+    let log = [
+        ("webhook_id", ["wh_01jd8z6v2mfkpb7h3q9xw5t4ra", "wh_01jd8z6v2mfkpb7h3q9xw5t4rb"]),
+        ("event_id", ["evt_01jd8z6v2mfkpb7h3q9xw5t4ra", "evt_01jd8z6v2mfkpb7h3q9xw5t4rb"]),
+        ("event_type", ["ticket.updated", "ticket.created"]),
+        ("status", ["pending", "failed"]),
+    ];
+    // Something of each, so that lists go on to read what they have found.
+    for _ in 0..2 {
+        endpoint(server, &acme, "https://hooks.example.com/in", &["*"]).await;
+    }
+    server.key(&acme, &["*"]).await;
+    let ticket = json!({"subject": "Printer", "external_id": "x"});
+    server.post(TICKETS).cookie(&acme.admin).json(&ticket).await.is(201);
+    let mut targets = Vec::new();
+    for time in ["", "&since=2026-01-01T00:00:00Z&until=2026-12-31T00:00:00Z"] {
+        targets.extend(combinations(&audit).iter().map(|query| format!("{AUDIT}?limit=1{query}{time}")));
+        targets.extend(combinations(&log).iter().map(|query| format!("{DELIVERIES}?limit=1{query}{time}")));
+    }
+    targets.extend(
+        combinations(&[("status", ["active", "expired"])]).iter().map(|query| format!("{KEYS}?limit=1{query}")),
+    );
+    let statuses = ["active", "revoked", "active,revoked", "expired,revoked", "active,expired,revoked"];
+    targets.extend(statuses.map(|any| format!("{KEYS}?status={any}")));
+    targets.extend([
+        format!("{DELIVERIES}?status=succeeded,pending"),
+        format!("{WEBHOOKS}?limit=1"),
+        format!("{EVENTS}?view=feed&limit=1"),
+        format!("{TICKETS}?external_id=x"),
+        format!("{TICKETS}?status=new&organization_id=none,org_01jd8z6v2mfkpb7h3q9xw5t4ra"),
+        format!("{TICKETS}?status=new&sort=-updated_at"),
+        format!("{TICKETS}?q=prin&priority=medium"),
+        format!("{TICKETS}?updated_since=2026-01-01T00:00:00Z&limit=1"),
+    ]);
+    for target in targets {
+        let answer = server.get(&target).cookie(&acme.admin).await;
+        assert_eq!(answer.status, 200, "{target}: {}", answer.json());
+        if let Some(cursor) = answer.json()["next_cursor"].as_str() {
+            server.get(format!("{target}&cursor={cursor}")).cookie(&acme.admin).await.is(200);
+        }
+    }
+}
+
+over_http! {
+    async fn no_list_that_is_composed_walks_a_table_that_grows(setup: Setup) {
+        let server = generous(setup).await;
+        let store = &server.app.store;
+        store.lists_asked();
+        ask_all(&server).await;
+        let asked: BTreeSet<String> = store.lists_asked();
+        for (name, sql) in tenant_control::statements() {
+            let looked_at = !is_beginning(name, sql) || asked.iter().any(|text| text.contains(sql));
+            assert!(looked_at, "nobody has asked for a list that starts with {name}: add it to ask_all\n{sql}");
+        }
+        let mut wrong = Vec::new();
+        match store.engine() {
+            Engine::Sqlite => {
+                for sql in &asked {
+                    wrong.extend(wrong_on_sqlite(store, "a list", sql).await);
+                }
+            }
+            Engine::Postgres => {
+                fill(store).await;
+                for _ in 0..2 {
+                    for sql in &asked {
+                        wrong.extend(wrong_on_postgres(store, "a list", sql, false).await);
+                    }
+                    analyze(store).await;
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "these walk all rows, or all of a tenant:\n{}", wrong.join("\n"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_statement_walks_a_table_that_grows_on_sqlite() {
+    let store = TestStore::sqlite().await;
+    let mut wrong = Vec::new();
+    for (name, sql) in whole() {
+        wrong.extend(wrong_on_sqlite(&store, name, sql).await);
+    }
+    assert!(wrong.is_empty(), "these walk all rows, or all of a tenant:\n{}", wrong.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_statement_walks_a_table_that_grows_on_postgres() {
+    let store = TestStore::postgres().await;
+    fill(&store).await;
+    let mut wrong = Vec::new();
+    // A list must be found along its index also before PostgreSQL has looked at what is in the tables.
+    for (name, sql) in whole().into_iter().filter(|(name, sql)| is_arm(name, sql)) {
+        wrong.extend(wrong_on_postgres(&store, name, sql, true).await);
+    }
+    analyze(&store).await;
+    for (name, sql) in whole() {
+        wrong.extend(wrong_on_postgres(&store, name, sql, is_arm(name, sql)).await);
+    }
+    assert!(wrong.is_empty(), "these walk all rows, or all of a tenant:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_plan_that_is_wrong_is_seen() {
+    let good = "Index Scan Backward using audit_entries_by_time on audit_entries\n  Index Cond: ((tenant_id = $1) AND (at < $2))";
+    assert!(!is_wrong(good, false) && !is_wrong(good, true));
+    for bad in [
+        "Seq Scan on audit_entries",
+        "Index Scan using audit_entries_pkey on audit_entries\n  Index Cond: (tenant_id = $1)",
+        "Index Only Scan using events_by_age on events e",
+        "Bitmap Index Scan on deliveries_by_webhook\n  Index Cond: (tenant_id = $1)",
+    ] {
+        assert!(is_wrong(bad, false), "{bad}");
+    }
+    for bad in ["Sort\n  Sort Key: at DESC", &format!("{good}\n  Filter: (actor_id = $2)")] {
+        assert!(is_wrong(bad, true) && !is_wrong(bad, false), "{bad}");
+    }
+}
+
+/// Rows of many tenants, as few as make a difference to PostgreSQL. All have one actor and one action: where nothing tells
+/// entries apart, an index that promises to is of no use to a planner, and still needed.
+const FILL: &[&str] = &[
+    "INSERT INTO tenants SELECT 'ten_' || n, 's' || n, 'x', 1, 1, 1 FROM generate_series(1, 200) n",
+    "INSERT INTO events SELECT 'ten_' || n % 200 + 1, n, 'evt_' || n, 'a.b', 'a', 'r' || n % 100, n, '{}' FROM generate_series(1, 6000) n",
+    "INSERT INTO deliveries (tenant_id, id, webhook_id, event_sequence, event_id, event_type, record_id, status, generation,
+        next_attempt_at, tries, attempts, created_at)
+        SELECT 'ten_' || n % 200 + 1, 'dlv_' || n, 'wh_' || n % 600, n, 'evt_' || n, 'a.b', 'r' || n,
+            CASE WHEN n % 10 < 2 THEN 'failed' WHEN n % 10 < 8 THEN 'pending' ELSE 'succeeded' END, 1, n, 1, 1, n
+        FROM generate_series(1, 6000) n",
+    "INSERT INTO delivery_attempts SELECT 'ten_' || n % 200 + 1, 'dlv_' || n, 1, n, 200, NULL, 'ok', NULL, 1, '{}'
+        FROM generate_series(1, 6000) n",
+    "INSERT INTO audit_entries (tenant_id, id, at, actor_type, actor_id, actor_name, action, target_type, target_id)
+        SELECT 'ten_' || n % 200 + 1, 'aud_' || n, n, 'user', 'usr_1', 'x', 'a.b', 't', 'tkt_' || n % 500 FROM generate_series(1, 6000) n",
+    "INSERT INTO idempotency_records SELECT 'ten_' || n % 200 + 1, 'usr_1', '/a', 'k' || n, '', 200, '[]', '', n
+        FROM generate_series(1, 6000) n",
+    "INSERT INTO tickets (tenant_id, id, number, subject, type, status, priority, tags, device_ids, source, sla_pauses,
+        comment_count, version, created_at, updated_at, custom_fields)
+        SELECT 'ten_' || n % 200 + 1, 'tkt_' || n, n, 's', 'incident', CASE WHEN n % 50 = 0 THEN 'open' ELSE 'closed' END, 1, '[]',
+            '[]', 'api', '[]', 0, 1, n, n, '{}' FROM generate_series(1, 6000) n",
+    "INSERT INTO ticket_terms SELECT 'ten_' || n % 200 + 1, 'w:' || n % 300, n FROM generate_series(1, 6000) n",
+    "INSERT INTO ticket_comments (tenant_id, number, ordinal, id, public, author_type, author_name, created_at, size_bytes, body)
+        SELECT 'ten_' || n % 200 + 1, n / 5, n, 'cmt_' || n, TRUE, 'user', 'x', n, 1, 'x' FROM generate_series(1, 6000) n",
+    "INSERT INTO ticket_changes (tenant_id, number, version, at, actor_type, actor_name, size_bytes, changes)
+        SELECT 'ten_' || n % 200 + 1, n / 5, n, n, 'user', 'x', 1, '{}' FROM generate_series(1, 6000) n",
+];
+
+async fn fill(store: &Store) {
+    let db = store.system(Purpose::Cli);
+    let fill = db.write(async |tx| {
+        for sql in FILL {
+            tx.exec(sql, args![]).await?;
+        }
+        Ok(())
+    });
+    fill.await.expect("the tables are filled");
+}
+
+async fn analyze(store: &Store) {
+    let db = store.system(Purpose::Cli);
+    let analyze = db.write(async |tx| {
+        for table in GROWING {
+            tx.exec(&format!("ANALYZE {table}"), args![]).await?;
+        }
+        Ok(())
+    });
+    analyze.await.expect("the tables are analyzed");
 }

@@ -11,12 +11,15 @@ mod follow;
 mod history;
 mod model;
 mod pages;
+mod parts;
 mod promises;
 mod race;
 mod refuse;
 mod sorts;
 mod status;
 mod sync;
+
+pub use model::generous;
 
 use kernel::auth::Role;
 use kernel::base::Actor;

@@ -173,10 +173,17 @@ fn one_of(names: [std::borrow::Cow<'static, str>; 2]) -> RefOr<Schema> {
     put, path = PATH, tag = "Control plane", operation_id = "replace_api_key", params(OneQuery), request_body = Change,
     security(("api_key" = ["api_keys:write"]))
 )]
-pub async fn replace(caller: Caller, if_match: IfMatch, query: Query<OneQuery>, body: Json<Change>) -> Result<Changed> {
+pub async fn replace(
+    caller: Caller,
+    if_match: IfMatch,
+    idempotency: Idempotency,
+    query: Query<OneQuery>,
+    body: Json<Change>,
+) -> Result<Changed> {
     let db = caller.require(Scope::ApiKeysWrite)?;
     let id = query.parse()?.id;
     let change = body.read().await?.value;
+    idempotency.check()?;
     let (standing, secrets) = (caller.standing(), caller.app().secrets.clone());
     let changed = db
         .write(async move |tx| {
@@ -203,9 +210,15 @@ pub async fn replace(caller: Caller, if_match: IfMatch, query: Query<OneQuery>, 
     delete, path = PATH, tag = "Control plane", operation_id = "revoke_api_key", params(OneQuery),
     security(("api_key" = ["api_keys:write"]))
 )]
-pub async fn revoke(caller: Caller, if_match: IfMatch, query: Query<OneQuery>) -> Result<NoContent> {
+pub async fn revoke(
+    caller: Caller,
+    if_match: IfMatch,
+    idempotency: Idempotency,
+    query: Query<OneQuery>,
+) -> Result<NoContent> {
     let db = caller.require(Scope::ApiKeysWrite)?;
     let id = query.parse()?.id;
+    idempotency.check()?;
     let standing = caller.standing();
     db.write(async move |tx| {
         standing.confirm(tx, Scope::ApiKeysWrite).await?;

@@ -6,7 +6,7 @@ use axum::http::header::SET_COOKIE;
 use axum::response::{IntoResponse, Response};
 use kernel::auth::{Caller, sign_out};
 use kernel::base::Result;
-use kernel::http::{Documented, NoContent, Ok200, Query, Shared};
+use kernel::http::{Documented, Idempotency, NoContent, Ok200, Query, Shared};
 use utoipa::IntoResponses;
 
 use super::Session;
@@ -52,8 +52,14 @@ impl IntoResponses for SignedOut {
     delete, path = PATH, tag = "Session", operation_id = "delete_session",
     security(("session" = []))
 )]
-pub async fn delete(State(app): State<Shared>, caller: Caller, query: Query<()>) -> Result<SignedOut> {
+pub async fn delete(
+    State(app): State<Shared>,
+    caller: Caller,
+    idempotency: Idempotency,
+    query: Query<()>,
+) -> Result<SignedOut> {
     query.parse()?;
+    idempotency.check()?;
     sign_out(&caller).await?;
     Ok(SignedOut(app.settings.base_url.cookie_name(), app.settings.base_url.is_https()))
 }

@@ -59,6 +59,12 @@ kernel::words! {
     pub enum SlaState { Ok "ok", AtRisk "at_risk", Breached "breached", Paused "paused", None "none" }
 }
 
+kernel::words! {
+    /// What belongs to a ticket and is a list of its own.
+    #[schema(as = TicketView)]
+    pub enum View { Comments "comments", History "history" }
+}
+
 impl Status {
     /// The statuses that can follow.
     pub fn next(self) -> &'static [Status] {
@@ -207,9 +213,9 @@ pub struct Requester {
 pub struct TicketDetail {
     #[serde(flatten)]
     pub ticket: Ticket,
-    /// Oldest first; the last 1000 and about 4 MB of them.
+    /// Oldest first; the last 1000 and about 4 MB of them. All are the list `view=comments`.
     pub comments: Vec<Comment>,
-    /// Oldest first; the last 1000 and about 4 MB of them.
+    /// Oldest first; the last 1000 and about 4 MB of them. All are the list `view=history`.
     pub history: Vec<Change>,
 }
 
@@ -220,7 +226,11 @@ impl Record for TicketDetail {
 }
 
 #[derive(Clone, Debug, Serialize, ToSchema)]
-#[schema(as = TicketComment)]
+#[schema(as = TicketComment, example = json!({
+    "id": "cmt_01jd8z6v2mfkpb7h3q9xw5t4rb", "body": "On my way.", "public": true,
+    "author": {"type": "user", "id": "usr_01jd8z6v2mfkpb7h3q9xw5t4rc", "name": "Admin"},
+    "created_at": "2026-11-15T08:02:00.000Z"
+}))]
 pub struct Comment {
     #[schema(value_type = String)]
     pub id: CommentId,
@@ -234,7 +244,11 @@ pub struct Comment {
 
 /// One change of a ticket; the first is its creation.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-#[schema(as = TicketChange)]
+#[schema(as = TicketChange, example = json!({
+    "at": "2026-11-15T08:01:00.000Z",
+    "actor": {"type": "api_key", "id": "key_01jd8z6v2mfkpb7h3q9xw5t4rc", "name": "Monitoring"},
+    "changes": {"status": {"from": "new", "to": "open"}}
+}))]
 pub struct Change {
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,

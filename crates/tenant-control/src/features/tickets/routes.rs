@@ -1,28 +1,36 @@
 //! `/api/psa/tickets`
 
+use axum::response::{IntoResponse, Response};
 use kernel::auth::{Caller, Scope};
 use kernel::base::{
     Code, DeviceId, Error, FieldError, Label, OrganizationId, Result, TicketId, Timestamp, UserId, Word,
 };
 use kernel::http::{
-    Created, FromParams, Idempotency, IfMatch, Json, List, Once, OneOrPage, PageRequest, Params, Query, Reference,
-    Versioned,
+    Created, Documented, FromParams, Idempotency, IfMatch, Json, List, Once, Page, PageRequest, Params, Query,
+    Reference, Versioned, documented,
 };
-use kernel::store::Db;
-use utoipa::IntoParams;
+use kernel::store::{Db, Value};
+use utoipa::openapi::schema::AnyOfBuilder;
+use utoipa::openapi::{Ref, RefOr, Schema};
+use utoipa::{IntoParams, IntoResponses, PartialSchema, ToSchema};
 
 use super::find::{self, Filter, IdOrNone, Key, Order, Q_CHARS_MAX, WORDS_MAX, words};
 use super::input::{NewTicket, TicketPatch};
-use super::{Priority, Status, Ticket, TicketDetail, Type, store};
+use super::{Change, Comment, Priority, Status, Ticket, TicketDetail, Type, View, store};
 
 const PATH: &str = "/api/psa/tickets";
+/// Under which keys of PATCH are kept, apart from those of POST.
+const CHANGE: &str = "PATCH /api/psa/tickets";
 
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct ListQuery {
-    /// One ticket, with its comments and history. Cannot be combined with the other parameters.
+    /// One ticket, with its comments and history. Cannot be combined with other parameters than `view`.
     #[param(value_type = Option<String>)]
     id: Option<TicketId>,
+    /// With `id`: all comments of the ticket, or all changes, as a list of their own with `limit` and `cursor`.
+    #[param(value_type = Option<View>)]
+    view: Option<View>,
     /// Any of these, as a comma list.
     #[param(value_type = Option<Vec<Status>>, style = Form, explode = false, max_items = 100)]
     status: Option<Vec<Status>>,
@@ -73,6 +81,7 @@ pub struct ListQuery {
 impl FromParams for ListQuery {
     const NAMES: &'static [&'static str] = &[
         "id",
+        "view",
         "status",
         "priority",
         "type",
@@ -94,8 +103,18 @@ impl FromParams for ListQuery {
         // What a tag or an external id can be; a comma cannot come this far.
         let text = |text: &str| Label::parse(text).ok().map(Label::into_string);
         let number = |text: &str| text.parse().ok().filter(|number: &i64| *number > 0);
+        let view = params
+            .take_parsed("view", |text| View::parse(text).ok_or_else(|| format!("must be {}", View::expected())))?;
+        // A list of its own has pages, which a ticket has not.
+        let page = if view.is_some() { Some(PageRequest::take(params)?) } else { None };
+        let id = params.take_optional_id()?;
+        if view.is_some() && id.is_none() {
+            let detail = "The query parameter view needs id: whose comments or history.";
+            return Err(Error::new(Code::InvalidParameter, detail));
+        }
         let mut query = ListQuery {
-            id: params.take_optional_id()?,
+            id,
+            view,
             status: params.take_words("status")?,
             priority: params.take_words("priority")?,
             r#type: params.take_words("type")?,
@@ -113,7 +132,7 @@ impl FromParams for ListQuery {
             updated_since: params.take_time("updated_since")?,
             q: params.take_parsed("q", parse_q)?,
             sort: params.take_parsed("sort", Order::parse)?,
-            page: PageRequest::take(params)?,
+            page: page.map_or_else(|| PageRequest::take(params), Ok)?,
             spelt: Vec::new(),
         };
         query.spelt = query.spell();
@@ -189,20 +208,57 @@ impl FromParams for OneQuery {
     }
 }
 
+/// What GET answers.
+pub enum Found {
+    One(Box<TicketDetail>),
+    Tickets(Page<Ticket>),
+    Comments(Page<Comment>),
+    History(Page<Change>),
+}
+
+impl IntoResponse for Found {
+    fn into_response(self) -> Response {
+        match self {
+            Found::One(ticket) => Versioned(*ticket).into_response(),
+            Found::Tickets(page) => page.into_response(),
+            Found::Comments(page) => page.into_response(),
+            Found::History(page) => page.into_response(),
+        }
+    }
+}
+
+impl PartialSchema for Found {
+    fn schema() -> RefOr<Schema> {
+        // Not one of: an empty page is a page of anything.
+        let names = [<Page<Ticket>>::name(), TicketDetail::name(), <Page<Comment>>::name(), <Page<Change>>::name()];
+        names.into_iter().fold(AnyOfBuilder::new(), |any_of, name| any_of.item(Ref::from_schema_name(name))).into()
+    }
+}
+
+impl IntoResponses for Found {
+    fn responses() -> Documented {
+        let text =
+            "A page of the list; with `id`, the one ticket; with `id` and `view`, a page of its comments or changes.";
+        documented::<Self>("200", text)
+    }
+}
+
 /// List tickets, or read one
 ///
 /// Newest first. Filters narrow each other down; a combination that no index can answer is 400 `query_too_broad` and
 /// names a filter to add: never the tickets of customers or technicians by `created_at` or `updated_at`. One ticket comes
-/// with its `comments` and `history`.
+/// with its `comments` and `history`, of which `view` shows all, newest first.
 #[utoipa::path(
     get, path = PATH, tag = "Service workflows", operation_id = "list_tickets", params(ListQuery, PageRequest),
     security(("api_key" = ["tickets:read"]))
 )]
-pub async fn list(caller: Caller, query: Query<ListQuery>) -> Result<OneOrPage<Ticket, TicketDetail>> {
+pub async fn list(caller: Caller, query: Query<ListQuery>) -> Result<Found> {
     let db = caller.require(Scope::TicketsRead)?;
     let mut query = query.parse()?;
-    if let Some(id) = query.id {
-        return store::get(&db, id).await.map(OneOrPage::One);
+    match (query.id, query.view) {
+        (Some(id), Some(view)) => return part(&caller, &db, id, view, &query.page).await,
+        (Some(id), None) => return store::get(&db, id).await.map(|ticket| Found::One(Box::new(ticket))),
+        (None, _) => {}
     }
     let list = List { path: PATH, filters: std::mem::take(&mut query.spelt) };
     let after = match query.page.position(&caller, &list)? {
@@ -217,7 +273,28 @@ pub async fn list(caller: Caller, query: Query<ListQuery>) -> Result<OneOrPage<T
     let filter = query.filter();
     let order = sort.unwrap_or_else(|| Order::default_of(&filter));
     let found = find::search::find(&db, &filter, order, after, limit).await?;
-    page.page_before(&caller, &list, found.tickets, found.next.map(Key::to_position)).map(OneOrPage::Page)
+    page.page_before(&caller, &list, found.tickets, found.next.map(Key::to_position)).map(Found::Tickets)
+}
+
+/// A page of what belongs to one ticket.
+async fn part(caller: &Caller, db: &Db, id: TicketId, view: View, page: &PageRequest) -> Result<Found> {
+    let list = List { path: PATH, filters: vec![("id", id.to_string()), ("view", view.as_str().to_owned())] };
+    let after = match page.position(caller, &list)?.as_deref() {
+        None => None,
+        Some([Value::Int(place)]) => Some(*place),
+        Some(_) => return Err(Error::new(Code::InvalidCursor, "The cursor was not made for this list.")),
+    };
+    let position = |place: i64| vec![Value::Int(place)];
+    match view {
+        View::Comments => {
+            let (comments, next) = store::comments(db, id, after, page.limit).await?;
+            page.page_before(caller, &list, comments, next.map(position)).map(Found::Comments)
+        }
+        View::History => {
+            let (changes, next) = store::history(db, id, after, page.limit).await?;
+            page.page_before(caller, &list, changes, next.map(position)).map(Found::History)
+        }
+    }
 }
 
 /// Create a ticket
@@ -250,7 +327,8 @@ pub async fn create(
 /// Change a ticket
 ///
 /// A JSON merge patch: what is left out stays, `null` clears. The status can only go where it may; anything else is 409
-/// `invalid_transition`, and nothing of the request is applied. `comment` is appended.
+/// `invalid_transition`, and nothing of the request is applied. `comment` is appended. Send an `Idempotency-Key`, and a retry
+/// never adds a comment twice.
 #[utoipa::path(
     patch, path = PATH, tag = "Service workflows", operation_id = "change_ticket", params(OneQuery),
     request_body = TicketPatch, security(("api_key" = ["tickets:write"]))
@@ -258,18 +336,22 @@ pub async fn create(
 pub async fn change(
     caller: Caller,
     if_match: IfMatch,
+    idempotency: Idempotency,
     query: Query<OneQuery>,
     body: Json<TicketPatch>,
-) -> Result<Versioned<Ticket>> {
+) -> Result<Once<Versioned<Ticket>>> {
     let db = caller.require(Scope::TicketsWrite)?;
     let id = query.parse()?.id;
     let body = body.read_with(async |references| unknown(&db, references).await).await?;
+    // The same patch of another ticket is another request.
+    let digest = body.digest_for(id);
     let (standing, patch, references) = (caller.standing(), body.value, body.references);
-    let changed = db.write(async move |tx| {
-        standing.confirm(tx, Scope::TicketsWrite).await?;
-        store::change(tx, id, &if_match, patch, &references).await
-    });
-    changed.await.map(Versioned)
+    idempotency
+        .once(&caller, &db, CHANGE, digest, async move |tx| {
+            standing.confirm(tx, Scope::TicketsWrite).await?;
+            store::change(tx, id, &if_match, patch, &references).await.map(Versioned)
+        })
+        .await
 }
 
 /// Which of the records do not exist, for a body that is refused anyway.

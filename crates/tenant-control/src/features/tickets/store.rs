@@ -9,7 +9,7 @@ use kernel::base::{
     ActorKind, CommentId, Error, FieldError, OrganizationId, RecordId, Result, TicketId, Timestamp, UserId, Word,
 };
 use kernel::events;
-use kernel::http::{IfMatch, Reference};
+use kernel::http::{IfMatch, PageBytes, Reference};
 use kernel::store::{Db, FromRow, Row, Tick, Tx, Value};
 
 use super::find::terms_of;
@@ -28,7 +28,8 @@ macro_rules! columns {
         "SELECT id, number, subject, type, status, priority, organization_id, requester_name, requester_email, assignee_id,
             team, category, tags, device_ids, external_id, source, due_at, first_response_due_at, first_response_risk_at,
             first_responded_at, resolution_due_at, resolution_risk_at, sla_paused_at, sla_pauses, sla_policy, resolved_at,
-            closed_at, comment_count, version, created_at, updated_at, custom_fields, description, sequence
+            closed_at, comment_count, version, created_at, updated_at, custom_fields, description, sequence,
+            sla_counted_until, sla_counted_ms
         FROM tickets WHERE tenant_id = $1"
     };
 }
@@ -36,20 +37,22 @@ macro_rules! columns {
 kernel::statements! {
     FULL = columns!();
     GET = concat!(columns!(), " AND id = $2");
+    NUMBER = "SELECT number FROM tickets WHERE tenant_id = $1 AND id = $2";
     NEXT_NUMBER = "UPDATE tenant_clocks SET ticket_number = ticket_number + 1 WHERE tenant_id = $1 RETURNING ticket_number";
     INSERT = "INSERT INTO tickets (tenant_id, id, number, subject, type, status, priority, organization_id, requester_name,
             requester_email, assignee_id, team, category, tags, device_ids, external_id, source, due_at,
             first_response_due_at, first_response_risk_at, first_responded_at, resolution_due_at, resolution_risk_at,
             sla_paused_at, sla_pauses, sla_policy, resolved_at, closed_at, comment_count, version, created_at, updated_at,
-            custom_fields, description, sequence)
+            custom_fields, description, sequence, sla_counted_until, sla_counted_ms)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,
-            $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35)";
+            $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37)";
     UPDATE = "UPDATE tickets SET subject = $4, type = $5, status = $6, priority = $7, organization_id = $8,
             requester_name = $9, requester_email = $10, assignee_id = $11, team = $12, category = $13, tags = $14,
             device_ids = $15, external_id = $16, source = $17, due_at = $18, first_response_due_at = $19,
             first_response_risk_at = $20, first_responded_at = $21, resolution_due_at = $22, resolution_risk_at = $23,
             sla_paused_at = $24, sla_pauses = $25, sla_policy = $26, resolved_at = $27, closed_at = $28, comment_count = $29,
-            version = $30, created_at = $31, updated_at = $32, custom_fields = $33, description = $34, sequence = $35
+            version = $30, created_at = $31, updated_at = $32, custom_fields = $33, description = $34, sequence = $35,
+            sla_counted_until = $36, sla_counted_ms = $37
         WHERE tenant_id = $1 AND id = $2 AND number = $3";
     /// Several at once; what is left over of the places is null.
     INSERT_TERMS = "INSERT INTO ticket_terms (tenant_id, term, number)
@@ -67,6 +70,10 @@ kernel::statements! {
         ORDER BY ordinal DESC LIMIT $3";
     COMMENTS = "SELECT id, body, public, author_type, author_id, author_name, created_at FROM ticket_comments
         WHERE tenant_id = $1 AND number = $2 AND ordinal >= $3 ORDER BY ordinal LIMIT $4";
+    COMMENTS_BEFORE = "SELECT ordinal, size_bytes FROM ticket_comments WHERE tenant_id = $1 AND number = $2 AND ordinal < $3
+        ORDER BY ordinal DESC LIMIT $4";
+    CHANGES_BEFORE = "SELECT version, size_bytes FROM ticket_changes WHERE tenant_id = $1 AND number = $2 AND version < $3
+        ORDER BY version DESC LIMIT $4";
     CHANGE_SIZES = "SELECT version, size_bytes FROM ticket_changes WHERE tenant_id = $1 AND number = $2
         ORDER BY version DESC LIMIT $3";
     HISTORY = "SELECT at, actor_type, actor_id, actor_name, changes FROM ticket_changes
@@ -112,6 +119,36 @@ fn first_shown(sizes: &[(i64, i64)]) -> i64 {
         bytes <= SHOWN_BYTES_MAX
     };
     sizes.iter().take_while(fits).last().map_or(i64::MAX, |(place, _)| *place)
+}
+
+/// The comments of a ticket, newest first, and behind which one the next page starts.
+pub async fn comments(db: &Db, id: TicketId, after: Option<i64>, limit: usize) -> Result<(Vec<Comment>, Option<i64>)> {
+    page(db, id, (COMMENTS_BEFORE, COMMENTS), after, limit).await
+}
+
+/// The changes of a ticket, newest first, and behind which one the next page starts.
+pub async fn history(db: &Db, id: TicketId, after: Option<i64>, limit: usize) -> Result<(Vec<Change>, Option<i64>)> {
+    page(db, id, (CHANGES_BEFORE, HISTORY), after, limit).await
+}
+
+/// A page of what belongs to a ticket: first where each stands and how large it is, then as many as fit.
+async fn page<T: FromRow>(
+    db: &Db,
+    id: TicketId,
+    (sizes, read): (&str, &str),
+    after: Option<i64>,
+    limit: usize,
+) -> Result<(Vec<T>, Option<i64>)> {
+    let number: i64 = db.one(NUMBER, args![id]).await?;
+    let fetched = i64::try_from(limit + 1).map_err(Error::internal)?;
+    let sizes: Vec<(i64, i64)> = db.list(sizes, args![number, after.unwrap_or(i64::MAX), fetched]).await?;
+    let mut bytes = PageBytes::default();
+    let fits = |(_, size): &&(i64, i64)| bytes.fits(usize::try_from(*size).unwrap_or_default());
+    let shown = sizes.iter().take(limit).take_while(fits).count();
+    let Some((last, _)) = shown.checked_sub(1).and_then(|at| sizes.get(at)) else { return Ok((Vec::new(), None)) };
+    let mut rows: Vec<T> = db.list(read, args![number, last, i64::try_from(shown).map_err(Error::internal)?]).await?;
+    rows.reverse();
+    Ok((rows, (sizes.len() > shown).then_some(*last)))
 }
 
 /// The records that a body names and that the tenant does not have.

@@ -3,7 +3,7 @@
 use kernel::base::{Error, Result, Timestamp, Word};
 use kernel::store::{FromRow, Row, Value};
 
-use super::sla::{Clock, Deadline, Policy};
+use super::sla::{Clock, Counted, Deadline, Policy};
 use super::{Priority, Requester, SlaState, Source, Status, Ticket, Type};
 
 /// A ticket as it is stored. How it stands depends on when it is looked at.
@@ -27,7 +27,9 @@ impl FromRow for StoredTicket {
         let policy: Option<String> = row.get(24)?;
         let pauses: Vec<(i64, i64)> = serde_json::from_str(&text(23)?).map_err(Error::internal)?;
         let moment = Timestamp::from_millis;
+        let counted: (Option<Timestamp>, Option<i64>) = (row.get(34)?, row.get(35)?);
         let clock = Clock {
+            counted: counted.0.zip(counted.1).map(|(until, ms)| Counted { until, ms }),
             policy: policy.map(|text| serde_json::from_str::<Policy>(&text)).transpose().map_err(Error::internal)?,
             first_response: deadline(17, 18)?,
             first_responded_at: row.get(19)?,
@@ -126,6 +128,8 @@ impl StoredTicket {
             json(&ticket.custom_fields)?.into(),
             ticket.description.as_deref().into(),
             self.sequence.into(),
+            clock.counted.map(|counted| counted.until).into(),
+            clock.counted.map(|counted| counted.ms).into(),
         ])
     }
 

@@ -179,10 +179,17 @@ impl ToSchema for Change {
     put, path = PATH, tag = "Control plane", operation_id = "replace_webhook", params(OneQuery), request_body = Change,
     security(("api_key" = ["webhooks:write"]))
 )]
-pub async fn replace(caller: Caller, if_match: IfMatch, query: Query<OneQuery>, body: Json<Change>) -> Result<Changed> {
+pub async fn replace(
+    caller: Caller,
+    if_match: IfMatch,
+    idempotency: Idempotency,
+    query: Query<OneQuery>,
+    body: Json<Change>,
+) -> Result<Changed> {
     let db = caller.require(Scope::WebhooksWrite)?;
     let id = query.parse()?.id;
     let change = body.read().await?.value;
+    idempotency.check()?;
     if let Change::Replace(input) = &change {
         check_target(&caller, &input.url).await?;
     }
@@ -210,9 +217,15 @@ pub async fn replace(caller: Caller, if_match: IfMatch, query: Query<OneQuery>, 
     delete, path = PATH, tag = "Control plane", operation_id = "delete_webhook", params(OneQuery),
     security(("api_key" = ["webhooks:write"]))
 )]
-pub async fn delete(caller: Caller, if_match: IfMatch, query: Query<OneQuery>) -> Result<NoContent> {
+pub async fn delete(
+    caller: Caller,
+    if_match: IfMatch,
+    idempotency: Idempotency,
+    query: Query<OneQuery>,
+) -> Result<NoContent> {
     let db = caller.require(Scope::WebhooksWrite)?;
     let id = query.parse()?.id;
+    idempotency.check()?;
     let standing = caller.standing();
     db.write(async move |tx| {
         standing.confirm(tx, Scope::WebhooksWrite).await?;

@@ -276,6 +276,37 @@ over_http! {
         assert_eq!(high["first_responded_at"], "2026-02-02T08:00:00.000Z");
     }
 
+    async fn many_pauses_are_added_up_in_business_hours(server: Server) {
+        let mut desk = Desk::open(&server, "2026-02-02T08:00:00Z").await;
+        // Eight hours a day: the resolution is ten days away, the first response two.
+        desk.promise(Priority::High, (960, 4_800), Some(OFFICE)).await;
+        let ticket = desk.ticket("high").await;
+        // A pause lasts no time at all, or a night, in which nothing counts anyway: the due times never move.
+        for day in ["2026-02-02", "2026-02-03", "2026-02-04", "2026-02-05", "2026-02-06"] {
+            desk.go_to(&format!("{day}T15:00:00Z")).await;
+            for _ in 0..45 {
+                desk.change(&ticket, json!({"status": "pending"})).await;
+                desk.change(&ticket, json!({"status": "open"})).await;
+                server.advance(MINUTE_MS);
+            }
+            desk.go_to(&format!("{day}T16:00:00Z")).await;
+            desk.change(&ticket, json!({"status": "pending"})).await;
+            let night = Timestamp::parse(&format!("{day}T16:00:00Z")).unwrap().plus(16 * 60 * MINUTE_MS);
+            desk.go_to(&night.to_string()).await;
+            let open = desk.change(&ticket, json!({"status": "open"})).await;
+            assert_eq!(dues(&open), dues(&ticket), "{day}");
+        }
+        // After 230 pauses half an hour is still half an hour.
+        desk.go_to("2026-02-09T09:00:00Z").await;
+        desk.change(&ticket, json!({"status": "on_hold"})).await;
+        desk.go_to("2026-02-09T09:30:00Z").await;
+        let held = desk.change(&ticket, json!({"status": "open"})).await;
+        assert_eq!(dues(&ticket).1, "2026-02-13T16:00:00.000Z");
+        assert_eq!(dues(&held).1, "2026-02-16T08:30:00.000Z");
+        assert_eq!(dues(&held).0, dues(&ticket).0, "it was due long before, and stays so");
+        assert_eq!(desk.state(&ticket).await, "breached", "nobody answered");
+    }
+
     async fn many_pauses_are_added_up(server: Server) {
         let mut desk = Desk::open(&server, "2026-02-02T08:00:00Z").await;
         desk.promise(Priority::High, (600, 6_000), None).await;

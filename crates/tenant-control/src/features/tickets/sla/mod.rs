@@ -61,8 +61,15 @@ pub struct Deadline {
     pub risk_at: Timestamp,
 }
 
-/// Pauses that are remembered one by one; of more, the oldest are added up.
+/// Pauses that are remembered one by one. Of more, the oldest are not: what counted before them has been added up by then.
 const PAUSES_MAX: usize = 100;
+
+/// How much time counted until a moment, in the hours of the policy that held then; without one, day and night.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted {
+    pub until: Timestamp,
+    pub ms: i64,
+}
 
 /// The clock of a ticket. What is due follows from the policy, the moment the ticket was created, and the pauses.
 #[derive(Clone, Debug)]
@@ -74,6 +81,8 @@ pub struct Clock {
     pub first_responded_at: Option<Timestamp>,
     /// It stands since then.
     pub paused_at: Option<Timestamp>,
+    /// What counted before the pauses below; none as long as they are all there are.
+    pub counted: Option<Counted>,
     /// When it stood before.
     pub pauses: Vec<(Timestamp, Timestamp)>,
 }
@@ -88,15 +97,21 @@ impl Clock {
             resolution: None,
             first_responded_at: None,
             paused_at: None,
+            counted: None,
             pauses: Vec::new(),
         };
         clock.promise(policy)?;
         Ok(clock)
     }
 
-    /// Another policy, as if it had held from the start. How the first response was, once there is one, stays.
+    /// Another policy, as if it had held from the start; but what has been added up stays so. How the first response was,
+    /// once there is one, stays.
     pub fn promise(&mut self, policy: Option<Policy>) -> Result<()> {
         self.policy = policy;
+        self.resolution = None;
+        if self.first_responded_at.is_none() {
+            self.first_response = None;
+        }
         self.set()
     }
 
@@ -107,11 +122,7 @@ impl Clock {
             (Some(paused_at), false) => {
                 self.paused_at = None;
                 self.pauses.push((paused_at, now));
-                if let [(from, until), (next, end), ..] = self.pauses[..]
-                    && self.pauses.len() > PAUSES_MAX
-                {
-                    self.pauses.splice(..2, [(from, until.plus(end.as_millis() - next.as_millis()))]);
-                }
+                self.add_up()?;
                 self.set()?;
             }
             _ => {}
@@ -129,16 +140,28 @@ impl Clock {
         self.set()
     }
 
+    /// Of too many pauses the oldest become the time that counted before them.
+    fn add_up(&mut self) -> Result<()> {
+        let calendar = self.policy.as_ref().map_or(Ok(Hours::Always), Policy::calendar)?;
+        while self.pauses.len() > PAUSES_MAX {
+            let (from, until) = self.pauses.remove(0);
+            let (start, ms) = self.counted.map_or((self.created_at, 0), |counted| (counted.until, counted.ms));
+            self.counted = Some(Counted { until, ms: ms + calendar.between(start, from) });
+        }
+        Ok(())
+    }
+
     fn set(&mut self) -> Result<()> {
         let Some(policy) = &self.policy else {
             (self.first_response, self.resolution) = (None, None);
             return Ok(());
         };
         let calendar = policy.calendar()?;
-        self.resolution = Some(deadline(&calendar, policy.resolution_minutes, self.created_at, &self.pauses));
+        self.resolution = Some(self.deadline(&calendar, policy.resolution_minutes, self.resolution, &self.pauses));
         if self.first_responded_at.is_none() || self.first_response.is_none() {
             let pauses = self.pauses_until(self.first_responded_at);
-            self.first_response = Some(deadline(&calendar, policy.first_response_minutes, self.created_at, &pauses));
+            let minutes = policy.first_response_minutes;
+            self.first_response = Some(self.deadline(&calendar, minutes, self.first_response, &pauses));
         }
         Ok(())
     }
@@ -149,6 +172,37 @@ impl Clock {
         let under_way = self.paused_at.map(|paused_at| (paused_at, moment));
         let all = self.pauses.iter().copied().chain(under_way);
         all.filter(|(from, _)| *from < moment).map(|(from, until)| (from, until.min(moment))).collect()
+    }
+
+    /// When so many minutes have passed that count and in which the clock did not stand. What lies in the time that was
+    /// added up is as it was known before, for nothing that came later has moved it.
+    fn deadline(
+        &self,
+        calendar: &Hours,
+        minutes: i64,
+        known: Option<Deadline>,
+        pauses: &[(Timestamp, Timestamp)],
+    ) -> Deadline {
+        let moment = |ms: i64, known: Option<Timestamp>| {
+            let (mut at, mut left) = (self.created_at, ms);
+            if let Some(counted) = self.counted {
+                if ms <= counted.ms {
+                    return known.unwrap_or_else(|| calendar.after(self.created_at, ms).min(counted.until));
+                }
+                (at, left) = (counted.until, ms - counted.ms);
+            }
+            for (from, until) in pauses {
+                let running = calendar.between(at, *from);
+                if left <= running {
+                    break;
+                }
+                left -= running;
+                at = at.max(*until);
+            }
+            calendar.after(at, left)
+        };
+        let (total, due_at, risk_at) = (minutes_ms(minutes), known.map(|at| at.due_at), known.map(|at| at.risk_at));
+        Deadline { due_at: moment(total, due_at), risk_at: moment(total / 100 * RISK_PERCENT, risk_at) }
     }
 
     /// How the ticket stands at a moment.
@@ -171,22 +225,4 @@ impl Clock {
             SlaState::Ok
         }
     }
-}
-
-/// When so many minutes have passed that count and in which the clock did not stand.
-fn deadline(calendar: &Hours, minutes: i64, start: Timestamp, pauses: &[(Timestamp, Timestamp)]) -> Deadline {
-    let moment = |ms: i64| {
-        let (mut at, mut left) = (start, ms);
-        for (from, until) in pauses {
-            let running = calendar.between(at, *from);
-            if left <= running {
-                break;
-            }
-            left -= running;
-            at = at.max(*until);
-        }
-        calendar.after(at, left)
-    };
-    let total = minutes_ms(minutes);
-    Deadline { due_at: moment(total), risk_at: moment(total / 100 * RISK_PERCENT) }
 }

@@ -1,5 +1,9 @@
 //! The log of deliveries: for every event and endpoint, what became of it and why; and sending again.
 
+/// Finding deliveries.
+pub mod log {
+    pub mod store;
+}
 pub mod routes;
 pub mod store;
 
@@ -58,7 +62,7 @@ pub struct Delivery {
     pub waiting_for: Option<String>,
     #[schema(value_type = Option<String>, format = DateTime, required)]
     pub next_attempt_at: Option<Timestamp>,
-    /// Oldest first.
+    /// Oldest first; the last 100 of them.
     pub attempts: Vec<Attempt>,
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,

@@ -8,7 +8,7 @@ use kernel::auth::Rights;
 use kernel::base::{DeliveryId, Error, EventId, RecordId, Result, TenantId, Timestamp, WebhookId, Word};
 use kernel::events::{self, WEBHOOK_LANE};
 use kernel::jobs::lanes::{self, Lane};
-use kernel::store::{Db, Direction, FromRow, Row, Select, Tx, Value};
+use kernel::store::{Db, FromRow, Row, Select, Tx, Value};
 
 use super::super::{Recovery, Status as WebhookStatus, WEBHOOK_TEST, check_subscription, store as webhooks};
 use super::{Attempt, Delivery, Status};
@@ -17,7 +17,7 @@ macro_rules! columns {
     ($more:literal) => {
         concat!(
             "SELECT d.id, d.webhook_id, d.event_id, d.event_type, d.status, d.skipped_reason, d.next_attempt_at, d.tries,
-                d.created_at, s.paused_until, s.paused_reason
+                d.created_at, s.paused_until, s.paused_reason, d.attempts
             FROM deliveries d LEFT JOIN webhook_states s ON s.tenant_id = d.tenant_id AND s.webhook_id = d.webhook_id
             WHERE d.tenant_id = $1",
             $more
@@ -28,8 +28,8 @@ macro_rules! columns {
 kernel::statements! {
     LIST = columns!("");
     GET = columns!(" AND d.id = $2");
-    ATTEMPTS = "SELECT delivery_id, at, status_code, error, response_body, address, duration_ms, timings
-        FROM delivery_attempts WHERE tenant_id = $1";
+    ATTEMPTS = "SELECT delivery_id, at, status_code, error, response_body, address, duration_ms, timings, number
+        FROM delivery_attempts WHERE tenant_id = $1 AND delivery_id = $2 ORDER BY number DESC LIMIT $3";
     /// Whether what was sent is still kept.
     HAS_PAYLOAD = "SELECT e.sequence FROM deliveries d JOIN events e ON e.tenant_id = d.tenant_id AND e.sequence = d.event_sequence
         WHERE d.tenant_id = $1 AND d.id = $2";
@@ -87,11 +87,12 @@ kernel::statements! {
         WHERE tenant_id = $1 AND webhook_id = $2";
 }
 
-struct StoredDelivery {
-    record: Delivery,
+pub(super) struct StoredDelivery {
+    pub record: Delivery,
     tries: i64,
     paused_until: Option<Timestamp>,
     paused_reason: Option<String>,
+    attempts: i64,
 }
 
 impl FromRow for StoredDelivery {
@@ -108,7 +109,13 @@ impl FromRow for StoredDelivery {
             attempts: Vec::new(),
             created_at: row.get(8)?,
         };
-        Ok(StoredDelivery { record, tries: row.get(7)?, paused_until: row.get(9)?, paused_reason: row.get(10)? })
+        Ok(StoredDelivery {
+            record,
+            tries: row.get(7)?,
+            paused_until: row.get(9)?,
+            paused_reason: row.get(10)?,
+            attempts: row.get(11)?,
+        })
     }
 }
 
@@ -137,6 +144,7 @@ impl StoredDelivery {
 
 struct StoredAttempt {
     delivery_id: DeliveryId,
+    number: i64,
     attempt: Attempt,
 }
 
@@ -151,108 +159,65 @@ impl FromRow for StoredAttempt {
             duration_ms: row.get(6)?,
             timings: serde_json::from_str(&row.get::<String>(7)?).map_err(Error::internal)?,
         };
-        Ok(StoredAttempt { delivery_id: row.get(0)?, attempt })
+        Ok(StoredAttempt { delivery_id: row.get(0)?, number: row.get(8)?, attempt })
     }
-}
-
-/// Which deliveries are wanted; `None` is all.
-#[derive(Default)]
-pub struct Filter {
-    pub webhook_id: Option<Vec<WebhookId>>,
-    pub event_id: Option<Vec<EventId>>,
-    pub event_type: Option<Vec<String>>,
-    pub status: Option<Vec<Status>>,
-    pub since: Option<Timestamp>,
-    pub until: Option<Timestamp>,
-}
-
-/// Newest first, which their ids tell.
-pub async fn list(db: &Db, filter: &Filter, after: Option<Vec<Value>>, limit: usize) -> Result<Vec<Delivery>> {
-    let mut select = Select::new(LIST);
-    if let Some(any) = &filter.webhook_id {
-        select = select.any("d.webhook_id", any.iter().copied());
-    }
-    if let Some(any) = &filter.event_id {
-        select = select.any("d.event_id", any.iter().copied());
-        // The id of a delivery starts like that of its event, and the key is ordered by it.
-        if let (Some(first), Some(last)) = (any.iter().min(), any.iter().max()) {
-            select = select.raw("AND d.id >= ? AND d.id <= ?", [bound(*first, '0').into(), bound(*last, 'z').into()]);
-        }
-    }
-    if let Some(any) = &filter.event_type {
-        select = select.any("d.event_type", any.iter().map(String::as_str));
-    }
-    if let Some(any) = &filter.status {
-        select = select.any("d.status", any.iter().map(|status| status.as_str()));
-        // Said in so many words, the index of what has not succeeded can be used.
-        if !any.contains(&Status::Succeeded) {
-            select = select.raw("AND d.status <> 'succeeded'", []);
-        }
-    }
-    if let Some(since) = filter.since {
-        select = select.raw("AND d.id >= ?", [DeliveryId::first_at(since).into()]);
-    }
-    if let Some(until) = filter.until {
-        select = select.raw("AND d.id < ?", [DeliveryId::first_at(until).into()]);
-    }
-    let order = ["d.id"];
-    if let Some(position) = after {
-        select = select.after(&order, Direction::Descending, position);
-    }
-    let rows: Vec<StoredDelivery> = db.scan(&select.order(&order, Direction::Descending).limit(limit)).await?;
-    let now = db.world().now();
-    let mut deliveries: Vec<Delivery> = rows.into_iter().map(|row| row.at(now)).collect();
-    add_attempts(db, &mut deliveries).await?;
-    Ok(deliveries)
 }
 
 /// The first or last id that a delivery of this event can have.
-fn bound(event: EventId, digit: char) -> String {
+pub(super) fn bound(event: EventId, digit: char) -> String {
     let text = event.to_string();
     let shared = text.strip_prefix(EventId::PREFIX).and_then(|rest| rest.get(..rest.len() - 4)).unwrap_or_default();
     format!("{}{shared}{}", DeliveryId::PREFIX, String::from(digit).repeat(4))
 }
 
 pub async fn get(db: &Db, id: DeliveryId) -> Result<Delivery> {
-    let mut found = [db.one::<StoredDelivery>(GET, args![id]).await?.at(db.world().now())];
-    add_attempts(db, &mut found).await?;
-    let [delivery] = found;
-    Ok(delivery)
+    let found = vec![db.one::<StoredDelivery>(GET, args![id]).await?];
+    complete(db, found).await?.pop().ok_or_else(Error::not_found)
 }
 
-/// Attempts of one page that are read at most: ten and more each, with some that were sent again and again.
-const ATTEMPTS_MAX: usize = 20_000;
+/// Attempts of one delivery that are shown: a schedule has ten, and some are sent again and again.
+pub const ATTEMPTS_SHOWN: usize = 100;
 
-async fn add_attempts(db: &Db, deliveries: &mut [Delivery]) -> Result<()> {
-    let select = attempts_of(deliveries);
-    file(deliveries, db.select(&select).await?);
-    Ok(())
+/// The records with their attempts.
+pub(super) async fn complete(db: &Db, found: Vec<StoredDelivery>) -> Result<Vec<Delivery>> {
+    let attempts = match attempts_of(&found) {
+        Some(select) => db.select(&select).await?,
+        None => Vec::new(),
+    };
+    Ok(filed(found, attempts, db.world().now()))
 }
 
-fn attempts_of(deliveries: &[Delivery]) -> Select {
-    Select::new(ATTEMPTS)
-        .any("delivery_id", deliveries.iter().map(|delivery| delivery.id))
-        .order(&["delivery_id", "number"], Direction::Ascending)
-        .limit(ATTEMPTS_MAX)
+/// The newest attempts of each.
+fn attempts_of(found: &[StoredDelivery]) -> Option<Select> {
+    let arm = |id: DeliveryId, rows: usize| vec![id.into(), Value::Int(rows as i64)];
+    let tried: Vec<DeliveryId> = found.iter().filter(|one| one.attempts > 0).map(|one| one.record.id).collect();
+    let mut arms: Vec<Vec<Value>> = tried.iter().map(|id| arm(*id, ATTEMPTS_SHOWN)).collect();
+    // Arms that find nothing keep the number of different texts small.
+    arms.resize(tried.len().next_power_of_two(), arm(*tried.first()?, 0));
+    Some(Select::union_all(ATTEMPTS, arms))
 }
 
-fn file(deliveries: &mut [Delivery], attempts: Vec<StoredAttempt>) {
-    let mut by_delivery: HashMap<DeliveryId, Vec<Attempt>> = HashMap::new();
-    for StoredAttempt { delivery_id, attempt } in attempts {
-        by_delivery.entry(delivery_id).or_default().push(attempt);
+fn filed(found: Vec<StoredDelivery>, attempts: Vec<StoredAttempt>, now: Timestamp) -> Vec<Delivery> {
+    let mut by_delivery: HashMap<DeliveryId, Vec<(i64, Attempt)>> = HashMap::new();
+    for StoredAttempt { delivery_id, number, attempt } in attempts {
+        by_delivery.entry(delivery_id).or_default().push((number, attempt));
     }
-    for delivery in deliveries {
-        delivery.attempts = by_delivery.remove(&delivery.id).unwrap_or_default();
-    }
+    let with_attempts = |one: StoredDelivery| {
+        let mut attempts = by_delivery.remove(&one.record.id).unwrap_or_default();
+        attempts.sort_by_key(|(number, _)| *number);
+        Delivery { attempts: attempts.into_iter().map(|(_, attempt)| attempt).collect(), ..one.at(now) }
+    };
+    found.into_iter().map(with_attempts).collect()
 }
 
 async fn read(tx: &mut Tx, id: DeliveryId) -> Result<Delivery> {
     let now = tx.world().now();
-    let mut found = [tx.one::<StoredDelivery>(GET, args![id]).await?.at(now)];
-    let select = attempts_of(&found);
-    file(&mut found, tx.select(&select).await?);
-    let [delivery] = found;
-    Ok(delivery)
+    let found = vec![tx.one::<StoredDelivery>(GET, args![id]).await?];
+    let attempts = match attempts_of(&found) {
+        Some(select) => tx.select(&select).await?,
+        None => Vec::new(),
+    };
+    filed(found, attempts, now).pop().ok_or_else(Error::not_found)
 }
 
 /// The next tenant that has or had endpoints, in the order of their ids.

@@ -1,0 +1,202 @@
+//! A list, newest first, found along an index and never by looking through a table.
+//!
+//! A filter with an index is a few pieces of that index, one for each of its values: the arms of a walk. Each arm is read
+//! in the order of the list, some rows at a time, and they are merged; what the other filters say is judged on the rows
+//! that come by. A walk looks at so many rows and no more: then it says where it has come to, and the reader goes on there.
+//!
+//! Deliberately left out: rising orders, and finding out by itself which index is best. The list knows its data.
+
+use super::{Db, FromRow, Row, Select, Value};
+use crate::base::Result;
+
+/// Rows that one request looks at, about: a few tens of milliseconds, off the threads that serve requests.
+const LOOKED_MAX: usize = 10_000;
+/// The most arms of a walk: each is planned by itself, and read as far as the others.
+pub const ARMS_MAX: usize = 128;
+/// A walk that has to judge starts with so many rows over all its arms; every step is twice the one before.
+const FIRST_STEP: usize = 200;
+/// Of each arm, however many there are.
+const STEP_MIN: usize = 8;
+/// More rows than this in one step leave the threads alone that serve requests.
+const INLINE_ROWS: usize = 500;
+
+/// What a walk comes by: enough of a record to judge and to place it.
+pub trait Passed: FromRow + Send + 'static {
+    /// Its place in the list; no two records have the same.
+    type Key: Ord + Copy + Send + Sync;
+
+    fn key(&self) -> Self::Key;
+
+    /// The place as the values of the list's order.
+    fn position(key: Self::Key) -> Vec<Value>;
+}
+
+/// One piece of an index: what its columns before the order are equal to, and between which places.
+#[derive(Clone, Debug)]
+pub struct Arm<K> {
+    pub values: Vec<Value>,
+    /// Before this place, for the newest come first.
+    pub below: K,
+    /// From this place on.
+    pub least: K,
+}
+
+/// A list of what the arms hold.
+#[derive(Clone, Debug)]
+pub struct Walk<K> {
+    /// One arm: its places are its values from `$2` on, then `below` and `least`, and the number of rows.
+    pub text: &'static str,
+    pub arms: Vec<Arm<K>>,
+    /// Whether everything in the arms is wanted.
+    pub exact: bool,
+}
+
+/// What a walk has found, in order.
+pub struct Found<T: Passed> {
+    pub rows: Vec<T>,
+    /// Everything before this place has been looked at; none if there is nothing behind it.
+    pub looked_to: Option<T::Key>,
+}
+
+impl<K: Ord + Copy + Send + Sync> Walk<K> {
+    /// The first so many rows that are wanted, or those among as many as one request may look at.
+    pub async fn newest<T: Passed<Key = K>>(
+        &self,
+        db: &Db,
+        count: usize,
+        wanted: impl Fn(&T) -> bool,
+    ) -> Result<Found<T>> {
+        let (mut rows, mut looked, mut looked_to) = (Vec::new(), 0, None);
+        let mut step = self.first_step(count);
+        loop {
+            let arms = self.arms_behind(looked_to);
+            let seen: Vec<Placed<T>> = look(db, self.text, &arms, step).await?;
+            looked += seen.len();
+            looked_to = merged(seen, arms.len(), step, |row| {
+                if rows.len() < count && wanted(&row) {
+                    rows.push(row);
+                }
+            });
+            if looked_to.is_none() || rows.len() >= count || looked >= LOOKED_MAX {
+                return Ok(Found { rows, looked_to });
+            }
+            step = (2 * step).min((LOOKED_MAX - looked) / arms.len().max(1)).max(STEP_MIN);
+        }
+    }
+
+    /// Where nothing has to be judged, and in one arm, just as many as are wanted.
+    fn first_step(&self, count: usize) -> usize {
+        let rows = match (self.exact, self.arms.len()) {
+            (true, 0 | 1) => return count,
+            (true, _) => 2 * count,
+            (false, _) => FIRST_STEP.max(2 * count),
+        };
+        (rows / self.arms.len().max(1)).max(STEP_MIN)
+    }
+
+    fn arms_behind(&self, looked_to: Option<K>) -> Vec<Arm<K>> {
+        let below = |arm: &Arm<K>| looked_to.map_or(arm.below, |place| place.min(arm.below));
+        let behind = |arm: &Arm<K>| Arm { below: below(arm), ..arm.clone() };
+        self.arms.iter().map(behind).filter(|arm| arm.below > arm.least).collect()
+    }
+}
+
+/// A row with the arm that it came by.
+struct Placed<T> {
+    arm: usize,
+    row: T,
+}
+
+impl<T: FromRow> FromRow for Placed<T> {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let arm: i64 = row.last()?;
+        Ok(Placed { arm: usize::try_from(arm).unwrap_or_default(), row: T::from_row(row)? })
+    }
+}
+
+/// The next so many rows of each arm.
+async fn look<T: Passed>(db: &Db, text: &str, arms: &[Arm<T::Key>], rows: usize) -> Result<Vec<Placed<T>>> {
+    let Some(first) = arms.first() else { return Ok(Vec::new()) };
+    let places = |arm: &Arm<T::Key>, rows: usize| -> Vec<Value> {
+        let limit = Value::Int(i64::try_from(rows).unwrap_or(i64::MAX));
+        let bounds = [T::position(arm.below), T::position(arm.least), vec![limit]];
+        arm.values.iter().cloned().chain(bounds.into_iter().flatten()).collect()
+    };
+    let mut all: Vec<Vec<Value>> = arms.iter().map(|arm| places(arm, rows)).collect();
+    // Arms that find nothing keep the number of different texts small.
+    all.resize(arms.len().next_power_of_two(), places(first, 0));
+    let select = Select::union_all(text, all);
+    if arms.len() * rows <= INLINE_ROWS { db.select(&select).await } else { db.scan(&select).await }
+}
+
+/// Hands on what can be told to be next, in order. An arm that gave as many rows as it was asked for may have more right
+/// behind its last, so that nothing behind the first such place is handed on; that place is returned.
+fn merged<T: Passed>(mut seen: Vec<Placed<T>>, arms: usize, step: usize, mut next: impl FnMut(T)) -> Option<T::Key> {
+    let mut given = vec![0; arms];
+    let mut looked_to: Option<T::Key> = None;
+    seen.sort_by_key(|placed| std::cmp::Reverse(placed.row.key()));
+    for placed in &seen {
+        let Some(given) = given.get_mut(placed.arm) else { continue };
+        *given += 1;
+        if *given == step {
+            looked_to = Some(placed.row.key());
+            break;
+        }
+    }
+    for placed in seen.into_iter().take_while(|placed| looked_to.is_none_or(|place| placed.row.key() >= place)) {
+        next(placed.row);
+    }
+    looked_to
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Number(i64);
+
+    impl FromRow for Number {
+        fn from_row(row: &Row<'_>) -> Result<Self> {
+            row.get(0).map(Number)
+        }
+    }
+
+    impl Passed for Number {
+        type Key = i64;
+
+        fn key(&self) -> i64 {
+            self.0
+        }
+
+        fn position(key: i64) -> Vec<Value> {
+            vec![key.into()]
+        }
+    }
+
+    fn merge(arms: &[&[i64]], step: usize) -> (Vec<i64>, Option<i64>) {
+        let placed =
+            |(arm, rows): (usize, &&[i64])| rows.iter().map(move |n| Placed { arm, row: Number(*n) }).collect();
+        let seen: Vec<Vec<Placed<Number>>> = arms.iter().enumerate().map(placed).collect();
+        let mut rows = Vec::new();
+        let looked_to = merged(seen.into_iter().flatten().collect(), arms.len(), step, |row| rows.push(row.0));
+        (rows, looked_to)
+    }
+
+    #[test]
+    fn nothing_is_shown_that_something_unseen_may_come_before() {
+        assert_eq!(merge(&[&[9, 7, 5], &[8, 2, 1], &[6]], 3), (vec![9, 8, 7, 6, 5], Some(5)));
+        assert_eq!(merge(&[&[9, 7], &[8, 2], &[6]], 3), (vec![9, 8, 7, 6, 2], None));
+        assert_eq!(merge(&[&[], &[]], 3), (vec![], None));
+    }
+
+    #[test]
+    fn many_arms_are_read_in_small_steps() {
+        let arm = Arm { values: Vec::new(), below: 9, least: 0 };
+        let walk = |arms: usize, exact: bool| Walk { text: "", arms: vec![arm.clone(); arms], exact };
+        assert_eq!(walk(1, true).first_step(51), 51);
+        assert_eq!(walk(4, true).first_step(51), 25);
+        assert_eq!(walk(1, false).first_step(51), 200);
+        assert_eq!(walk(ARMS_MAX, false).first_step(201), STEP_MIN);
+        assert_eq!(walk(2, true).arms_behind(Some(0)).len(), 0);
+    }
+}
