@@ -8,6 +8,7 @@
 mod bare_server;
 mod bare_sqlite;
 mod cluster;
+mod fairness;
 mod memory;
 mod read;
 mod report;
@@ -27,10 +28,10 @@ type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
 const USAGE: &str = "usage: bench store-sqlite | store-postgres | read | start | memory | webhooks-rate |\n\
     webhooks-latency | webhooks-neighbours | webhooks-backlog | tickets-create | tickets-create-postgres |\n\
-    tickets-lists [SIZES] [--data FOLDER] | all\n\
+    tickets-lists [SIZES] [--data FOLDER] | fairness | all\n\
     rounds and sizes: see README.md";
 
-const ALL: [&str; 12] = [
+const ALL: [&str; 13] = [
     "store-sqlite",
     "store-postgres",
     "read",
@@ -43,6 +44,7 @@ const ALL: [&str; 12] = [
     "tickets-create",
     "tickets-create-postgres",
     "tickets-lists",
+    "fairness",
 ];
 
 fn main() -> ExitCode {
@@ -73,6 +75,7 @@ fn run(arguments: &[&str]) -> Outcome {
         ["tickets-create"] => tickets::create::run(),
         ["tickets-create-postgres"] => tickets::create_postgres::run(),
         ["tickets-lists", more @ ..] => tickets::lists::run(more),
+        ["fairness"] => fairness::run(),
         ["all"] => {
             for part in ALL {
                 run(&[part])?;

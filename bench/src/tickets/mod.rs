@@ -4,13 +4,13 @@
 //! Deliberately left out: what becomes of a ticket after it was made, and lists on PostgreSQL.
 
 mod bare;
-mod client;
+pub mod client;
 pub mod create;
 pub mod create_postgres;
-mod data;
+pub mod data;
 pub mod lists;
 mod load;
-mod new;
+pub mod new;
 mod queries;
 mod vocabulary;
 

@@ -5,6 +5,7 @@ mod migrations;
 mod tenants;
 mod tls;
 mod traps;
+mod turns;
 
 use std::collections::HashSet;
 
