@@ -4,10 +4,16 @@
 #   TENANT_CONTROL_TEST_POSTGRES      URL of a role that may create databases and that row-level security holds back
 #   TENANT_CONTROL_TEST_POSTGRES_BIN  folder of initdb, pg_ctl and psql, for tests that start a server of their own
 #   TENANT_CONTROL_TEST_POSTGRES_CA   certificate that signed the server's, which is for "localhost" alone
+#   TENANT_CONTROL_TEST_PGBOUNCER     the pooler that tests put in front of it
 # shellcheck shell=bash
 
 postgres_folder=""
 postgres_as=()
+
+# Prints the pooler's program. Debian keeps it where only root looks.
+pgbouncer_find() {
+  PATH="$PATH:/usr/sbin" command -v pgbouncer
+}
 
 # Prints the folder of the newest installed server.
 postgres_find() {
@@ -19,21 +25,27 @@ postgres_find() {
   [ -n "$found" ] && [ -x "$found/initdb" ] && printf '%s\n' "$found"
 }
 
+# Installs Debian's packages: a name for people, then what to install.
 postgres_install() {
+  local name=$1
+  shift
   if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
-    echo "PostgreSQL is missing and could not be installed: install the package postgresql, then run ./test again" >&2
+    echo "$name is missing and could not be installed: install the package $1, then run ./test again" >&2
     return 1
   fi
-  echo "PostgreSQL is missing: installing Debian's package"
-  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql openssl >/dev/null || {
-    echo "PostgreSQL could not be installed with apt-get" >&2
+  echo "$name is missing: installing Debian's package"
+  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$@" >/dev/null || {
+    echo "$name could not be installed with apt-get" >&2
     return 1
   }
 }
 
 postgres_start() {
   local bin
-  bin=$(postgres_find) || { postgres_install && bin=$(postgres_find); }
+  bin=$(postgres_find) || { postgres_install PostgreSQL postgresql openssl && bin=$(postgres_find); }
+  TENANT_CONTROL_TEST_PGBOUNCER=$(pgbouncer_find) ||
+    { postgres_install PgBouncer pgbouncer && TENANT_CONTROL_TEST_PGBOUNCER=$(pgbouncer_find); }
+  export TENANT_CONTROL_TEST_PGBOUNCER
   postgres_folder=$(mktemp -d "${TMPDIR:-/tmp}/tenant-control-postgres.XXXXXX")
   # initdb refuses to run as root.
   if [ "$(id -u)" -eq 0 ]; then

@@ -8,6 +8,7 @@
 mod bare_server;
 mod bare_sqlite;
 mod cluster;
+mod fairness;
 mod faults;
 mod lists;
 mod memory;
@@ -29,10 +30,10 @@ type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
 const USAGE: &str = "usage: bench store-sqlite | store-postgres | read | start | memory | webhooks-rate |\n\
     webhooks-latency | webhooks-neighbours | webhooks-backlog | tickets-create | tickets-create-postgres |\n\
-    tickets-lists [SIZES] [--data FOLDER] | lists [ROWS] | faults | all\n\
+    tickets-lists [SIZES] [--data FOLDER] | lists [ROWS] | fairness | faults | all\n\
     rounds and sizes: see README.md";
 
-const ALL: [&str; 14] = [
+const ALL: [&str; 15] = [
     "store-sqlite",
     "store-postgres",
     "read",
@@ -47,6 +48,7 @@ const ALL: [&str; 14] = [
     "tickets-lists",
     "faults",
     "lists",
+    "fairness",
 ];
 
 fn main() -> ExitCode {
@@ -79,6 +81,7 @@ fn run(arguments: &[&str]) -> Outcome {
         ["tickets-lists", more @ ..] => tickets::lists::run(more),
         ["faults"] => faults::run(),
         ["lists", more @ ..] => lists::run(more),
+        ["fairness"] => fairness::run(),
         ["all"] => {
             for part in ALL {
                 run(&[part])?;

@@ -128,7 +128,7 @@ fn script_text() -> String {
         PICK.to_owned(),
         "BEGIN READ WRITE;\nSELECT set_config('tc.tenant', :tenant, false);\n".to_owned(),
         returning(TICK, ":tenant :now"),
-        bound(KEY, ":tenant :key"),
+        bound(KEY, ":tenant :key :key :now"),
         bound("SELECT id FROM organizations WHERE tenant_id = $1 AND id = $2", ":tenant :organization"),
         returning(&NEXT_NUMBER.replace("RETURNING ticket_number", "RETURNING ticket_number AS number"), ":tenant"),
         "\\set record 1000000000000000000 + :number * 1000000 + random(0, 999999)\n".to_owned(),
@@ -157,8 +157,9 @@ fn script_text() -> String {
 }
 
 /// Whether the caller still may, which every write asks.
-const KEY: &str = "SELECT k.scopes, k.allowed_cidrs, k.expires_at FROM api_keys k
-    WHERE k.tenant_id = $1 AND k.id = $2 AND k.revoked_at IS NULL";
+const KEY: &str = "SELECT k.scopes, k.allowed_cidrs, k.expires_at FROM api_key_secrets s
+    JOIN api_keys k ON k.tenant_id = s.tenant_id AND k.id = s.key_id WHERE s.public_id = $3 AND s.tenant_id = $1
+    AND s.key_id = $2 AND (s.valid_until IS NULL OR s.valid_until > $4) AND k.revoked_at IS NULL";
 
 /// pgbench cannot make a tenant's id, so each client asks for another one now and then.
 const PICK: &str = r"\if :turn % 50 = 0

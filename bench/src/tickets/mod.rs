@@ -10,7 +10,7 @@ pub mod create_postgres;
 pub mod data;
 pub mod lists;
 mod load;
-mod new;
+pub mod new;
 mod queries;
 mod vocabulary;
 

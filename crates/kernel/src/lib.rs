@@ -17,6 +17,7 @@ pub mod store;
 pub fn statements() -> Vec<(&'static str, &'static str)> {
     [
         audit::STATEMENTS,
+        auth::CLOCK_STATEMENTS,
         auth::CREDENTIAL_STATEMENTS,
         auth::PEOPLE_STATEMENTS,
         auth::SESSION_STATEMENTS,

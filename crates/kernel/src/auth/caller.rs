@@ -9,12 +9,13 @@ use ipnet::IpNet;
 
 use super::credentials::{StoredKey, StoredSession, Tenant, unauthenticated};
 use super::csrf;
+use super::key_format::PublicId;
 use super::presented::Presented;
 use super::role::Role;
 use super::scope::{Scope, Scopes};
 use crate::base::{
     Actor, ActorKind, ActorRef, ApiKeyId, Code, Credential, CredentialKind, Error, Result, SessionId, TenantId,
-    Timestamp, UserId,
+    Timestamp, UserId, sha256,
 };
 use crate::http::{App, Context, Policy, Shared};
 use crate::store::Db;
@@ -45,6 +46,8 @@ pub struct UserIdentity {
 
 pub struct KeyIdentity {
     pub id: ApiKeyId,
+    /// The secret that was presented.
+    pub secret: PublicId,
     pub name: String,
     pub allowed_cidrs: Vec<IpNet>,
 }
@@ -133,8 +136,9 @@ impl Caller {
         Caller { app, context, identity: Identity::User(user), scopes, tenant: session.tenant.clone(), expires_at }
     }
 
-    fn from_key(app: Shared, context: Arc<Context>, key: &StoredKey) -> Self {
-        let identity = KeyIdentity { id: key.id, name: key.name.clone(), allowed_cidrs: key.allowed_cidrs.clone() };
+    fn from_key(app: Shared, context: Arc<Context>, key: &StoredKey, secret: PublicId) -> Self {
+        let (name, allowed_cidrs) = (key.name.clone(), key.allowed_cidrs.clone());
+        let identity = KeyIdentity { id: key.id, secret, name, allowed_cidrs };
         let mut scopes = key.scopes.clone();
         if !key.made_by_operator {
             scopes = scopes.without(Scope::PlatformRead);
@@ -197,13 +201,26 @@ async fn authenticate(app: &Shared, context: &Arc<Context>, headers: &HeaderMap)
     match Presented::find(headers, app.settings.base_url.cookie_name())? {
         Presented::Nothing | Presented::Key(None) => Err(unauthenticated()),
         Presented::Key(Some(plain)) => {
-            let key = app.credentials.find_key(&app.store, &app.secrets, &plain, now).await?;
-            Ok(Caller::from_key(app.clone(), context.clone(), &key))
+            let hash = plain.hash(&app.secrets);
+            admit_look_up(app, context, &hash)?;
+            let key = app.credentials.find_key(&app.store, plain.public_id(), hash, now).await?;
+            Ok(Caller::from_key(app.clone(), context.clone(), &key, plain.secret_id()))
         }
         Presented::Cookie(token) => {
-            let idle_ms = app.settings.session_idle_ms;
-            let (session, expires_at) = app.credentials.find_session(&app.store, &token, now, idle_ms).await?;
+            let (hash, idle_ms) = (sha256(token.as_bytes()), app.settings.session_idle_ms);
+            admit_look_up(app, context, &hash)?;
+            let (session, expires_at) = app.credentials.find_session(&app.store, hash, now, idle_ms).await?;
             Ok(Caller::from_session(app.clone(), context.clone(), &session, expires_at))
         }
     }
+}
+
+/// An address that has used up its budget by guessing buys only so many look-ups more. A credential that has been valid
+/// here before is looked up whatever others at the same address do.
+fn admit_look_up(app: &Shared, context: &Arc<Context>, hash: &[u8; 32]) -> Result<()> {
+    if app.credentials.knows(hash) || app.limiter.may_look_up(context.address) {
+        return Ok(());
+    }
+    // Past the budget this is the refusal; if the minute has just turned, it is none.
+    context.charge_address(app, Policy::Public)
 }

@@ -3,7 +3,7 @@
 //! On the embedded store every request reads the credential. On PostgreSQL a read may be reused for half a second,
 //! counted from its start, so that a revocation on another node is seen within a second.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,10 +11,9 @@ use std::time::{Duration, Instant};
 use ipnet::IpNet;
 use serde::Serialize;
 
-use super::key_format::PlainKey;
 use super::role::Role;
 use super::scope::Scopes;
-use crate::base::{ApiKeyId, Code, Error, Result, Secrets, SessionId, TenantId, Timestamp, UserId, equal, sha256};
+use crate::base::{ApiKeyId, Code, Error, Result, SessionId, TenantId, Timestamp, UserId, equal};
 use crate::store::{Db, Engine, FromRow, Purpose, Row, Store};
 
 crate::statements! {
@@ -117,8 +116,13 @@ const CACHED_MAX: Duration = Duration::from_millis(500);
 /// Beyond this the cache is emptied: it refills within half a second.
 const CACHE_ENTRIES_MAX: usize = 20_000;
 
+/// Credentials remembered as having been valid; beyond this all are forgotten. Some megabytes.
+const KNOWN_MAX: usize = 50_000;
+
 pub struct Credentials {
     cache: Option<Mutex<Cache>>,
+    /// What was valid when it was last looked up. Nothing is granted for it: it is only looked up whoever else guesses.
+    known: Mutex<HashSet<[u8; 32]>>,
     uses: Mutex<Uses>,
 }
 
@@ -142,24 +146,58 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Credentials {
     pub fn new(engine: Engine) -> Self {
-        Credentials { cache: (engine == Engine::Postgres).then(Mutex::default), uses: Mutex::default() }
+        let cache = (engine == Engine::Postgres).then(Mutex::default);
+        Credentials { cache, known: Mutex::default(), uses: Mutex::default() }
     }
 
-    /// The key behind a plain text, if it is right, not revoked and not expired.
+    /// Whether the credential of this hash has been valid here.
+    pub fn knows(&self, hash: &[u8; 32]) -> bool {
+        lock(&self.known).contains(hash)
+    }
+
+    fn note<T>(&self, hash: [u8; 32], found: Result<T>) -> Result<T> {
+        let mut known = lock(&self.known);
+        match &found {
+            Ok(_) if known.contains(&hash) => {}
+            Ok(_) => {
+                if known.len() >= KNOWN_MAX {
+                    known.clear();
+                }
+                known.insert(hash);
+            }
+            // A database that is away says nothing about the credential.
+            Err(error) if error.code().status() >= 500 => {}
+            Err(_) => drop(known.remove(&hash)),
+        }
+        drop(known);
+        found
+    }
+
+    /// The key of a public id and a hash, if it is right, not revoked and not expired.
     pub async fn find_key(
         &self,
         store: &Store,
-        secrets: &Secrets,
-        plain: &PlainKey,
+        public_id: &str,
+        hash: [u8; 32],
         now: Timestamp,
     ) -> Result<Arc<StoredKey>> {
-        let hash = plain.hash(secrets);
+        let found = self.look_up_key(store, public_id, hash, now).await;
+        self.note(hash, found)
+    }
+
+    async fn look_up_key(
+        &self,
+        store: &Store,
+        public_id: &str,
+        hash: [u8; 32],
+        now: Timestamp,
+    ) -> Result<Arc<StoredKey>> {
         let key = if let Some(key) = self.cached(|cache| cache.keys.get(&hash).cloned()) {
             key
         } else {
             let read = self.start_read();
             let db = store.system(Purpose::Credentials);
-            let found: Option<StoredKey> = db.find(FIND_KEY, crate::args![plain.public_id()]).await?;
+            let found: Option<StoredKey> = db.find(FIND_KEY, crate::args![public_id]).await?;
             let found = found.filter(|key| equal(&key.secret_hash, &hash)).map(Arc::new);
             let key = found.ok_or_else(unauthenticated)?;
             self.keep(read, |cache, started| drop(cache.keys.insert(hash, (started, key.clone()))));
@@ -174,15 +212,25 @@ impl Credentials {
         Ok(key)
     }
 
-    /// The session behind a cookie and when it ends if nothing more happens.
+    /// The session behind the hash of a cookie, and when it ends if nothing more happens.
     pub async fn find_session(
         &self,
         store: &Store,
-        token: &str,
+        hash: [u8; 32],
         now: Timestamp,
         idle_ms: i64,
     ) -> Result<(Arc<StoredSession>, Timestamp)> {
-        let hash = sha256(token.as_bytes());
+        let found = self.look_up_session(store, hash, now, idle_ms).await;
+        self.note(hash, found)
+    }
+
+    async fn look_up_session(
+        &self,
+        store: &Store,
+        hash: [u8; 32],
+        now: Timestamp,
+        idle_ms: i64,
+    ) -> Result<(Arc<StoredSession>, Timestamp)> {
         let session = if let Some(session) = self.cached(|cache| cache.sessions.get(&hash).cloned()) {
             session
         } else {

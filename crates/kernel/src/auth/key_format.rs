@@ -10,6 +10,16 @@ const RANDOM_LEN: usize = 32;
 const CHECKSUM_LEN: usize = 6;
 const LEN: usize = PREFIX.len() + PUBLIC_ID_LEN + 1 + RANDOM_LEN + CHECKSUM_LEN;
 
+/// Which secret of a key was presented: the part of it that everybody may see. A rotated key has two for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PublicId([u8; PUBLIC_ID_LEN]);
+
+impl PublicId {
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
 /// A key in plain text: shown once, never stored, never printed.
 pub struct PlainKey(String);
 
@@ -34,6 +44,13 @@ impl PlainKey {
 
     pub fn public_id(&self) -> &str {
         &self.0[PREFIX.len()..PREFIX.len() + PUBLIC_ID_LEN]
+    }
+
+    /// The same, to be kept without the rest.
+    pub fn secret_id(&self) -> PublicId {
+        let mut id = [0; PUBLIC_ID_LEN];
+        id.copy_from_slice(self.public_id().as_bytes());
+        PublicId(id)
     }
 
     /// What lists show to tell keys apart.

@@ -1,6 +1,7 @@
 //! Who is calling: tenants, users, roles, sessions, API keys, scopes, and the one door to a tenant's data.
 
 mod caller;
+mod clocks;
 mod credentials;
 mod csrf;
 mod key_format;
@@ -12,8 +13,9 @@ mod sessions;
 mod standing;
 
 pub use caller::{Caller, Identity, KeyIdentity, UserIdentity};
+pub use clocks::{TenantClock, list_clocks, repair_clock};
 pub use credentials::{Credentials, Tenant};
-pub use key_format::PlainKey;
+pub use key_format::{PlainKey, PublicId};
 pub use people::{
     NewUser, User, UserChange, create_first_admin, create_tenant, create_user, delete_user, find_tenant, find_user,
     has_user, list_tenants, list_users, operate, update_user,
@@ -23,6 +25,7 @@ pub use scope::{Scope, Scopes};
 pub use sessions::{SIGNIN_LINK_MS, Token, create_session, create_signin_link, redeem_signin_link, sign_out};
 pub use standing::{Rights, Standing};
 
+pub(crate) use clocks::STATEMENTS as CLOCK_STATEMENTS;
 pub(crate) use credentials::STATEMENTS as CREDENTIAL_STATEMENTS;
 pub(crate) use people::STATEMENTS as PEOPLE_STATEMENTS;
 pub(crate) use sessions::STATEMENTS as SESSION_STATEMENTS;

@@ -5,8 +5,10 @@ use serde::Serialize;
 use super::credentials::Tenant;
 use super::role::Role;
 use crate::audit::{self, Changes, Entry};
-use crate::base::{Actor, Error, Label, OnDuplicate, Result, TenantId, Timestamp, UserId, check_slug, is_email};
-use crate::store::{Db, FromRow, Purpose, Row, Store, Tx};
+use crate::base::{
+    Actor, Error, Label, OnDuplicate, Result, SessionId, TenantId, Timestamp, UserId, check_slug, is_email,
+};
+use crate::store::{Db, FromRow, Purpose, Row, Store, Tx, Value};
 
 crate::statements! {
     INSERT_TENANT = "INSERT INTO tenants (id, slug, name, version, created_at, updated_at) VALUES ($1, $2, $3, 1, $4, $4)";
@@ -16,11 +18,13 @@ crate::statements! {
     FIND_TENANT = "SELECT id, slug, name FROM tenants WHERE slug = $1";
     LIST_TENANTS = "SELECT id, slug, name FROM tenants WHERE slug > $1 ORDER BY slug LIMIT $2";
     FIND_USER = "SELECT id, email, name, role, platform_operator, created_at FROM users WHERE tenant_id = $1 AND email = $2";
+    GET_USER = "SELECT id, email, name, role, platform_operator, created_at FROM users WHERE tenant_id = $1 AND id = $2";
     LIST_USERS = "SELECT id, email, name, role, platform_operator, created_at FROM users
         WHERE tenant_id = $1 AND email > $2 ORDER BY email LIMIT $3";
     UPDATE_USER = "UPDATE users SET role = $3, platform_operator = $4, version = version + 1, updated_at = $5
         WHERE tenant_id = $1 AND id = $2";
-    DELETE_USER_SESSIONS = "DELETE FROM sessions WHERE tenant_id = $1 AND user_id = $2";
+    LIST_USER_SESSIONS = "SELECT id FROM sessions WHERE tenant_id = $1 AND user_id = $2 ORDER BY id";
+    DELETE_USER_SESSION = "DELETE FROM sessions WHERE tenant_id = $1 AND id = $2";
     DELETE_USER_LINKS = "DELETE FROM signin_links WHERE tenant_id = $1 AND user_id = $2";
     DELETE_USER = "DELETE FROM users WHERE tenant_id = $1 AND id = $2";
     HAS_USER = "SELECT id FROM users WHERE tenant_id = $1 AND id = $2";
@@ -120,24 +124,25 @@ pub struct UserChange {
     pub platform_operator: Option<bool>,
 }
 
-/// In force at once: a session's rights are read with the session.
-pub async fn update_user(store: &Store, tenant: &Tenant, old: User, change: UserChange) -> Result<User> {
-    let role = change.role.unwrap_or(old.role);
-    let platform_operator = change.platform_operator.unwrap_or(old.platform_operator);
-    let mut changes = Changes::default();
-    changes.add("role", old.role.as_str(), role.as_str());
-    changes.add("platform_operator", old.platform_operator, platform_operator);
-    if !changes.is_empty() {
-        let id = old.id;
-        operate(store, tenant)
-            .write(async move |tx| {
-                let at = tx.tick().await?.at;
+/// In force at once: a session's rights are read with the session. What is not changed is as it is now, not as whoever asks
+/// has seen it.
+pub async fn update_user(store: &Store, tenant: &Tenant, id: UserId, change: UserChange) -> Result<User> {
+    operate(store, tenant)
+        .write(async move |tx| {
+            let at = tx.tick().await?.at;
+            let old: User = tx.one(GET_USER, crate::args![id]).await?;
+            let role = change.role.unwrap_or(old.role);
+            let platform_operator = change.platform_operator.unwrap_or(old.platform_operator);
+            let mut changes = Changes::default();
+            changes.add("role", old.role.as_str(), role.as_str());
+            changes.add("platform_operator", old.platform_operator, platform_operator);
+            if !changes.is_empty() {
                 tx.exec(UPDATE_USER, crate::args![id, role.as_str(), platform_operator, at]).await?;
-                audit::record(tx, Entry::new("user.update", "user", id).changes(changes)).await
-            })
-            .await?;
-    }
-    Ok(User { role, platform_operator, ..old })
+                audit::record(tx, Entry::new("user.update", "user", id).changes(changes)).await?;
+            }
+            Ok(User { role, platform_operator, ..old })
+        })
+        .await
 }
 
 /// Ends the user's sessions too. Keys they made belong to the tenant and stay.
@@ -146,7 +151,10 @@ pub async fn delete_user(store: &Store, tenant: &Tenant, user: &User) -> Result<
     operate(store, tenant)
         .write(async move |tx| {
             tx.tick().await?;
-            tx.exec(DELETE_USER_SESSIONS, crate::args![id]).await?;
+            // In the order in which last uses are noted, so that the two never wait for each other.
+            let sessions: Vec<SessionId> = tx.list(LIST_USER_SESSIONS, crate::args![id]).await?;
+            let sessions: Vec<Vec<Value>> = sessions.into_iter().map(|session| vec![session.into()]).collect();
+            tx.exec_each(DELETE_USER_SESSION, &sessions).await?;
             tx.exec(DELETE_USER_LINKS, crate::args![id]).await?;
             tx.exec(DELETE_USER, crate::args![id]).await?;
             audit::record(tx, Entry::new("user.delete", "user", id)).await

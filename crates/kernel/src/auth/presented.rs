@@ -26,9 +26,10 @@ impl Presented {
             found.push(Presented::Key(value.to_str().ok().map(str::trim).and_then(PlainKey::parse)));
         }
         for line in headers.get_all(header::COOKIE) {
-            let pairs = line.to_str().unwrap_or_default().split(';');
-            let values = pairs.filter_map(|pair| pair.trim().strip_prefix(cookie_name)?.strip_prefix('='));
-            found.extend(values.map(|value| Presented::Cookie(value.to_owned())));
+            // By bytes: another application's cookie beside ours may hold any of them.
+            let pairs = line.as_bytes().split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+            let values = pairs.filter_map(|pair| pair.strip_prefix(cookie_name.as_bytes())?.strip_prefix(b"="));
+            found.extend(values.map(|value| Presented::Cookie(String::from_utf8_lossy(value).into_owned())));
         }
         match (found.pop(), found.len()) {
             (None, _) => Ok(Presented::Nothing),

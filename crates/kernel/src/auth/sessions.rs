@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 
 use super::caller::{Caller, Identity};
+use super::people::has_user;
 use crate::audit::{self, Entry};
 use crate::base::{
     Actor, ActorKind, ActorRef, Error, MINUTE_MS, Result, SessionId, TenantId, Timestamp, UserId, World, sha256,
@@ -52,10 +53,23 @@ pub async fn create_session(
     let token = Token::new(store.world());
     let hash = token.hash();
     let db = store.tenant(tenant, Actor::operator());
-    let expires_at = db.write(async move |tx| insert_session(tx, user, hash, lifetime_ms).await).await?;
+    let expires_at = db
+        .write(async move |tx| {
+            lock_user(tx, user).await?;
+            insert_session(tx, user, hash, lifetime_ms).await
+        })
+        .await?;
     Ok((token, expires_at))
 }
 
+/// Moves the tenant's clock before anything else: a row that refers to the user locks the user, and whoever removes the
+/// user holds the clock. And the user may be gone by then.
+async fn lock_user(tx: &mut Tx, user: UserId) -> Result<()> {
+    tx.tick().await?;
+    if has_user(tx, user).await? { Ok(()) } else { Err(Error::not_found()) }
+}
+
+/// The clock has been moved already: see [`lock_user`].
 async fn insert_session(tx: &mut Tx, user: UserId, token_hash: [u8; 32], lifetime_ms: i64) -> Result<Timestamp> {
     let id = SessionId::new(tx.world());
     let now = tx.world().now();
@@ -73,6 +87,7 @@ pub async fn create_signin_link(store: &Store, tenant: TenantId, user: UserId) -
     store
         .tenant(tenant, Actor::operator())
         .write(async move |tx| {
+            lock_user(tx, user).await?;
             tx.exec(INSERT_LINK, crate::args![hash.as_slice(), user, expires_at]).await?;
             audit::record(tx, Entry::new("signin_link.create", "user", user)).await
         })
@@ -105,6 +120,8 @@ pub async fn redeem_signin_link(
         .store
         .tenant(tenant, actor)
         .write(async move |tx| {
+            // Removing the user removes the link: so whoever still finds it finds the user.
+            tx.tick().await?;
             // Deleting it is what uses it up: of two requests at once, one finds it gone.
             if tx.exec(DELETE_LINK, crate::args![hash.as_slice()]).await? == 0 {
                 return Ok(false);

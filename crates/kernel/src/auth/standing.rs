@@ -2,12 +2,15 @@
 //!
 //! A request is let in before its body arrives, and a body may take seconds. What was revoked, cut or removed meanwhile
 //! must not count any more, so a write that hands out rights asks again. It does so under the tenant's clock, which
-//! every change of a credential moves: what it is told holds until the commit.
+//! every change of a credential moves: what it is told holds until the commit. What is judged is the secret that was
+//! presented, not its key alone, which may have got another one; and its end by the time of day, not by the tenant's
+//! clock, which may be ahead of it.
 
 use ipnet::IpNet;
 
 use super::caller::{Caller, Identity};
 use super::credentials::unauthenticated;
+use super::key_format::PublicId;
 use super::role::Role;
 use super::scope::{Scope, Scopes};
 use crate::base::{ApiKeyId, Code, Error, Result, SessionId, Timestamp, UserId};
@@ -16,7 +19,9 @@ use crate::store::{FromRow, Row, Tx};
 crate::statements! {
     FIND_KEY = "SELECT k.scopes, k.allowed_cidrs, k.expires_at,
             COALESCE((SELECT u.platform_operator FROM users u WHERE u.tenant_id = k.tenant_id AND u.id = k.maker_user_id), FALSE)
-        FROM api_keys k WHERE k.tenant_id = $1 AND k.id = $2 AND k.revoked_at IS NULL";
+        FROM api_key_secrets s JOIN api_keys k ON k.tenant_id = s.tenant_id AND k.id = s.key_id
+        WHERE s.public_id = $3 AND s.tenant_id = $1 AND s.key_id = $2 AND (s.valid_until IS NULL OR s.valid_until > $4)
+            AND k.revoked_at IS NULL";
     FIND_SESSION = "SELECT u.role, u.platform_operator FROM sessions s
         JOIN users u ON u.tenant_id = s.tenant_id AND u.id = s.user_id
         WHERE s.tenant_id = $1 AND s.id = $2";
@@ -26,7 +31,7 @@ crate::statements! {
 #[derive(Clone, Copy, Debug)]
 pub enum Standing {
     Person { user: UserId, session: SessionId },
-    Key(ApiKeyId),
+    Key { id: ApiKeyId, secret: PublicId },
 }
 
 /// What the credential may do now.
@@ -44,7 +49,7 @@ impl Caller {
     pub fn standing(&self) -> Standing {
         match self.identity() {
             Identity::User(user) => Standing::Person { user: user.id, session: user.session },
-            Identity::Key(key) => Standing::Key(key.id),
+            Identity::Key(key) => Standing::Key { id: key.id, secret: key.secret },
         }
     }
 }
@@ -52,42 +57,53 @@ impl Caller {
 impl Standing {
     /// The rights as they are now: 401 if the credential is gone, 403 if the scope is.
     pub async fn confirm(self, tx: &mut Tx, scope: Scope) -> Result<Rights> {
-        let now = tx.tick().await?.at;
+        tx.tick().await?;
+        let now = tx.world().now();
         let rights = match self {
-            Standing::Key(id) => tx.find::<KeyRow>(FIND_KEY, crate::args![id]).await?.map(|row| row.rights(self)),
+            Standing::Key { id, secret } => {
+                let row: Option<KeyRow> = tx.find(FIND_KEY, crate::args![id, secret.as_str(), now]).await?;
+                row.map(|row| row.rights(self))
+            }
             Standing::Person { session, .. } => {
                 let row: Option<(String, bool)> = tx.find(FIND_SESSION, crate::args![session]).await?;
                 row.and_then(|(role, operator)| Some(person(self, Role::parse(&role)?, operator)))
             }
         };
-        let rights = rights.ok_or_else(unauthenticated)?;
-        if rights.ends_at.is_some_and(|end| end <= now) {
-            return Err(Error::new(Code::KeyExpired, "The key expired while the request was under way."));
-        }
-        rights.require(scope)?;
-        Ok(rights)
+        judge(rights, now, scope)
     }
 }
 
 impl Caller {
     /// Asks, after a wait, whether the credential still stands: what was revoked meanwhile learns nothing more.
     pub async fn still_holds(&self, scope: Scope) -> Result<()> {
-        let db = self.own();
+        let (db, now) = (self.own(), self.app().world.now());
         let standing = self.standing();
         let rights = match standing {
-            Standing::Key(id) => db.find::<KeyRow>(FIND_KEY, crate::args![id]).await?.map(|row| row.rights(standing)),
+            Standing::Key { id, secret } => {
+                let row: Option<KeyRow> = db.find(FIND_KEY, crate::args![id, secret.as_str(), now]).await?;
+                row.map(|row| row.rights(standing))
+            }
             Standing::Person { session, .. } => {
                 let row: Option<(String, bool)> = db.find(FIND_SESSION, crate::args![session]).await?;
                 row.and_then(|(role, operator)| Some(person(standing, Role::parse(&role)?, operator)))
             }
         };
-        rights.ok_or_else(unauthenticated)?.require(scope)
+        judge(rights, now, scope).map(drop)
     }
+}
+
+fn judge(rights: Option<Rights>, now: Timestamp, scope: Scope) -> Result<Rights> {
+    let rights = rights.ok_or_else(unauthenticated)?;
+    if rights.ends_at.is_some_and(|end| end <= now) {
+        return Err(Error::new(Code::KeyExpired, "The key expired while the request was under way."));
+    }
+    rights.require(scope)?;
+    Ok(rights)
 }
 
 impl Rights {
     pub fn is_key(&self, id: ApiKeyId) -> bool {
-        matches!(self.standing, Standing::Key(own) if own == id)
+        matches!(self.standing, Standing::Key { id: own, .. } if own == id)
     }
 
     fn require(&self, scope: Scope) -> Result<()> {

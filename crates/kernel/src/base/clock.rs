@@ -18,8 +18,10 @@ pub const DAY_MS: i64 = 24 * HOUR_MS;
 pub enum Clock {
     #[default]
     System,
-    /// Stands still until a test moves it.
+    /// Stands still until a test moves it. It is everybody's: where there is one, the database has no other time.
     Manual(Arc<AtomicI64>),
+    /// The machine's, wrong by so many milliseconds, for tests of what a node with such a clock does to others.
+    Wrong(i64),
 }
 
 impl Clock {
@@ -34,6 +36,7 @@ impl Clock {
     pub fn now(&self) -> Timestamp {
         match self {
             Clock::System => Timestamp(jiff::Timestamp::now().as_millisecond()),
+            Clock::Wrong(by_ms) => Clock::System.now().plus(*by_ms),
             Clock::Manual(at) => Timestamp(at.load(Ordering::SeqCst)),
         }
     }

@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
@@ -148,9 +149,17 @@ struct Shard {
 impl Shard {
     /// The bucket of this name, or the one that all share when there are too many.
     fn bucket(&mut self, name: &str) -> &mut Bucket {
-        let is_full = self.buckets.len() >= BUCKETS_PER_SHARD_MAX && !self.buckets.contains_key(name);
-        let name = if is_full { OVERFLOW } else { name };
+        let name = self.place(name);
         self.buckets.entry(name.to_owned()).or_default()
+    }
+
+    fn peek(&self, name: &str) -> Bucket {
+        self.buckets.get(self.place(name)).copied().unwrap_or_default()
+    }
+
+    fn place<'n>(&self, name: &'n str) -> &'n str {
+        let is_full = self.buckets.len() >= BUCKETS_PER_SHARD_MAX && !self.buckets.contains_key(name);
+        if is_full { OVERFLOW } else { name }
     }
 }
 
@@ -160,6 +169,12 @@ const SHARDS: usize = 16;
 const BUCKETS_PER_SHARD_MAX: usize = 16_384;
 const OVERFLOW: &str = "overflow";
 
+/// Look-ups a second for an address that has used up its budget: enough for somebody new behind the address of a client
+/// that went wrong, and nothing that the database would notice.
+const LOOK_UPS_MAX: u32 = 10;
+/// Addresses remembered in one second, each of which has used up a budget before.
+const LOOK_UP_ADDRESSES_MAX: usize = 16_384;
+
 pub struct Limiter {
     table: RateTable,
     world: World,
@@ -168,6 +183,14 @@ pub struct Limiter {
     callers: [Mutex<Shard>; SHARDS],
     /// Apart, because anybody can have many: they must not push those who are known into a shared bucket.
     addresses: [Mutex<Shard>; SHARDS],
+    look_ups: Mutex<LookUps>,
+}
+
+/// Look-ups that each address past its budget has bought in one second.
+#[derive(Default)]
+struct LookUps {
+    second: i64,
+    bought: HashMap<IpAddr, u32>,
 }
 
 impl Limiter {
@@ -180,6 +203,7 @@ impl Limiter {
             hasher: RandomState::new(),
             callers: Default::default(),
             addresses: Default::default(),
+            look_ups: Mutex::default(),
         }
     }
 
@@ -191,6 +215,22 @@ impl Limiter {
     pub fn charge_address(&self, policy: Policy, address: ClientAddress) -> (RateState, Result<()>) {
         let quota = self.table.per_minute(policy);
         self.charge(policy, None, &[(format!("{}:{}", policy.name(), address.bucket()), quota)])
+    }
+
+    /// Whether a credential that nobody here knows may be looked up for this address: always within its budget, and
+    /// [`LOOK_UPS_MAX`] times a second past it.
+    pub fn may_look_up(&self, address: ClientAddress) -> bool {
+        if self.peek_address(Policy::Public, address).remaining > 0 {
+            return true;
+        }
+        let second = self.world.now().as_millis().div_euclid(SECOND_MS);
+        let mut look_ups = self.look_ups.lock().unwrap_or_else(PoisonError::into_inner);
+        if look_ups.second != second || look_ups.bought.len() >= LOOK_UP_ADDRESSES_MAX {
+            *look_ups = LookUps { second, bought: HashMap::new() };
+        }
+        let bought = look_ups.bought.entry(address.bucket()).or_default();
+        *bought = bought.saturating_add(1);
+        *bought <= LOOK_UPS_MAX
     }
 
     /// Takes one request from the budgets of a caller and of its tenant; from neither if one of them is used up.
@@ -209,7 +249,7 @@ impl Limiter {
         let quota = self.table.per_minute(policy);
         let (window, reset_seconds) = self.window();
         let name = format!("{}:{}", policy.name(), address.bucket());
-        let bucket = self.shard(&name, window).buckets.get(&name).copied().unwrap_or_default();
+        let bucket = self.shard(&name, window).peek(&name);
         RateState { policy, quota, remaining: bucket.remaining(quota), reset_seconds, tenant: None }
     }
 
@@ -268,9 +308,11 @@ fn address_quota(table: &RateTable, name: &str) -> Option<u64> {
     policy.is_by_address().then(|| table.per_minute(policy))
 }
 
+/// A request may find the shard a minute ahead, when it looked at the time just before the minute turned. A shard that is
+/// further ahead was turned by a clock that went wrong and has come back.
 fn turned(shard: &Mutex<Shard>, window: i64) -> MutexGuard<'_, Shard> {
     let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-    if shard.window < window {
+    if shard.window < window || shard.window > window + 1 {
         shard.window = window;
         shard.buckets.clear();
     }
@@ -380,6 +422,38 @@ mod tests {
         assert_eq!((state.remaining, refused.unwrap_err().retry_after_seconds()), (0, Some(30)));
         limiter.world.clock.advance(30_000);
         assert!(charge().1.is_ok());
+    }
+
+    #[test]
+    fn a_budget_returns_when_a_clock_that_jumped_ahead_comes_back() {
+        let limiter = limiter(1);
+        let tenant = TenantId::new(&World::default());
+        let charge = || limiter.charge_caller(Policy::Read, "key", tenant).1;
+        let jump_ms = 120 * 24 * 60 * MINUTE_MS;
+        limiter.world.clock.advance(jump_ms);
+        assert!(charge().is_ok() && charge().is_err());
+        limiter.world.clock.advance(-jump_ms);
+        assert!(charge().is_ok() && charge().is_err());
+        limiter.world.clock.advance(MINUTE_MS);
+        assert!(charge().is_ok());
+        // A minute back, as seen by a request that looked at the time just before it turned, starts nothing anew.
+        limiter.world.clock.advance(-MINUTE_MS);
+        assert!(charge().is_err());
+    }
+
+    #[test]
+    fn an_address_past_its_budget_buys_few_look_ups() {
+        let limiter = limiter(2);
+        let address = |n| ClientAddress(std::net::Ipv4Addr::from_bits(n).into());
+        for _ in 0..1_000 {
+            assert!(limiter.may_look_up(address(1)), "nothing is used up");
+        }
+        while limiter.charge_address(Policy::Public, address(1)).1.is_ok() {}
+        let bought = (0..1_000).filter(|_| limiter.may_look_up(address(1))).count();
+        assert_eq!(u32::try_from(bought), Ok(LOOK_UPS_MAX));
+        assert!(limiter.may_look_up(address(2)));
+        limiter.world.clock.advance(SECOND_MS);
+        assert!(limiter.may_look_up(address(1)));
     }
 
     #[test]

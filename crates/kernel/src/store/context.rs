@@ -46,7 +46,23 @@ pub(super) enum Scope {
     System(Purpose),
 }
 
+/// In whose turn a handle works: tenants take turns, and what the service does by itself has turns of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Lane {
+    System,
+    Tenant(TenantId),
+    Job(TenantId),
+}
+
 impl Context {
+    pub fn lane(&self) -> Lane {
+        match self.scope {
+            Scope::System(_) => Lane::System,
+            Scope::Tenant(id, _) if self.job => Lane::Job(id),
+            Scope::Tenant(id, _) => Lane::Tenant(id),
+        }
+    }
+
     pub fn tenant_id(&self) -> Option<TenantId> {
         match &self.scope {
             Scope::Tenant(id, _) => Some(*id),

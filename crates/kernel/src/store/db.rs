@@ -92,10 +92,13 @@ impl Db {
 
     pub async fn find<T: FromRow>(&self, sql: &str, args: Args<'_>) -> Result<Option<T>> {
         match self.store.backend() {
-            Backend::Sqlite(lite) => {
-                lite.readers.lend().await?.read(|reader| sqlite::find(reader, self.context.bound(), sql, args))
-            }
+            Backend::Sqlite(lite) => lite
+                .readers
+                .lend(self.context.lane())
+                .await?
+                .read(|reader| sqlite::find(reader, self.context.bound(), sql, args)),
             Backend::Postgres(postgres) => {
+                let _turn = postgres.turns.take_to_read(self.context.lane(), postgres.wait_max).await?;
                 Session::for_reading(&postgres.pool).await?.find(&self.context, sql, args).await
             }
         }
@@ -104,10 +107,13 @@ impl Db {
     /// Every row, so the statement has a LIMIT.
     pub async fn list<T: FromRow>(&self, sql: &str, args: Args<'_>) -> Result<Vec<T>> {
         match self.store.backend() {
-            Backend::Sqlite(lite) => {
-                lite.readers.lend().await?.read(|reader| sqlite::list(reader, self.context.bound(), sql, args))
-            }
+            Backend::Sqlite(lite) => lite
+                .readers
+                .lend(self.context.lane())
+                .await?
+                .read(|reader| sqlite::list(reader, self.context.bound(), sql, args)),
             Backend::Postgres(postgres) => {
+                let _turn = postgres.turns.take_to_read(self.context.lane(), postgres.wait_max).await?;
                 Session::for_reading(&postgres.pool).await?.list(&self.context, sql, args).await
             }
         }
@@ -130,8 +136,8 @@ impl Db {
             Backend::Sqlite(lite) => {
                 // The wait is here and not on the blocking thread, of which there are only so many.
                 let mut of_tenant = None;
-                if let Some(tenant) = self.tenant_id() {
-                    of_tenant = Some(lite.scan_turns_of_tenants.take(tenant, lite.wait_max).await?);
+                if self.tenant_id().is_some() {
+                    of_tenant = Some(lite.scan_turns_of_tenants.take(self.context.lane(), lite.wait_max).await?);
                 }
                 let turn = tokio::time::timeout(lite.wait_max, lite.scan_turns.clone().acquire_owned());
                 let turn =

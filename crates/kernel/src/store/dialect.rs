@@ -22,8 +22,15 @@ pub(super) const POSTGRES_BEGIN: &str = "BEGIN READ WRITE";
 pub(super) const POSTGRES_COMMIT: &str = "SAVEPOINT sound; COMMIT";
 pub(super) const POSTGRES_ROLLBACK: &str = "ROLLBACK";
 
-/// Names the tenant that row-level security lets this session see.
-pub(super) const POSTGRES_SET_TENANT: &str = "SELECT set_config('tc.tenant', $1, false)";
+/// Names the tenant that row-level security lets this session see, and tells to whom it was named.
+pub(super) const POSTGRES_SET_TENANT: &str = "SELECT set_config('tc.tenant', $1, false), pg_backend_pid()";
+
+/// The same for a write, which is also told the database's own time: see [`super::Tx::tick`].
+pub(super) const POSTGRES_SET_TENANT_TO_WRITE: &str = "SELECT set_config('tc.tenant', $1, false), pg_backend_pid(), \
+     CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)";
+
+/// Who answers.
+pub(super) const POSTGRES_BACKEND: &str = "SELECT pg_backend_pid()";
 
 /// The tenant's name for the system's own work across tenants.
 pub(super) const EVERY_TENANT: &str = "*";

@@ -9,12 +9,11 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use deadpool_postgres::{Object, Pool};
-
 use crate::base::{Error, Result, World, sha256};
 
 use super::postgres::batch;
 use super::postgres_fault::fault as postgres_fault;
+use super::postgres_pool::{Object, Pool, no_connection};
 use super::sqlite::{self, fault as sqlite_fault};
 use super::{Engine, FromRow, Row, dialect};
 
@@ -139,7 +138,7 @@ fn applied_sqlite(connection: &rusqlite::Connection) -> Result<HashMap<String, S
 
 /// On a connection that is thrown away afterwards, whatever becomes of it: it has other settings than the pool's.
 pub(super) async fn migrate_postgres(pool: &Pool, world: &World) -> Result<Vec<String>> {
-    let client = Object::take(pool.get().await.map_err(Error::unavailable)?);
+    let client = Object::take(pool.get().await.map_err(no_connection)?);
     batch(&client, dialect::POSTGRES_BEGIN).await?;
     batch(&client, dialect::POSTGRES_MIGRATION_LOCK).await?;
     batch(&client, dialect::migrations_table(Engine::Postgres)).await?;
@@ -156,7 +155,7 @@ pub(super) async fn migrate_postgres(pool: &Pool, world: &World) -> Result<Vec<S
 }
 
 pub(super) async fn pending_postgres(pool: &Pool) -> Result<Vec<String>> {
-    let client = pool.get().await.map_err(Error::unavailable)?;
+    let client = pool.get().await.map_err(no_connection)?;
     let exists = dialect::migrations_table_exists(Engine::Postgres);
     let exists = client.query_one(exists, &[]).await.map_err(postgres_fault)?;
     let applied =

@@ -18,12 +18,14 @@ mod options;
 mod params;
 mod postgres;
 mod postgres_fault;
+mod postgres_pool;
 mod postgres_tls;
 mod postgres_url;
 mod row;
 mod select;
 mod self_check;
 mod sqlite;
+mod sqlite_queue;
 mod sqlite_readers;
 mod sqlite_writer;
 mod turns;
@@ -36,16 +38,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use deadpool_postgres::Pool;
 use tokio::sync::{Semaphore, broadcast};
 
 use crate::args;
 use crate::base::{Actor, Error, Result, TenantId, World};
 
-use context::{Context, Scope};
+use context::{Context, Lane, Scope};
 use news::News;
 use options::Target;
 use postgres::Session;
+use postgres_pool::Pool;
 use sqlite_readers::Readers;
 use sqlite_writer::Writer;
 use turns::{TenantTurns, Turns};
@@ -57,7 +59,7 @@ pub use params::{Args, Param};
 pub use row::{Column, FromRow, Row};
 pub use select::{Compare, Direction, Select};
 pub use self_check::Check;
-pub use tx::{Job, STATEMENTS, Tick, Tx};
+pub use tx::{CLOCK_AHEAD_MAX_MS, Job, STATEMENTS, Tick, Tx};
 pub use values::Value;
 pub use walk::{ARMS_MAX, Arm, Found, Passed, Walk};
 
@@ -112,7 +114,8 @@ impl Store {
         let backend = match &options.target {
             Target::Postgres(postgres) => {
                 let pool = postgres::open(postgres, &options).await?;
-                Backend::Postgres(Postgres { pool, turns: Turns::default(), wait_max: options.wait_max })
+                let turns = Turns::new(postgres.pool_max);
+                Backend::Postgres(Postgres { pool, turns, wait_max: options.wait_max })
             }
             Target::Sqlite(path) => {
                 let (path, world, news) = (path.clone(), world.clone(), news.clone());
@@ -233,7 +236,7 @@ impl Store {
     pub async fn prepare_check(&self, sql: &str) -> Result<()> {
         match self.backend() {
             Backend::Sqlite(sqlite) => {
-                let lent = sqlite.readers.lend().await?;
+                let lent = sqlite.readers.lend(Lane::System).await?;
                 lent.read(|reader| reader.prepare(sql).map(drop).map_err(sqlite::fault))
             }
             Backend::Postgres(postgres) => Session::for_reading(&postgres.pool).await?.prepare_check(sql).await,
@@ -267,7 +270,7 @@ fn open_sqlite(path: PathBuf, options: &Options, world: World, news: News) -> Re
     let readers = Readers::open(&path, options.readers, options.wait_max)?;
     let scanners = Readers::open(&path, SCANNERS, options.wait_max)?;
     let idle = Context { scope: Scope::System(Purpose::Startup), job: false, actor: Actor::system(), world };
-    let writer = Writer::start(Tx::sqlite(connection, Arc::new(idle)), options.queue_max, news)?;
+    let writer = Writer::start(Tx::sqlite(connection, Arc::new(idle)), options, news)?;
     let scan_turns = Arc::new(Semaphore::new(SCANNERS));
     // No tenant has all of them.
     let scan_turns_of_tenants = TenantTurns::new(SCANNERS - 1);

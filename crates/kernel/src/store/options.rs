@@ -11,6 +11,10 @@ const QUEUE_MAX: usize = 1_024;
 /// How long a request waits for a connection before it is told to come back: longer than any healthy statement.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
+/// How long SQLite's writer takes jobs into a group: the longest that somebody waits who comes just after it began, beside
+/// the commit itself.
+const GROUP_TIME: Duration = Duration::from_millis(3);
+
 /// Connections to PostgreSQL per node: its throughput peaks at a few per core, and its default limit is 100.
 const POOL_MAX: usize = 16;
 
@@ -21,6 +25,7 @@ pub struct Options {
     pub(super) queue_max: usize,
     pub(super) readers: usize,
     pub(super) wait_max: Duration,
+    pub(super) group_time: Duration,
     pub(super) synchronous: Synchronous,
 }
 
@@ -42,7 +47,14 @@ impl Options {
     fn new(target: Target) -> Self {
         // Reads run inline, so no more of them run at once than there are worker threads.
         let readers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 32);
-        Options { target, queue_max: QUEUE_MAX, readers, wait_max: WAIT_MAX, synchronous: Synchronous::Full }
+        Options {
+            target,
+            queue_max: QUEUE_MAX,
+            readers,
+            wait_max: WAIT_MAX,
+            group_time: GROUP_TIME,
+            synchronous: Synchronous::Full,
+        }
     }
 
     /// How many writes may wait for the SQLite writer before further ones are refused.
@@ -72,6 +84,14 @@ impl Options {
     #[must_use]
     pub fn wait_max(mut self, wait_max: Duration) -> Self {
         self.wait_max = wait_max;
+        self
+    }
+
+    /// For tests that want to know which jobs share a group.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn group_time(mut self, group_time: Duration) -> Self {
+        self.group_time = group_time;
         self
     }
 

@@ -1,20 +1,20 @@
-//! PostgreSQL: the pool, one checkout of it, and what its failures mean.
+//! PostgreSQL: one checkout of the pool, and what its failures mean.
 //!
 //! Architecture invariant: a connection never goes back to the pool inside a transaction or in doubt; it is dropped.
 
 use std::time::Duration;
 
-use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime};
 use futures_util::{TryStreamExt, future};
 use tokio::time::error::Elapsed;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row as PgRow, Statement};
 
-use crate::base::{Error, Result};
+use crate::base::{Error, Result, Timestamp};
 
 use super::context::{Context, mismatch};
 use super::postgres_fault::{fault, spoils};
-use super::{Args, FromRow, Options, Param, PostgresOptions, Row, Value, dialect, postgres_url};
+use super::postgres_pool::{self, Object, Pool, no_connection, pooled};
+use super::{Args, FromRow, Options, Param, PostgresOptions, Row, Value, dialect};
 
 /// How long one statement may take, seen from here: a little longer than the server's own limit, for a server that
 /// no longer answers at all.
@@ -26,22 +26,7 @@ const STATEMENTS_MAX: usize = 512;
 
 /// Opens the pool and proves it with one connection, whose role must be one that row-level security holds back.
 pub(super) async fn open(postgres: &PostgresOptions, options: &Options) -> Result<Pool> {
-    let (config, tls) = postgres_url::parse(&postgres.url)?;
-    // A round trip for every checkout would halve the throughput. A connection that the server has closed is seen
-    // without one, and a server that fell silent is noticed by the TCP timeouts of postgres_url.
-    let manager = Manager::from_config(config, tls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
-    let settings = Hook::async_fn(|client, _| {
-        Box::pin(async move { client.batch_execute(dialect::POSTGRES_SETTINGS).await.map_err(HookError::Backend) })
-    });
-    let pool = Pool::builder(manager)
-        .max_size(postgres.pool_max.max(1))
-        .wait_timeout(Some(options.wait_max))
-        .create_timeout(Some(options.wait_max))
-        .recycle_timeout(Some(options.wait_max))
-        .runtime(Runtime::Tokio1)
-        .post_create(settings)
-        .build()
-        .map_err(Error::internal)?;
+    let pool = postgres_pool::build(postgres, options)?;
     check_role(&pool, postgres.allow_superuser).await?;
     Ok(pool)
 }
@@ -59,14 +44,11 @@ async fn check_role(pool: &Pool, allow_superuser: bool) -> Result<()> {
     Ok(())
 }
 
-fn no_connection(error: PoolError) -> Error {
-    Error::unavailable(error)
-}
-
 /// One checkout. Dropped in the middle of a transaction it takes its connection with it.
 pub(super) struct Session {
     client: Option<Object>,
     state: State,
+    began_at: Option<Timestamp>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -81,11 +63,21 @@ enum State {
 
 impl Session {
     pub async fn for_reading(pool: &Pool) -> Result<Self> {
-        Ok(Session { client: Some(pool.get().await.map_err(no_connection)?), state: State::Reading })
+        Session::begin(pool, State::Reading).await
     }
 
     pub async fn for_writing(pool: &Pool) -> Result<Self> {
-        Ok(Session { client: Some(pool.get().await.map_err(no_connection)?), state: State::Beginning })
+        Session::begin(pool, State::Beginning).await
+    }
+
+    async fn begin(pool: &Pool, state: State) -> Result<Self> {
+        let client = Some(pool.get().await.map_err(no_connection)?);
+        Ok(Session { client, state, began_at: None })
+    }
+
+    /// The database's own time when the transaction began.
+    pub fn began_at(&self) -> Option<Timestamp> {
+        self.began_at
     }
 
     pub async fn exec(&mut self, context: &Context, sql: &str, args: Args<'_>) -> Result<u64> {
@@ -190,7 +182,9 @@ impl Session {
             self.state = State::InTransaction;
         }
         let answer = tokio::time::timeout(ANSWER_MAX, ask(self.client()?, state, context, tenant, sql, args)).await;
-        self.judge(answer)
+        let answer = self.judge(answer)?;
+        self.began_at = answer.began_at.or(self.began_at);
+        Ok(answer)
     }
 
     /// What an answer means for the connection.
@@ -198,6 +192,10 @@ impl Session {
         match answer {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(Refusal::Mismatch(error))) => Err(error),
+            Ok(Err(Refusal::OtherBackend)) => {
+                self.state = State::Broken;
+                Err(pooled())
+            }
             Ok(Err(Refusal::Postgres(error))) => {
                 if spoils(&error) {
                     self.state = State::Broken;
@@ -235,10 +233,14 @@ fn silent() -> Error {
 struct Answer {
     rows: Vec<PgRow>,
     changed: u64,
+    /// With the first statement of a transaction: the database's own time.
+    began_at: Option<Timestamp>,
 }
 
 enum Refusal {
     Mismatch(Error),
+    /// The tenant was named to another backend than the connection's own.
+    OtherBackend,
     Postgres(tokio_postgres::Error),
 }
 
@@ -268,20 +270,28 @@ async fn ask(
     if state == State::InTransaction {
         return Ok(run(client, &statement, params).await?);
     }
-    let set_tenant = prepare(client, dialect::POSTGRES_SET_TENANT).await?;
+    let writes = state == State::Beginning;
+    let naming = if writes { dialect::POSTGRES_SET_TENANT_TO_WRITE } else { dialect::POSTGRES_SET_TENANT };
+    let naming = prepare(client, naming).await?;
     let visible = context.visible();
     let visible: [&(dyn ToSql + Sync); 1] = [&visible];
-    let name_tenant = client.query_one(&set_tenant, &visible);
+    let name_tenant = async {
+        let row = client.query_one(&naming, &visible).await?;
+        // Another backend may even have another statement of this name.
+        if row.try_get(1).ok() != Some(client.backend) {
+            return Err(Refusal::OtherBackend);
+        }
+        Ok(if writes { Some(Timestamp::from_millis(row.try_get(2)?)) } else { None })
+    };
+    let begin = async { Ok(client.batch_execute(dialect::POSTGRES_BEGIN).await?) };
+    let run = async { Ok(run(client, &statement, params).await?) };
     // Polled in this order, so sent in this order; the server works them off one after the other. Should naming the
     // tenant fail outside a transaction, the answer to the statement is thrown away with it.
-    let answer = if state == State::Beginning {
-        future::try_join3(client.batch_execute(dialect::POSTGRES_BEGIN), name_tenant, run(client, &statement, params))
-            .await?
-            .2
-    } else {
-        future::try_join(name_tenant, run(client, &statement, params)).await?.1
-    };
-    Ok(answer)
+    if writes {
+        let ((), began_at, answer) = future::try_join3(begin, name_tenant, run).await?;
+        return Ok(Answer { began_at, ..answer });
+    }
+    Ok(future::try_join(name_tenant, run).await?.1)
 }
 
 async fn prepare(client: &Object, sql: &str) -> Result<Statement, tokio_postgres::Error> {
@@ -301,7 +311,7 @@ async fn run(
     while let Some(row) = stream.try_next().await? {
         rows.push(row);
     }
-    Ok(Answer { rows, changed: stream.rows_affected().unwrap_or(0) })
+    Ok(Answer { rows, changed: stream.rows_affected().unwrap_or(0), began_at: None })
 }
 
 /// Runs several statements as one message, for migrations alone.

@@ -45,10 +45,10 @@ fn passes(state: &SqlState) -> bool {
     is_away(state) || matches!(state.code(), "40001" | "40P01" | "55P03" | "57014" | "25P03")
 }
 
-/// What the connection knows no longer holds: another node changed a table under a prepared statement, or the server
-/// has become a standby, which refuses to begin a transaction that writes.
+/// What the connection knows no longer holds: another node changed a table under a prepared statement, the server has
+/// become a standby, which refuses to begin a transaction that writes, or a pooler has put another one in its place.
 fn is_stale(state: &SqlState) -> bool {
-    matches!(state.code(), "0A000" | "26000")
+    matches!(state.code(), "0A000" | "26000" | "42P05")
 }
 
 /// The driver's own text says only "db error". The server's detail is left out: it quotes values of the row.

@@ -1,20 +1,25 @@
 //! Connections that read from SQLite. A read runs inline on the caller's thread: it takes microseconds, and handing
 //! it to another thread would cost more than the read itself.
+//!
+//! When none is free, each tenant waits with one read at a time: so the others come in turn, however many reads one has.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rusqlite::Connection;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{Semaphore, SemaphorePermit, TryAcquireError};
 
 use crate::base::{Error, Result};
 
+use super::context::Lane;
 use super::sqlite;
+use super::turns::TenantTurns;
 
 pub(super) struct Readers {
     idle: Mutex<Vec<Connection>>,
     permits: Semaphore,
+    waiting: TenantTurns,
     wait_max: Duration,
 }
 
@@ -22,19 +27,25 @@ impl Readers {
     /// Opens all at once, so that a later shortage of files or disk cannot stop reads.
     pub fn open(path: &Path, count: usize, wait_max: Duration) -> Result<Self> {
         let idle = (0..count).map(|_| sqlite::open_reader(path, wait_max)).collect::<Result<Vec<_>>>()?;
-        Ok(Readers { idle: Mutex::new(idle), permits: Semaphore::new(count), wait_max })
+        Ok(Readers { idle: Mutex::new(idle), permits: Semaphore::new(count), waiting: TenantTurns::new(1), wait_max })
     }
 
     /// Lends a connection, after a bounded wait for one.
-    pub async fn lend(&self) -> Result<Lent<'_>> {
+    pub async fn lend(&self, lane: Lane) -> Result<Lent<'_>> {
         let permit = match self.permits.try_acquire() {
             Ok(permit) => permit,
-            Err(_) => tokio::time::timeout(self.wait_max, self.permits.acquire())
-                .await
-                .map_err(|_| Error::unavailable("no connection to read with became free in time"))?
-                .map_err(|_| closed())?,
+            Err(TryAcquireError::Closed) => return Err(closed()),
+            Err(TryAcquireError::NoPermits) => self.wait(lane).await?,
         };
         self.pop(permit)
+    }
+
+    async fn wait(&self, lane: Lane) -> Result<SemaphorePermit<'_>> {
+        let waited = tokio::time::timeout(self.wait_max, async {
+            let _place = self.waiting.take(lane, self.wait_max).await?;
+            self.permits.acquire().await.map_err(|_| closed())
+        });
+        waited.await.map_err(|_| Error::unavailable("no connection to read with became free in time"))?
     }
 
     fn pop<'a>(&'a self, permit: SemaphorePermit<'a>) -> Result<Lent<'a>> {

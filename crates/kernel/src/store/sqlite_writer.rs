@@ -1,49 +1,58 @@
 //! The one thread that writes to SQLite, with group commit.
 //!
-//! Whatever has queued up while the last group was written to disk becomes the next group: each job runs in its own
-//! savepoint, one COMMIT makes all of them durable, and only then is anyone answered. So the price of waiting for the
-//! disk is shared by all who wait. A job that fails is undone alone; if the group itself fails, every job of it does,
-//! because each may have seen what the others wrote.
+//! Whatever has queued up while the last group was written to disk, and what comes while it runs, becomes the next
+//! group: each job runs in its own savepoint, one COMMIT makes all of them durable, and only then is anyone answered. So
+//! the price of waiting for the disk is shared by all who wait. A job that fails is undone alone; if the group itself
+//! fails, every job of it does, because each may have seen what the others wrote.
+//!
+//! Tenants are taken in turn, and a group is short: a tenant with one write waits for no more than a group, whatever
+//! others have queued.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use crate::base::{Error, Result, TenantId};
 
 use super::context::Context;
-use super::dialect;
 use super::news::News;
+use super::sqlite_queue::Queue;
 use super::tx::{Job, Tx};
+use super::{Options, dialect};
 
 /// Jobs under one commit. More would make the first wait for long without making the disk's share smaller.
 const GROUP_MAX: usize = 256;
 
+/// On a slow disk a group is as long as the last commit took, so that no more than half of the time is spent waiting for it.
+/// But a commit that took very long was held up by something else.
+const LAST_COMMIT_MAX: Duration = Duration::from_millis(50);
+
 pub(super) struct Writer {
-    queue: mpsc::Sender<Message>,
+    queue: Arc<Queue<Box<dyn Queued>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     failing: Arc<AtomicBool>,
 }
 
-enum Message {
-    Job(Box<dyn Queued>),
-    Close,
-}
-
 impl Writer {
-    pub fn start(tx: Tx, queue_max: usize, news: News) -> Result<Self> {
-        let (sender, receiver) = mpsc::channel(queue_max);
+    pub fn start(tx: Tx, options: &Options, news: News) -> Result<Self> {
+        let queue = Arc::new(Queue::new(options.queue_max));
         let failing = Arc::new(AtomicBool::new(false));
-        let thread = Thread { tx, failing: failing.clone(), news };
+        let thread = Thread {
+            tx,
+            queue: queue.clone(),
+            failing: failing.clone(),
+            news,
+            group_time: options.group_time,
+            last_commit: Duration::ZERO,
+        };
         let handle = std::thread::Builder::new()
             .name("store-writer".to_owned())
-            .spawn(move || thread.run(receiver))
+            .spawn(move || thread.run())
             .map_err(Error::unavailable)?;
-        Ok(Writer { queue: sender, thread: Mutex::new(Some(handle)), failing })
+        Ok(Writer { queue, thread: Mutex::new(Some(handle)), failing })
     }
 
     pub async fn write<R: Send + 'static>(
@@ -52,11 +61,9 @@ impl Writer {
         job: impl for<'t> Job<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
     ) -> Result<R> {
         let (reply, answer) = oneshot::channel();
+        let lane = context.lane();
         let pending = Pending { job: Some(job), context: Some(context), outcome: None, news: None, reply };
-        self.queue.try_send(Message::Job(Box::new(pending))).map_err(|error| match error {
-            TrySendError::Full(_) => Error::unavailable("the queue of the writer is full"),
-            TrySendError::Closed(_) => Error::unavailable("the writer has stopped"),
-        })?;
+        self.queue.push(lane, Box::new(pending))?;
         answer.await.map_err(|_| Error::unavailable("the writer stopped before it answered"))?
     }
 
@@ -72,12 +79,18 @@ impl Writer {
 
     /// Takes no more jobs, finishes those that are queued, and waits for the thread to end.
     pub async fn close(&self) {
-        // A failed send means that the thread is closing already or gone.
-        let _ = self.queue.send(Message::Close).await;
+        self.queue.close();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         }
+    }
+}
+
+/// A store that is dropped without having been closed ends its thread all the same.
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.queue.close();
     }
 }
 
@@ -133,25 +146,19 @@ fn small(count: usize) -> f64 {
 
 struct Thread {
     tx: Tx,
+    queue: Arc<Queue<Box<dyn Queued>>>,
     failing: Arc<AtomicBool>,
     news: News,
+    group_time: Duration,
+    last_commit: Duration,
 }
 
 impl Thread {
-    fn run(mut self, mut queue: mpsc::Receiver<Message>) {
-        let mut messages = Vec::with_capacity(GROUP_MAX);
+    fn run(mut self) {
         let mut group = Vec::with_capacity(GROUP_MAX);
-        while queue.blocking_recv_many(&mut messages, GROUP_MAX) > 0 {
-            for message in messages.drain(..) {
-                match message {
-                    Message::Job(job) => group.push(job),
-                    Message::Close => queue.close(),
-                }
-            }
-            metrics::gauge!("store_queue_depth").set(small(queue.len()));
-            if !group.is_empty() {
-                self.write(&mut group);
-            }
+        while let Some(first) = self.queue.wait() {
+            group.push(first);
+            self.write(&mut group);
         }
         // A clean end leaves everything in the database file itself. If it cannot, the log keeps it just as well.
         if let Err(error) = self.tx.checkpoint() {
@@ -160,9 +167,10 @@ impl Thread {
     }
 
     fn write(&mut self, group: &mut Vec<Box<dyn Queued>>) {
-        metrics::histogram!("store_group_size").record(small(group.len()));
         let changes = self.tx.changes();
         let fate = self.commit(group);
+        metrics::histogram!("store_group_size").record(small(group.len()));
+        metrics::gauge!("store_queue_depth").set(small(self.queue.len()));
         match &fate {
             Ok(()) if self.tx.changes() != changes => self.failing.store(false, Ordering::Relaxed),
             Ok(()) => {}
@@ -176,19 +184,46 @@ impl Thread {
         }
     }
 
-    fn commit(&mut self, group: &mut [Box<dyn Queued>]) -> Result<(), String> {
+    fn commit(&mut self, group: &mut Vec<Box<dyn Queued>>) -> Result<(), String> {
         // Only if the last group could not even be rolled back.
         self.tx.abandon();
-        self.tx.control(dialect::SQLITE_BEGIN).map_err(|error| format!("the transaction did not begin: {error}"))?;
-        let ran = group.iter_mut().try_for_each(|job| job.run(&mut self.tx));
+        if let Err(error) = self.tx.control(dialect::SQLITE_BEGIN) {
+            // It has been waited for already: those who are queued need not wait for as long each.
+            group.extend(std::iter::from_fn(|| self.queue.take()).take(GROUP_MAX - group.len()));
+            return Err(format!("the transaction did not begin: {error}"));
+        }
+        let ran = self.run_group(group);
         let started = Instant::now();
         let ended = ran.and_then(|()| {
             self.tx.control(dialect::SQLITE_COMMIT).map_err(|error| format!("the commit failed: {error}"))
         });
-        metrics::histogram!("store_commit_seconds").record(started.elapsed().as_secs_f64());
+        self.last_commit = started.elapsed();
+        metrics::histogram!("store_commit_seconds").record(self.last_commit.as_secs_f64());
         if ended.is_err() {
             self.tx.abandon();
         }
         ended
+    }
+
+    /// Runs the first job, and then whoever is next in turn, until nobody waits or the group is large or long enough.
+    fn run_group(&mut self, group: &mut Vec<Box<dyn Queued>>) -> Result<(), String> {
+        let (started, time) = (Instant::now(), self.group_time.max(self.last_commit.min(LAST_COMMIT_MAX)));
+        let mut next = group.pop();
+        while let Some(mut job) = next.take() {
+            let ran = job.run(&mut self.tx);
+            group.push(job);
+            ran?;
+            if group.len() < GROUP_MAX && started.elapsed() < time {
+                next = self.queue.take();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// However the thread ends, nobody waits for it any longer.
+impl Drop for Thread {
+    fn drop(&mut self) {
+        self.queue.abandon();
     }
 }

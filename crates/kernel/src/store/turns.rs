@@ -1,8 +1,9 @@
 //! Turns: one tenant's requests wait for each other here, not on connections that others need.
 //!
-//! At PostgreSQL that is so for writes, and what the service does by itself has turns of its own. The tenant's clock makes them
-//! serial in the database anyway, and a write that waits for it there would hold one of the few connections of the pool.
-//! On SQLite it is so for queries that look at many rows.
+//! At PostgreSQL that is so for writes and for reads, and what the service does by itself has turns of its own. The tenant's
+//! clock makes writes serial in the database anyway, and one that waits for it there would hold one of the few connections of
+//! the pool. Reads of one tenant have half of the pool. On SQLite it is so for queries that look at many rows, and for reads
+//! when no connection is free.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,10 +13,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::base::{Error, Result, TenantId};
 
+use super::context::Lane;
+
 /// One that works and one that stands ready behind it, so that the database is not idle in between.
 const TURNS: usize = 2;
 
-/// Tenants remembered before those without a waiting write are forgotten.
+/// Tenants remembered before those without a turn in use are forgotten.
 const TENANTS_MAX: usize = 1_024;
 
 /// Writes of the service's own work at once, of all tenants: a few of the pool's connections, so that no amount of work
@@ -28,7 +31,7 @@ const JOB_WAIT_MAX: Duration = Duration::from_secs(30);
 pub(super) struct Turns {
     writes: TenantTurns,
     jobs: Arc<Semaphore>,
-    jobs_of_tenant: TenantTurns,
+    reads: TenantTurns,
 }
 
 /// A turn of the service's own work: one of the tenant's, and one of all.
@@ -37,23 +40,23 @@ pub(super) struct JobTurn {
     _of_all: OwnedSemaphorePermit,
 }
 
-impl Default for Turns {
-    fn default() -> Self {
-        let (writes, jobs_of_tenant) = (TenantTurns::new(TURNS), TenantTurns::new(TURNS));
-        Turns { writes, jobs: Arc::new(Semaphore::new(JOB_TURNS)), jobs_of_tenant }
-    }
-}
-
 impl Turns {
-    /// Waits for the tenant's turn, for so long at most.
+    /// For a pool of so many connections.
+    pub fn new(pool_max: usize) -> Self {
+        // No tenant's reads have all connections, and none has none.
+        let reads = TenantTurns::new(pool_max.max(1).div_ceil(2));
+        Turns { writes: TenantTurns::new(TURNS), jobs: Arc::new(Semaphore::new(JOB_TURNS)), reads }
+    }
+
+    /// Waits for the tenant's turn to write, for so long at most.
     pub async fn take(&self, tenant: TenantId, wait_max: Duration) -> Result<OwnedSemaphorePermit> {
-        self.writes.take(tenant, wait_max).await
+        self.writes.take(Lane::Tenant(tenant), wait_max).await
     }
 
     /// Waits for a turn of the service's own work. The tenant's first: while its rows are locked, its work waits here and
     /// not on turns that others need.
     pub async fn take_for_job(&self, tenant: TenantId) -> Result<JobTurn> {
-        let of_tenant = self.jobs_of_tenant.of(tenant);
+        let of_tenant = self.writes.of(Lane::Job(tenant));
         let both = async {
             let of_tenant = of_tenant.acquire_owned().await.ok()?;
             let of_all = self.jobs.clone().acquire_owned().await.ok()?;
@@ -64,33 +67,45 @@ impl Turns {
             _ => Err(Error::unavailable("too many writes of the service's own work are waiting")),
         }
     }
+
+    /// Waits for a turn to read. The system reads little, for everybody, and waits for nobody.
+    pub async fn take_to_read(&self, lane: Lane, wait_max: Duration) -> Result<Option<OwnedSemaphorePermit>> {
+        if lane == Lane::System {
+            return Ok(None);
+        }
+        self.reads.take(lane, wait_max).await.map(Some)
+    }
 }
 
-/// So many turns for each tenant.
+/// So many turns for each tenant, and as many for what the service does for it.
 pub(super) struct TenantTurns {
     each: usize,
-    tenants: Mutex<HashMap<TenantId, Arc<Semaphore>>>,
+    lanes: Mutex<HashMap<Lane, Arc<Semaphore>>>,
 }
 
 impl TenantTurns {
     pub fn new(each: usize) -> Self {
-        TenantTurns { each, tenants: Mutex::default() }
+        TenantTurns { each, lanes: Mutex::default() }
     }
 
     /// Waits for the tenant's turn, for so long at most.
-    pub async fn take(&self, tenant: TenantId, wait_max: Duration) -> Result<OwnedSemaphorePermit> {
-        match tokio::time::timeout(wait_max, self.of(tenant).acquire_owned()).await {
+    pub async fn take(&self, lane: Lane, wait_max: Duration) -> Result<OwnedSemaphorePermit> {
+        let turns = self.of(lane);
+        if let Ok(turn) = turns.clone().try_acquire_owned() {
+            return Ok(turn);
+        }
+        match tokio::time::timeout(wait_max, turns.acquire_owned()).await {
             Ok(Ok(turn)) => Ok(turn),
             _ => Err(Error::unavailable("too many requests of this tenant are waiting")),
         }
     }
 
-    fn of(&self, tenant: TenantId) -> Arc<Semaphore> {
-        let mut turns = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+    fn of(&self, lane: Lane) -> Arc<Semaphore> {
+        let mut turns = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         if turns.len() >= TENANTS_MAX {
             // A permit holds its semaphore, so what is in use stays.
             turns.retain(|_, semaphore| Arc::strong_count(semaphore) > 1);
         }
-        turns.entry(tenant).or_insert_with(|| Arc::new(Semaphore::new(self.each))).clone()
+        turns.entry(lane).or_insert_with(|| Arc::new(Semaphore::new(self.each))).clone()
     }
 }

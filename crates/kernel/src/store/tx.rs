@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use rusqlite::Connection;
 
 use crate::args;
-use crate::base::{Actor, Error, Result, TenantId, Timestamp, World, sha256};
+use crate::base::{Actor, Clock, Error, MINUTE_MS, Result, TenantId, Timestamp, World, sha256};
 
 use super::context::Context;
 use super::delta::LAST_TICK;
@@ -34,6 +34,10 @@ where
 /// How long a whole write may hold its connection to PostgreSQL. Statements have their own, shorter limit; this one
 /// ends a job that awaits something else and so would never give the connection back.
 const JOB_MAX: Duration = Duration::from_mins(1);
+
+/// How far a tenant's clock may be ahead of the database's own time: more than clocks of healthy machines ever differ. One
+/// node whose clock is months ahead would otherwise take the times of every record with it, for good.
+pub const CLOCK_AHEAD_MAX_MS: i64 = 10 * MINUTE_MS;
 
 /// Moves the tenant's clock: time never goes back, and no two writes have the same number.
 const TICK: &str = "UPDATE tenant_clocks SET last_at = CASE WHEN last_at > $2 THEN last_at ELSE $2 END, \
@@ -201,7 +205,8 @@ impl Tx {
     /// Moves the tenant's clock, once per transaction; asked again it answers the same.
     ///
     /// On PostgreSQL the row stays locked until the end, so that one tenant's writes come one after the other, as
-    /// they do on SQLite anyway.
+    /// they do on SQLite anyway. A clock that would be far ahead of the database's own time is not moved, and nothing is
+    /// written: see [`CLOCK_AHEAD_MAX_MS`].
     pub async fn tick(&mut self) -> Result<Tick> {
         if let Some(tick) = self.tick {
             return Ok(tick);
@@ -214,9 +219,33 @@ impl Tx {
             Some(moved) => moved,
             None => self.one(FIRST_TICK, args![now]).await?,
         };
+        self.check_ahead(at, now)?;
         let tick = Tick { at, sequence };
         self.tick = Some(tick);
         Ok(tick)
+    }
+
+    fn check_ahead(&mut self, at: Timestamp, now: Timestamp) -> Result<()> {
+        let own = match (&self.connection, &self.world().clock) {
+            (Conn::Postgres(_), Clock::Manual(_)) | (Conn::Sqlite(_), _) => now,
+            (Conn::Postgres(session), _) => session.began_at().unwrap_or(now),
+        };
+        let latest = own.plus(CLOCK_AHEAD_MAX_MS);
+        if at <= latest {
+            return Ok(());
+        }
+        // It has been moved already, in this transaction, which must not be kept.
+        self.doomed = true;
+        if now > latest {
+            return Err(Error::unavailable(format!(
+                "this node's clock says {now} and the database's {own}: nothing is written until they agree"
+            )));
+        }
+        let tenant = self.context.visible();
+        Err(Error::unavailable(format!(
+            "the clock of {tenant} stands at {at}, and it is {own}: a node's clock was wrong; `tenant-control admin clock \
+             repair` sets it back"
+        )))
     }
 
     /// A number of its own for each event of this write: rising in the order of commits, because the tenant's clock

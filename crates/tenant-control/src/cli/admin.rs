@@ -1,4 +1,4 @@
-//! `admin tenant|organization|user|session|sla`: on the store directly, beside a running server.
+//! `admin tenant|organization|user|session|sla|clock`: on the store directly, beside a running server.
 
 use clap::{Args, Subcommand};
 use kernel::auth::{
@@ -9,6 +9,7 @@ use kernel::base::{Error, Result, Word};
 use kernel::store::{Purpose, Store};
 use serde_json::json;
 
+use super::clock::{self, ClockCommand};
 use super::output::Output;
 use super::store;
 use crate::config::{SessionArgs, StoreArgs, UrlArgs};
@@ -33,14 +34,17 @@ pub enum Command {
     /// What a tenant promises for its tickets
     #[command(subcommand)]
     Sla(SlaCommand),
+    /// Clocks of tenants that a machine with a wrong time has moved ahead
+    #[command(subcommand)]
+    Clock(ClockCommand),
 }
 
 #[derive(Args)]
 pub struct Common {
     #[command(flatten)]
-    store: StoreArgs,
+    pub store: StoreArgs,
     #[command(flatten)]
-    output: Output,
+    pub output: Output,
 }
 
 #[derive(Subcommand)]
@@ -234,6 +238,7 @@ pub async fn run(command: Command) -> Result<()> {
         }
         Command::Organization(command) => run_organization(command).await,
         Command::Sla(command) => run_sla(command).await,
+        Command::Clock(command) => clock::run(command).await,
         Command::User(command) => run_user(command).await,
         Command::Session(SessionCommand::Create { whom, link, url, session, common }) => {
             let store = store::open(&common.store).await?;
@@ -321,7 +326,7 @@ async fn run_user(command: UserCommand) -> Result<()> {
         UserCommand::Update { whom, role, platform_operator, common } => {
             let store = store::open(&common.store).await?;
             let (tenant, user) = find(&store, &whom).await?;
-            let user = update_user(&store, &tenant, user, UserChange { role, platform_operator }).await?;
+            let user = update_user(&store, &tenant, user.id, UserChange { role, platform_operator }).await?;
             common.output.print(&user, |user| format!("User {} is {}.", user.email, user.role.as_str()))
         }
         UserCommand::Delete { whom, common } => {
@@ -340,7 +345,7 @@ async fn run_user(command: UserCommand) -> Result<()> {
     }
 }
 
-async fn tenant(store: &Store, of: &Of) -> Result<Tenant> {
+pub async fn tenant(store: &Store, of: &Of) -> Result<Tenant> {
     let slug = of.tenant.as_str();
     let found = find_tenant(&store.system(Purpose::Cli), slug).await?;
     found.ok_or_else(|| {

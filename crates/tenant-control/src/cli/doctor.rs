@@ -4,9 +4,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
+use kernel::auth::list_clocks;
 use kernel::base::{Result, SecretsSource, World};
 use kernel::outbound::Outbound;
-use kernel::store::{Check, Store};
+use kernel::store::{Check, Purpose, Store};
 use serde_json::json;
 
 use super::output::Output;
@@ -55,6 +56,7 @@ async fn database(args: &StoreArgs, store: &Store) -> Vec<Check> {
     match store.pending_migrations().await {
         Ok(pending) if pending.is_empty() => {
             checks.push(Check::fine("schema", "up to date"));
+            checks.push(tenants_clocks(store).await);
             let secrets = kernel::startup::check_secrets(store, &args.secrets()).await;
             checks.push(match secrets {
                 Ok(()) => Check::fine("secrets", "those of the database"),
@@ -68,6 +70,25 @@ async fn database(args: &StoreArgs, store: &Store) -> Vec<Check> {
         Err(error) => checks.push(Check::failed("schema", error.to_string())),
     }
     checks
+}
+
+/// A clock that is far ahead of the time keeps its tenant from writing anything.
+async fn tenants_clocks(store: &Store) -> Check {
+    const NAME: &str = "tenants' clocks";
+    let clocks = match list_clocks(&store.system(Purpose::Cli)).await {
+        Ok(clocks) => clocks,
+        Err(error) => return Check::failed(NAME, error.to_string()),
+    };
+    let stuck = clocks.iter().filter(|clock| clock.is_stuck());
+    let stuck: Vec<String> = stuck.map(|clock| format!("{} stands at {}", clock.tenant, clock.last_at)).collect();
+    if stuck.is_empty() {
+        return Check::fine(NAME, "none is ahead of the time");
+    }
+    let problem = format!(
+        "{}; a machine's time was wrong: set it right, then `tenant-control admin clock repair --tenant SLUG`",
+        stuck.join(", ")
+    );
+    Check::failed(NAME, problem)
 }
 
 fn data_dir(args: &StoreArgs) -> Check {

@@ -2,6 +2,7 @@
 
 mod admin;
 mod backup;
+mod clock;
 mod doctor;
 mod jobs;
 mod log;

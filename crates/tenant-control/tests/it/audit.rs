@@ -110,7 +110,7 @@ over_http! {
         let ann = find_user(store, &acme.tenant, "ann@acme.test").await.unwrap().unwrap();
         server.advance(MINUTE_MS);
         let change = UserChange { role: Some(Role::Technician), platform_operator: None };
-        update_user(store, &acme.tenant, ann.clone(), change).await.unwrap();
+        update_user(store, &acme.tenant, ann.id, change).await.unwrap();
         server.advance(MINUTE_MS);
         delete_user(store, &acme.tenant, &ann).await.unwrap();
 

@@ -2,8 +2,10 @@
 
 mod admin;
 mod backup;
+mod clock;
 mod doctor;
 mod organizations;
+mod pooler;
 mod postgres;
 mod secrets;
 mod serve;

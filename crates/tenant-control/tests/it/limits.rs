@@ -1,5 +1,6 @@
 //! Rate limits: fixed minutes, whose budget is charged, what the headers say, and one budget on many nodes.
 
+use kernel::auth::PlainKey;
 use kernel::base::{MINUTE_MS, SECOND_MS};
 use kernel::http::Policy;
 use reqwest::Method;
@@ -154,6 +155,33 @@ over_http! {
         server.get("/healthz").await.is(200);
         server.advance(MINUTE_MS);
         server.get(KEYS).await.problem("unauthenticated");
+    }
+
+    async fn guessing_past_the_budget_buys_few_look_ups(setup: Setup) {
+        let server = limited(setup, &[(Policy::Public, 3)]).start().await;
+        let acme = server.tenant("acme").await;
+        let (known, new) = (server.key(&acme, &["*"]).await, server.key(&acme, &["*"]).await);
+        server.get(SESSION).key(&known.plain).await.is(200);
+        let guess = || server.get(SESSION).key(&PlainKey::generate(&server.app.world.chance).reveal());
+        for _ in 0..3 {
+            guess().await.problem("unauthenticated");
+        }
+        for _ in 0..20 {
+            guess().await.problem("rate_limited");
+        }
+        server.get(SESSION).cookie("session=x").await.problem("rate_limited");
+        // Who has been here before is served whatever others at the same address do, and who is new a moment later.
+        server.get(SESSION).key(&known.plain).await.is(200);
+        server.get(SESSION).cookie(&acme.admin).await.is(200);
+        server.advance(SECOND_MS);
+        server.get(SESSION).key(&new.plain).await.is(200);
+        for _ in 0..20 {
+            guess().await.problem("rate_limited");
+        }
+        // A read of a store that is closed would be 503: there is none.
+        server.app.store.close().await;
+        guess().await.problem("rate_limited");
+        server.get(SESSION).cookie("session=x").await.problem("rate_limited");
     }
 
     async fn the_address_is_what_a_trusted_proxy_says(setup: Setup) {

@@ -8,6 +8,7 @@ mod api_keys;
 mod audit;
 mod bodies;
 mod cli;
+mod clocks;
 mod conventions;
 mod faults_database;
 mod faults_disk;

@@ -4,12 +4,16 @@ mod credentials;
 mod csrf;
 mod signin;
 
-use kernel::auth::{NewUser, Role, UserChange, create_session, find_user, update_user};
-use kernel::base::{HOUR_MS, MINUTE_MS};
+use kernel::auth::{
+    NewUser, Role, UserChange, create_session, create_signin_link, delete_user, find_user, update_user,
+};
+use kernel::base::{Code, HOUR_MS, MINUTE_MS};
 use kernel::http::BaseUrl;
+use kernel::store::{Purpose, Store};
 use serde_json::{Value, json};
 
 use crate::support::people::{KEYS, SESSION};
+use crate::support::process::until;
 use crate::support::{Server, Tenancy, over_http};
 
 /// A new user with this e-mail address, and their cookie.
@@ -21,7 +25,7 @@ async fn user(server: &Server, tenancy: &Tenancy, email: &str, role: Role, platf
 /// Changes a user as the operator does at the command line.
 async fn change(server: &Server, tenancy: &Tenancy, email: &str, change: UserChange) {
     let user = find_user(&server.app.store, &tenancy.tenant, email).await.unwrap().expect("the user");
-    update_user(&server.app.store, &tenancy.tenant, user, change).await.unwrap();
+    update_user(&server.app.store, &tenancy.tenant, user.id, change).await.unwrap();
     // The command line is another process: on PostgreSQL this one may remember for half a second.
     server.app.credentials.forget(tenancy.tenant.id);
 }
@@ -116,6 +120,20 @@ over_http! {
         )
         .await;
         server.get(KEYS).cookie(&cookie).await.problem("insufficient_scope");
+    }
+
+    async fn what_is_not_changed_of_a_user_is_as_it_is_now(server: Server) {
+        let acme = server.tenant("acme").await;
+        user(&server, &acme, "ann@acme.test", Role::Admin, false).await;
+        let (store, tenant) = (&server.app.store, &acme.tenant);
+        let seen = find_user(store, tenant, "ann@acme.test").await.unwrap().unwrap();
+        let demote = UserChange { role: Some(Role::Viewer), platform_operator: None };
+        update_user(store, tenant, seen.id, demote).await.unwrap();
+        let promote = UserChange { role: None, platform_operator: Some(true) };
+        let changed = update_user(store, tenant, seen.id, promote).await.unwrap();
+        assert_eq!((changed.role, changed.platform_operator), (Role::Viewer, true));
+        let now = find_user(store, tenant, "ann@acme.test").await.unwrap().unwrap();
+        assert_eq!((now.role, now.platform_operator), (Role::Viewer, true));
     }
 
     async fn a_session_ends_after_90_minutes_without_use(server: Server) {
@@ -213,5 +231,42 @@ over_http! {
         let answer = server.delete(SESSION).cookie(&acme.admin).await;
         assert_eq!(answer.header("set-cookie"), "__Host-session=; Path=/; HttpOnly; SameSite=Lax; Max-Age=0; Secure");
         assert!(!answer.header("strict-transport-security").is_empty());
+    }
+}
+
+/// Waits until so many statements of this database wait for a lock.
+async fn waiting(store: &Store, count: i64) {
+    let sql = "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let db = store.system(Purpose::Cli);
+    let look = async || (db.one::<i64>(sql, kernel::args![]).await.unwrap() == count).then_some(());
+    until("statements wait for a lock", std::time::Duration::from_secs(30), look).await;
+}
+
+/// A row that refers to a user locks the user, and whoever removes the user holds the tenant's clock: so the clock is first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn signing_in_and_removing_the_user_never_wait_for_each_other() {
+    let server = Server::postgres().await;
+    let acme = server.tenant("acme").await;
+    for link in [false, true] {
+        user(&server, &acme, "ann@acme.test", Role::Viewer, false).await;
+        let ann = find_user(&server.app.store, &acme.tenant, "ann@acme.test").await.unwrap().unwrap();
+        // Turns are of a node: with another one all three are in the database at once.
+        let other = server.second_node().await;
+        let held = server.hold_writes(acme.tenant.id).await;
+        let (store, tenant, id) = (server.app.store.clone(), acme.tenant.clone(), ann.id);
+        let removing = tokio::spawn(async move { delete_user(&store, &tenant, &ann).await });
+        waiting(&server.app.store, 1).await;
+        let (store, tenant) = (other.app.store.clone(), acme.tenant.id);
+        let signing_in = tokio::spawn(async move {
+            if link {
+                return create_signin_link(&store, tenant, id).await.map(drop);
+            }
+            create_session(&store, tenant, id, HOUR_MS).await.map(drop)
+        });
+        waiting(&server.app.store, 2).await;
+        drop(held);
+        removing.await.unwrap().unwrap();
+        let refused = signing_in.await.unwrap().unwrap_err();
+        assert_eq!(refused.code(), Code::NotFound, "{refused}");
     }
 }

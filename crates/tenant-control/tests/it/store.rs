@@ -6,6 +6,7 @@ mod migrations;
 mod tenants;
 mod tls;
 mod traps;
+mod turns;
 
 use std::collections::HashSet;
 

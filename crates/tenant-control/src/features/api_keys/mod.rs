@@ -295,10 +295,19 @@ pub fn check_takeover(rights: &Rights, theirs: &[IpNet]) -> Result<()> {
     Err(Error::new(Code::AddressNotAllowed, "The key works from networks that your own key may not be used from."))
 }
 
+/// A key that ends later than the caller's own would outlive it in the caller's hands.
+pub fn check_end(rights: &Rights, their_end: Timestamp) -> Result<()> {
+    if rights.ends_at.is_none_or(|own_end| their_end <= own_end) {
+        return Ok(());
+    }
+    let detail = "A key can neither rotate nor change one that ends later than itself.";
+    Err(Error::insufficient_scope(Scope::ApiKeysWrite.name(), detail))
+}
+
 /// Nobody can grant what they do not hold, and `platform:read` only a platform operator in person.
 pub fn check_grant(rights: &Rights, scopes: &Scopes) -> Result<()> {
     rights.require_all(scopes, "Granting these scopes")?;
-    if matches!(rights.standing, Standing::Key(_)) && scopes.holds(Scope::PlatformRead) {
+    if matches!(rights.standing, Standing::Key { .. }) && scopes.holds(Scope::PlatformRead) {
         let name = Scope::PlatformRead.name();
         return Err(Error::insufficient_scope(name, "Only a platform operator, signed in, can grant platform:read."));
     }

@@ -168,7 +168,7 @@ fn one_of(names: [std::borrow::Cow<'static, str>; 2]) -> RefOr<Schema> {
 ///
 /// With `name` and `scopes`, replaces them; `expires_days` counts from now, and without it the expiry stays. With
 /// `rotate` alone, answers with a new `key` under the same id and expiry, while the old one works for the overlap;
-/// a second rotation ends the first one's overlap.
+/// a second rotation ends the first one's overlap. A key can do neither with one that holds more than itself or ends later.
 #[utoipa::path(
     put, path = PATH, tag = "Control plane", operation_id = "replace_api_key", params(OneQuery), request_body = Change,
     security(("api_key" = ["api_keys:write"]))

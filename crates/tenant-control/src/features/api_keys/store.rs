@@ -12,7 +12,7 @@ use kernel::store::{Db, Direction, FromRow, Row, Select, Tx, Value};
 use super::jobs::ANNOUNCE_MS;
 use super::{
     ACTIVE_KEYS_MAX, API_KEY_CREATED, API_KEY_EXPIRING, API_KEY_REVOKED, API_KEY_ROTATED, ApiKey, Input, NewKey,
-    Status, allowed_cidrs, check_grant, check_takeover, expiry, within_maker,
+    Status, allowed_cidrs, check_end, check_grant, check_takeover, expiry, within_maker,
 };
 
 /// The list and the one record read the same columns, by their place.
@@ -71,6 +71,9 @@ kernel::statements! {
         WHERE revoked_at IS NULL AND NOT expiry_announced AND expires_at <= $1 ORDER BY expires_at LIMIT $2";
     ANNOUNCED = "UPDATE api_keys SET expiry_announced = TRUE
         WHERE tenant_id = $1 AND id = $2 AND revoked_at IS NULL AND NOT expiry_announced AND expires_at <= $3";
+    /// A key that was made in the future lives as long from now.
+    BRING_BACK = "UPDATE api_keys SET expires_at = expires_at - created_at + $2, created_at = $2, updated_at = $2
+        WHERE tenant_id = $1 AND created_at > $2";
     DELETE_SECRETS = "DELETE FROM api_key_secrets WHERE tenant_id = $1 AND key_id = $2";
 }
 
@@ -165,12 +168,13 @@ pub async fn list(db: &Db, status: Option<&[Status]>, after: Option<Vec<Value>>,
 /// person's office.
 pub async fn create(tx: &mut Tx, rights: &Rights, input: Input, secrets: &Secrets) -> Result<NewKey> {
     check_grant(rights, &input.scopes)?;
-    let now = tx.tick().await?.at;
+    // What ends is counted by the time of day, which the tenant's clock may be ahead of.
+    let (at, now) = (tx.tick().await?.at, tx.world().now());
     let allowed_cidrs = allowed_cidrs(rights, input.allowed_cidrs)?;
     let expires_at = expiry(now, input.expires_days, rights.ends_at)?;
     let (maker_key, maker_user) = match rights.standing {
         Standing::Person { user, .. } => (None, Some(user)),
-        Standing::Key(key) => (Some(key), None),
+        Standing::Key { id, .. } => (Some(id), None),
     };
     check_room(tx, now).await?;
     let id = ApiKeyId::new(tx.world());
@@ -195,7 +199,7 @@ pub async fn create(tx: &mut Tx, rights: &Rights, input: Input, secrets: &Secret
             by.kind.as_str(),
             by.id,
             by.name,
-            now
+            at
         ],
     )
     .await?;
@@ -226,10 +230,12 @@ async fn read(tx: &mut Tx, id: ApiKeyId) -> Result<StoredKey> {
     tx.one(GET, args![id]).await
 }
 
-/// The key a change is about: 404, then 403 if it holds more than the caller, then 412, then 409 if it is revoked.
+/// The key a change is about: 404, then 403 if it holds more than the caller or ends later, then 412, then 409 if it is
+/// revoked.
 async fn read_to_change(tx: &mut Tx, id: ApiKeyId, rights: &Rights, if_match: &IfMatch) -> Result<StoredKey> {
     let key = read(tx, id).await?;
     rights.require_all(&key.scopes, "Changing this key")?;
+    check_end(rights, key.record.expires_at)?;
     check_changeable(&key, if_match)?;
     Ok(key)
 }
@@ -247,7 +253,7 @@ pub async fn replace(tx: &mut Tx, rights: &Rights, id: ApiKeyId, if_match: &IfMa
         return Err(Error::insufficient_scope("api_keys:write", "A key cannot change itself, only rotate."));
     }
     check_grant(rights, &input.scopes)?;
-    let now = tx.tick().await?.at;
+    let (at, now) = (tx.tick().await?.at, tx.world().now());
     let cidrs = allowed_cidrs(rights, input.allowed_cidrs)?;
     let wanted_end = input.expires_days.map(|days| expiry(now, Some(days), rights.ends_at)).transpose()?;
     let old = read_to_change(tx, id, rights, if_match).await?.at(now);
@@ -267,10 +273,10 @@ pub async fn replace(tx: &mut Tx, rights: &Rights, id: ApiKeyId, if_match: &IfMa
     if old.status == Status::Expired && expires_at > now {
         check_room(tx, now).await?;
     }
-    tx.exec(UPDATE, args![id, name, json(&scopes)?, json(&cidrs)?, expires_at, now]).await?;
+    tx.exec(UPDATE, args![id, name, json(&scopes)?, json(&cidrs)?, expires_at, at]).await?;
     audit::record(tx, Entry::new("api_key.update", "api_key", id).changes(changes)).await?;
     if expires_at < old.expires_at {
-        shorten_descendants(tx, id, expires_at, now).await?;
+        shorten_descendants(tx, id, expires_at, at).await?;
     }
     Ok(read(tx, id).await?.at(now))
 }
@@ -284,10 +290,10 @@ async fn end_within_maker(tx: &mut Tx, id: ApiKeyId, wanted: Timestamp) -> Resul
 }
 
 /// A key cannot outlive the key that made it, also when that one is shortened afterwards.
-async fn shorten_descendants(tx: &mut Tx, id: ApiKeyId, expires_at: Timestamp, now: Timestamp) -> Result<()> {
+async fn shorten_descendants(tx: &mut Tx, id: ApiKeyId, expires_at: Timestamp, at: Timestamp) -> Result<()> {
     let made: Vec<(ApiKeyId, Timestamp)> = tx.list(LATER_DESCENDANTS, args![id, expires_at]).await?;
     for (id, old_end) in made {
-        tx.exec(SHORTEN, args![id, expires_at, now]).await?;
+        tx.exec(SHORTEN, args![id, expires_at, at]).await?;
         let mut changes = Changes::default();
         changes.add("expires_at", old_end.to_string(), expires_at.to_string());
         audit::record(tx, Entry::new("api_key.update", "api_key", id).changes(changes)).await?;
@@ -303,7 +309,7 @@ pub async fn rotate(
     overlap_hours: i64,
     secrets: &Secrets,
 ) -> Result<NewKey> {
-    let now = tx.tick().await?.at;
+    let (at, now) = (tx.tick().await?.at, tx.world().now());
     let old = read_to_change(tx, id, rights, if_match).await?.record;
     check_takeover(rights, &old.allowed_cidrs)?;
     tx.exec(END_OVERLAPS, args![id]).await?;
@@ -313,7 +319,7 @@ pub async fn rotate(
         tx.exec(START_OVERLAP, args![id, now.plus(overlap_hours * HOUR_MS)]).await?;
     }
     let plain = insert_secret(tx, id, PlainKey::generate(&tx.world().chance), secrets).await?;
-    tx.exec(UPDATE_SECRET, args![id, plain.prefix(), plain.last_four(), now]).await?;
+    tx.exec(UPDATE_SECRET, args![id, plain.prefix(), plain.last_four(), at]).await?;
     audit::record(tx, Entry::new("api_key.rotate", "api_key", id)).await?;
     let record = read(tx, id).await?.at(now);
     events::publish(tx, &API_KEY_ROTATED, id, &record).await?;
@@ -322,11 +328,11 @@ pub async fn rotate(
 
 /// Revokes a key and all that it made.
 pub async fn revoke(tx: &mut Tx, id: ApiKeyId, if_match: &IfMatch) -> Result<()> {
-    let now = tx.tick().await?.at;
+    let (at, now) = (tx.tick().await?.at, tx.world().now());
     check_changeable(&read(tx, id).await?, if_match)?;
     let made: Vec<ApiKeyId> = tx.list(DESCENDANTS, args![id]).await?;
     for id in std::iter::once(id).chain(made) {
-        tx.exec(REVOKE, args![id, now]).await?;
+        tx.exec(REVOKE, args![id, at]).await?;
         tx.exec(DELETE_SECRETS, args![id]).await?;
         audit::record(tx, Entry::new("api_key.revoke", "api_key", id)).await?;
         let record = read(tx, id).await?.at(now);
@@ -342,7 +348,8 @@ pub async fn to_announce(db: &Db, before: Timestamp, limit: usize) -> Result<Vec
 
 /// Tells that a key expires soon, unless that has been told or is no longer so.
 pub async fn announce(tx: &mut Tx, id: ApiKeyId, before: Timestamp) -> Result<()> {
-    let now = tx.tick().await?.at;
+    tx.tick().await?;
+    let now = tx.world().now();
     if tx.exec(ANNOUNCED, args![id, before]).await? == 1 {
         let record = read(tx, id).await?.at(now);
         // Whoever made a key for less has no use for the news.
@@ -352,6 +359,11 @@ pub async fn announce(tx: &mut Tx, id: ApiKeyId, before: Timestamp) -> Result<()
         }
     }
     Ok(())
+}
+
+/// Takes keys out of the future, after the tenant's clock was set back. Tells how many there were.
+pub async fn bring_back(tx: &mut Tx, now: Timestamp) -> Result<u64> {
+    tx.exec(BRING_BACK, args![now]).await
 }
 
 fn json<T: serde::Serialize + ?Sized>(value: &T) -> Result<String> {

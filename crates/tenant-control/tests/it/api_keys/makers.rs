@@ -83,6 +83,22 @@ over_http! {
         server.put(one(&made)).cookie(&acme.admin).json(&lasting(100)).await.is(200);
     }
 
+    async fn a_key_neither_changes_nor_rotates_one_that_ends_later(server: Server) {
+        let acme = server.tenant("acme").await;
+        let caller = server.key_with(&acme, &lasting(30)).await;
+        let (later, same) = (server.key_with(&acme, &lasting(31)).await, server.key_with(&acme, &lasting(30)).await);
+        for change in [json!({"rotate": {}}), body(), lasting(10)] {
+            let refused = server.put(one(&later)).key(&caller.plain).json(&change).await;
+            assert_eq!(refused.problem("insufficient_scope")["required_scope"], "api_keys:write");
+            server.put(one(&same)).key(&caller.plain).json(&change).await.is(200);
+        }
+        server.get(SESSION).key(&later.plain).await.is(200);
+        // Its own end is not later, a person has none, and revoking takes nothing over.
+        server.put(one(&caller)).key(&caller.plain).json(&json!({"rotate": {}})).await.is(200);
+        server.put(one(&later)).cookie(&acme.admin).json(&json!({"rotate": {}})).await.is(200);
+        server.delete(one(&later)).key(&caller.plain).await.is(204);
+    }
+
     async fn shortening_a_maker_shortens_what_it_made(server: Server) {
         let acme = server.tenant("acme").await;
         let [first, second, third] = line(&server, &acme, 30).await;

@@ -177,7 +177,7 @@ over_http! {
         let change = async |platform_operator: bool| {
             let user = kernel::auth::find_user(&server.app.store, &acme.tenant, &email).await.unwrap().unwrap();
             let change = UserChange { role: None, platform_operator: Some(platform_operator) };
-            kernel::auth::update_user(&server.app.store, &acme.tenant, user, change).await.unwrap();
+            kernel::auth::update_user(&server.app.store, &acme.tenant, user.id, change).await.unwrap();
             // The command line is another process: on PostgreSQL this one may remember for half a second.
             server.app.credentials.forget(acme.tenant.id);
         };

@@ -1,7 +1,9 @@
 //! Rights that change while a request is under way, and tenants that have made very many keys.
 
+use std::sync::LazyLock;
+
 use kernel::auth::{Role, delete_user, find_user};
-use kernel::base::Actor;
+use kernel::base::{Actor, DAY_MS, HOUR_MS, MINUTE_MS};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -41,6 +43,8 @@ impl Stalled {
     }
 }
 
+static TICKET: LazyLock<Value> = LazyLock::new(|| json!({"subject": "Printer"}));
+
 fn bearer(plain: &str) -> String {
     format!("Authorization: Bearer {plain}")
 }
@@ -63,6 +67,46 @@ over_http! {
             assert_eq!(answer.status, 401, "{}", answer.body);
         }
         server.get(SESSION).key(&victim.plain).await.is(200);
+    }
+
+    async fn a_secret_replaced_while_its_request_is_under_way_takes_nothing_over(server: Server) {
+        let acme = server.tenant("acme").await;
+        let caller = server.key(&acme, &["*"]).await;
+        let late = async || stall(&server, "POST", TICKETS, &bearer(&caller.plain), &TICKET).await;
+        let all = json!({"name": "All", "scopes": ["*"]});
+        let (ticket, key) = (late().await, stall(&server, "POST", KEYS, &bearer(&caller.plain), &all).await);
+        let rotate = json!({"rotate": {"overlap_hours": 0}});
+        let new = server.put(one(&caller)).cookie(&acme.admin).json(&rotate).await.ok(200);
+        for stalled in [ticket, key] {
+            let answer = stalled.go_on().await;
+            assert_eq!(answer.status, 401, "the old secret is gone: {}", answer.body);
+        }
+        server.post(TICKETS).key(new["key"].as_str().unwrap()).json(&TICKET).await.is(201);
+    }
+
+    async fn a_secret_in_its_overlap_counts_until_the_overlap_ends(server: Server) {
+        let acme = server.tenant("acme").await;
+        let caller = server.key(&acme, &["*"]).await;
+        let late = async || stall(&server, "POST", TICKETS, &bearer(&caller.plain), &TICKET).await;
+        let (within, beyond) = (late().await, late().await);
+        let rotate = json!({"rotate": {"overlap_hours": 1}});
+        server.put(one(&caller)).cookie(&acme.admin).json(&rotate).await.is(200);
+        server.advance(HOUR_MS - 1);
+        assert_eq!(within.go_on().await.status, 201);
+        server.advance(1);
+        assert_eq!(beyond.go_on().await.status, 401);
+    }
+
+    async fn the_end_of_a_key_is_judged_by_the_time_of_day(server: Server) {
+        let acme = server.tenant("acme").await;
+        let key = server.key_with(&acme, &json!({"name": "Day", "scopes": ["*"], "expires_days": 1})).await;
+        server.advance(DAY_MS - 5 * MINUTE_MS);
+        server.set_clock(acme.tenant.id, server.now().plus(9 * MINUTE_MS)).await;
+        server.post(TICKETS).key(&key.plain).json(&TICKET).await.is(201);
+        let late = stall(&server, "POST", TICKETS, &bearer(&key.plain), &TICKET).await;
+        server.advance(5 * MINUTE_MS);
+        let answer = late.go_on().await;
+        assert!(answer.status == 401 && answer.body.contains("key_expired"), "{}", answer.body);
     }
 
     async fn a_key_cut_while_its_request_is_under_way_grants_only_what_it_still_holds(server: Server) {

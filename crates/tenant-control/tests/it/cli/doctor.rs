@@ -46,6 +46,7 @@ fn beside_a_running_server_all_is_well() {
         ok    database: reads and writes\n\
         ok    integrity: every page of the file is sound\n\
         ok    schema: up to date\n\
+        ok    tenants' clocks: none is ahead of the time\n\
         ok    secrets: those of the database\n";
     assert_eq!(desk.run(&["doctor"]).shown(&desk), wanted);
     let report = desk.json(&["doctor"]);
@@ -54,7 +55,16 @@ fn beside_a_running_server_all_is_well() {
         report["checks"].as_array().unwrap().iter().map(|check| check["name"].as_str().unwrap()).collect();
     assert_eq!(
         names,
-        ["data directory", "secrets file", "webhook targets", "database", "integrity", "schema", "secrets"]
+        [
+            "data directory",
+            "secrets file",
+            "webhook targets",
+            "database",
+            "integrity",
+            "schema",
+            "tenants' clocks",
+            "secrets"
+        ]
     );
 }
 

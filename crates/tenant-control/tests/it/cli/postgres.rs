@@ -37,6 +37,7 @@ async fn the_commands_work_beside_a_running_server() {
             "row-level security",
             "clock",
             "schema",
+            "tenants' clocks",
             "secrets"
         ]
     );

@@ -33,6 +33,18 @@ over_http! {
         server.get(SESSION).cookie(others).await.problem("unauthenticated");
     }
 
+    async fn bytes_of_another_applications_cookie_sign_nobody_out(server: Server) {
+        let acme = server.tenant("acme").await;
+        for other in [&b"name=J\xf6rg"[..], b"name=\xff\xfe", "name=Jörg".as_bytes(), b"\xf6=1"] {
+            let own = acme.admin.as_bytes();
+            for cookie in [[other, b"; ", own].concat(), [own, b"; ", other].concat()] {
+                server.get(SESSION).header("cookie", cookie).await.is(200);
+            }
+            server.get(SESSION).header("cookie", other).await.problem("unauthenticated");
+        }
+        server.get(SESSION).header("cookie", b"session=\xf6").await.problem("unauthenticated");
+    }
+
     async fn a_request_without_a_valid_credential_learns_nothing_more(server: Server) {
         let acme = server.tenant("acme").await;
         let token = acme.admin.strip_prefix("session=").unwrap();

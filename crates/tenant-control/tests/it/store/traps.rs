@@ -14,7 +14,7 @@ use crate::support::postgres::connect;
 use crate::support::stores::{TestStore, on_both};
 
 /// Occupies SQLite's writer until the sender is dropped, so that what is written meanwhile becomes one group.
-async fn occupy(db: &Db) -> (mpsc::Sender<()>, JoinHandle<Result<(), Error>>) {
+pub async fn occupy(db: &Db) -> (mpsc::Sender<()>, JoinHandle<Result<(), Error>>) {
     let (begun, has_begun) = oneshot::channel();
     let (release, wait) = mpsc::channel::<()>();
     let db = db.clone();
@@ -31,7 +31,7 @@ async fn occupy(db: &Db) -> (mpsc::Sender<()>, JoinHandle<Result<(), Error>>) {
 }
 
 /// Starts a write and returns when it is queued: `write` enqueues at its first poll.
-fn start<R: Send + 'static>(writing: impl Future<Output = R> + Send + 'static) -> JoinHandle<R> {
+pub fn start<R: Send + 'static>(writing: impl Future<Output = R> + Send + 'static) -> JoinHandle<R> {
     let mut writing = Box::pin(writing);
     assert!(futures_poll(&mut writing).is_none(), "the writer is occupied");
     tokio::spawn(writing)
@@ -149,10 +149,15 @@ fn one_connection(options: kernel::store::Options) -> kernel::store::Options {
     options.pool_max(1)
 }
 
+/// All that is queued while a job runs is in its group.
+fn one_group(options: kernel::store::Options) -> kernel::store::Options {
+    options.group_time(Duration::from_mins(1))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failing_job_harms_no_neighbour_of_its_group() {
     let store = TestStore::sqlite().await;
-    let db = store.system(Purpose::Cli);
+    let db = store.open_again(one_group).await.system(Purpose::Cli);
     let (release, occupied) = occupy(&db).await;
     let (good, failing, last) = (start(inserting(&db, 1)), start(inserting(&db, 1)), start(inserting(&db, 2)));
     drop(release);
@@ -166,6 +171,7 @@ async fn a_failing_job_harms_no_neighbour_of_its_group() {
 #[tokio::test(flavor = "multi_thread")]
 async fn when_sqlite_gives_up_the_transaction_the_whole_group_fails() {
     let store = TestStore::sqlite().await;
+    let store = TestStore { store: store.open_again(one_group).await, place: store.place };
     let db = store.system(Purpose::Cli);
     let pages: i64 = db.one("PRAGMA page_count", args![]).await.unwrap();
     db.write(async move |tx| tx.one::<i64>(&format!("PRAGMA max_page_count = {pages}"), args![]).await).await.unwrap();
@@ -178,15 +184,17 @@ async fn when_sqlite_gives_up_the_transaction_the_whole_group_fails() {
     });
     let after = start(inserting(&db, 3));
     drop(release);
-    occupied.await.unwrap().unwrap();
-    for failed in [before, full, after] {
+    assert_eq!(code(occupied.await.unwrap()), Some(Code::Unavailable));
+    for failed in [before, full] {
         assert_eq!(code(failed.await.unwrap()), Some(Code::Unavailable));
     }
-    assert_eq!(count(&store).await, 0);
+    // It had not begun, and has seen nothing of them.
+    assert_eq!(after.await.unwrap().unwrap(), 1);
+    assert_eq!(count(&store).await, 1);
     assert_eq!(code(store.ping().await), None, "the probe needs no further page");
     db.write(async |tx| tx.one::<i64>("PRAGMA max_page_count = 1000000", args![]).await).await.unwrap();
     inserting(&db, 4).await.unwrap();
-    assert_eq!(count(&store).await, 1);
+    assert_eq!(count(&store).await, 2);
     store.ping().await.unwrap();
 }
 

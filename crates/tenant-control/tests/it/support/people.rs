@@ -1,7 +1,7 @@
 //! Tenants, users by role, sessions and keys.
 
 use kernel::auth::{self, NewUser, Role, Tenant};
-use kernel::base::{Actor, TenantId};
+use kernel::base::{Actor, TenantId, Timestamp};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -56,6 +56,14 @@ impl Server {
         let record = self.post(KEYS).cookie(&tenancy.admin).json(body).await.ok(201);
         let text = |name: &str| record[name].as_str().expect("a text").to_owned();
         Key { id: text("id"), plain: text("key"), record }
+    }
+
+    /// Sets the tenant's clock, as a node with a wrong time does by writing something.
+    pub async fn set_clock(&self, tenant: TenantId, at: Timestamp) {
+        let db = self.app.store.tenant_for_test(tenant, Actor::system());
+        let set = "UPDATE tenant_clocks SET last_at = $2 WHERE tenant_id = $1";
+        let moved = db.write(async move |tx| tx.exec(set, kernel::args![at]).await).await;
+        assert_eq!(moved.expect("the clock is set"), 1);
     }
 
     /// Holds the tenant's clock, so that every write of its records waits until the guard is dropped.

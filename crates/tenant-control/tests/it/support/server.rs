@@ -52,6 +52,13 @@ impl Setup {
         self
     }
 
+    /// With the clock of the machine, wrong by so much.
+    #[must_use]
+    pub fn in_wrong_time(mut self, by_ms: i64) -> Setup {
+        self.world = World { clock: Clock::Wrong(by_ms), ..World::default() };
+        self
+    }
+
     pub async fn start(self) -> Server {
         let Setup { place, world, listener, settings, sending } = self;
         let store = Store::open(place.options(), world.clone()).await.expect("the store opens");
@@ -111,7 +118,12 @@ impl Server {
 
     /// Another node on the same database, with the same secrets, settings and clock.
     pub async fn second_node(&self) -> Server {
-        let store = Store::open(self.place.options(), self.app.world.clone()).await.expect("the store opens again");
+        self.second_node_with(self.app.world.clone()).await
+    }
+
+    /// The same with a clock of its own.
+    pub async fn second_node_with(&self, world: World) -> Server {
+        let store = Store::open(self.place.options(), world).await.expect("the store opens again");
         let (listener, _) = listen().await;
         let app = App::new(store, self.app.secrets.clone(), self.app.settings.clone()).expect("the service");
         Server::serve(self.place.clone(), listener, app, self.sending.clone())
