@@ -41,9 +41,9 @@ const MIGRATIONS: &[Migration] = migrations! {
     "0001_ground"
     "0002_events"
     "0003_tickets"
-    "0005_webhooks"
-    "0006_order_of_changes"
-    "0007_lists"
+    "0004_webhooks"
+    "0005_order_of_changes"
+    "0006_lists"
 };
 
 const NOTE: &str = "INSERT INTO schema_migrations (name, checksum, applied_at) VALUES ($1, $2, $3)";
