@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::support::process::say;
@@ -42,8 +43,9 @@ struct Desk {
     key: String,
     /// In the order of their numbers.
     ids: Vec<String>,
-    /// How many changes there have been, and how many of this round have been taken up by a writer.
-    made: AtomicUsize,
+    /// How many changes there have been.
+    made: watch::Sender<usize>,
+    /// How many of this round have been taken up by a writer.
     taken: AtomicUsize,
     writing: AtomicBool,
 }
@@ -57,7 +59,7 @@ async fn follow(server: Server) {
         let made = server.post(TICKETS).key(&key).json(&body).await.ok(201);
         ids.push(made["id"].as_str().unwrap().to_owned());
     }
-    let (made, taken) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let (made, taken) = (watch::Sender::new(0), AtomicUsize::new(0));
     let desk = Arc::new(Desk { server, key, ids, made, taken, writing: AtomicBool::new(true) });
     let mut readers: Vec<Reader> =
         LIMITS.iter().flat_map(|limit| [true, false].map(|by_cursor| Reader::new(*limit, by_cursor))).collect();
@@ -67,9 +69,12 @@ async fn follow(server: Server) {
         let mut reading = JoinSet::new();
         for mut reader in readers.drain(..) {
             let desk = desk.clone();
+            let mut news = desk.made.subscribe();
             reading.spawn(async move {
                 while desk.writing.load(Ordering::SeqCst) {
-                    reader.turn(&desk).await;
+                    if !reader.turn(&desk).await {
+                        news.changed().await.unwrap();
+                    }
                 }
                 // All is written: from where it is now to the end.
                 while reader.turn(&desk).await {}
@@ -82,13 +87,13 @@ async fn follow(server: Server) {
         }
         writers.join_all().await;
         desk.writing.store(false, Ordering::SeqCst);
+        desk.made.send_modify(|_| {});
         readers = reading.join_all().await;
         for reader in &readers {
             reader.check(&desk, round);
         }
     }
-    let (made, asked): (usize, usize) =
-        (desk.made.load(Ordering::SeqCst), readers.iter().map(|reader| reader.turns).sum());
+    let (made, asked): (usize, usize) = (*desk.made.borrow(), readers.iter().map(|reader| reader.turns).sum());
     say(&format!("{made} changes, followed by {} readers with {asked} requests; none was missed", readers.len()));
 }
 
@@ -100,7 +105,7 @@ impl Desk {
             if turn >= RECORDS {
                 return;
             }
-            let at = if turn % 2 == 0 { RECORDS - 1 - turn / 2 } else { turn / 2 };
+            let at = if turn.is_multiple_of(2) { RECORDS - 1 - turn / 2 } else { turn / 2 };
             let target = format!("{TICKETS}?id={}", self.ids[at]);
             let body = json!({"team": format!("Round {round}")});
             // A busy database lets some wait too long; what is said again changes nothing again.
@@ -111,9 +116,12 @@ impl Desk {
                     break;
                 }
             }
-            if self.made.fetch_add(1, Ordering::SeqCst) % STANDS_FOR == STANDS_FOR - 1 {
-                self.server.advance(1);
-            }
+            self.made.send_modify(|made| {
+                *made += 1;
+                if made.is_multiple_of(STANDS_FOR) {
+                    self.server.advance(1);
+                }
+            });
         }
     }
 }
