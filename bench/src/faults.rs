@@ -149,12 +149,12 @@ async fn be_steady(server: &Server, key: &str, time: Duration) -> Outcome<Measur
     let (started, mut ticks) = (Instant::now(), tokio::time::interval(EVERY));
     while started.elapsed() < time {
         ticks.tick().await;
-        let request = if measured.delays_ms.len() % 2 == 0 { &read } else { &write };
+        let request = if measured.delays_ms.len().is_multiple_of(2) { &read } else { &write };
         let asked = Instant::now();
         let status = connection.ask(request).await?.status;
         measured.delays_ms.push(asked.elapsed().as_secs_f64() * 1_000.0);
         measured.refused += usize::from(status >= 400);
-        if measured.delays_ms.len() % 20 == 0 {
+        if measured.delays_ms.len().is_multiple_of(20) {
             measured.resident_mb = measured.resident_mb.max(server.resident_mb()?);
         }
     }

@@ -3,6 +3,7 @@
 //! The values are drawn so that pairs differ: some are frequent together, some rare, and some large sets have nothing in
 //! common. Where a page ends early, only its own time is measured; how many did is printed.
 
+use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -222,7 +223,7 @@ impl Loaded {
                     format!("{since}&until={until}")
                 }
             };
-            query += &format!("&{name}={value}");
+            let _ = write!(query, "&{name}={value}");
         }
         query
     }

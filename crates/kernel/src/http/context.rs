@@ -177,13 +177,11 @@ pub async fn serve_context(State(app): State<Shared>, mut request: Request, next
 /// something that was done.
 fn count_bytes(app: &Shared, context: &Context, method: &Method, response: &mut Response) -> Option<Counted> {
     let AnswerBytes(bytes) = response.extensions_mut().remove()?;
-    match app.unsent.add(context.payer(), bytes, app.settings.unsent_max, !method.is_safe()) {
-        Ok(counted) => counted,
-        Err(Full) => {
-            *response = unread().into_response();
-            None
-        }
-    }
+    let counted = app.unsent.add(context.payer(), bytes, app.settings.unsent_max, !method.is_safe());
+    counted.unwrap_or_else(|Full| {
+        *response = unread().into_response();
+        None
+    })
 }
 
 async fn run(app: &Shared, context: &Context, path: &str, request: Request, next: Next) -> Response {

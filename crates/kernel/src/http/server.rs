@@ -34,6 +34,7 @@ const BACKLOG: u32 = 1024;
 const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(30);
 /// The most of a request's head, and of an answer that a connection takes from us before it has gone out.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
+const HEAD_BYTES_MAX: u32 = 64 * 1024;
 /// What the system keeps of an answer that its client does not take; it doubles the number. Left to itself it would
 /// keep some megabytes of each.
 const SEND_BUFFER_BYTES: u32 = 128 * 1024;
@@ -81,7 +82,9 @@ impl Listener {
     pub async fn bind(address: SocketAddr, tls: Option<&TlsFiles>) -> Result<Self> {
         let tls = match tls {
             Some(files) => {
-                let certificates = Certificates::load(files)?;
+                let files = files.clone();
+                let read = tokio::task::spawn_blocking(move || Certificates::load(&files));
+                let certificates = read.await.map_err(Error::internal)??;
                 Some((certificates.acceptor()?, certificates))
             }
             None => None,
@@ -198,7 +201,7 @@ impl Connection {
             .timer(TokioTimer::new())
             .keep_alive_interval(HTTP2_PING_INTERVAL)
             .max_send_buf_size(BUFFER_BYTES_MAX)
-            .max_header_list_size(BUFFER_BYTES_MAX as u32);
+            .max_header_list_size(HEAD_BYTES_MAX);
         let connection = watcher.watch(builder.serve_connection(TokioIo::new(stream), service).into_owned());
         if let Err(error) = connection.await {
             tracing::debug!(%peer, %error, "a connection ended early");

@@ -65,6 +65,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
+    #[expect(clippy::panic, reason = "a panic is what the watch is for")]
     async fn a_task_that_panics_or_ends_is_started_again() {
         let (_stop, stopping) = watch::channel(false);
         let (count, third) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
@@ -74,7 +75,7 @@ mod tests {
                 1 => {}
                 _ => {
                     third.notify_one();
-                    std::future::pending().await
+                    std::future::pending::<()>().await;
                 }
             }
         };

@@ -98,7 +98,7 @@ impl Lines {
 
             let mut rest = batch.as_slice();
             let written = write(&mut out, &mut rest, &mut torn);
-            let lost = rest.iter().filter(|byte| **byte == b'\n').count() as u64;
+            let lost = rest.split_inclusive(|byte| *byte == b'\n').count() as u64;
             self.0.dropped.fetch_add(lost, Ordering::Relaxed);
             batch.clear();
 
@@ -161,6 +161,7 @@ impl Write for &Lines {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -187,7 +188,10 @@ mod tests {
         }
     }
 
-    fn gated(bytes_max: usize) -> (Lines, Sender<io::Result<usize>>, Receiver<Vec<u8>>, Receiver<u64>) {
+    /// Lines, what decides over each write, what was written, and what was told.
+    type Gated = (Lines, Sender<io::Result<usize>>, Receiver<Vec<u8>>, Receiver<u64>);
+
+    fn gated(bytes_max: usize) -> Gated {
         let ((decide, verdicts), (written, read), (tell, told)) = (channel(), channel(), channel());
         let lines =
             Lines::bounded(bytes_max, Gate { verdicts, written }, move |lost| tell.send(lost).unwrap()).unwrap();

@@ -135,7 +135,8 @@ impl Filter {
             Walk { text, arms, exact: given == driving }
         };
         let each = |any: &[&str]| any.iter().map(|value| vec![Value::from(*value)]).collect();
-        let (actors, actions, targets) = (distinct(&self.actor_id), distinct(&self.action), distinct(&self.target_id));
+        let [actors, actions, targets] =
+            [&self.actor_id, &self.action, &self.target_id].map(|any| any.as_ref().map(|any| distinct(any)));
         match (actors, actions, targets) {
             (_, _, Some(targets)) => walk(BY_TARGET, each(&targets), 1),
             (Some(actors), Some(actions), None) if actors.len() * actions.len() <= ARMS_MAX => {
@@ -152,11 +153,11 @@ impl Filter {
 }
 
 /// The values of a filter, each once, or its rows would come by twice.
-fn distinct(any: &Option<Vec<String>>) -> Option<Vec<&str>> {
-    let mut values: Vec<&str> = any.as_ref()?.iter().map(String::as_str).collect();
+fn distinct(any: &[String]) -> Vec<&str> {
+    let mut values: Vec<&str> = any.iter().map(String::as_str).collect();
     values.sort_unstable();
     values.dedup();
-    Some(values)
+    values
 }
 
 /// Newest first, and where the next page starts.
