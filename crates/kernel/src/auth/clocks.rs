@@ -59,13 +59,16 @@ pub async fn list_clocks(db: &Db) -> Result<Vec<TenantClock>> {
     }
 }
 
-/// Sets the clock of the transaction's tenant back to now, and the credentials that were noted in the future with it.
-/// Tells where it stood, if it was ahead. Whoever calls this brings back the records of the features, too.
-pub async fn repair_clock(tx: &mut Tx, now: Timestamp) -> Result<Option<Timestamp>> {
+/// Sets the clock of the transaction's tenant back to now, and the credentials that were noted in the future with it, if
+/// it is so far ahead that nothing can be written. Tells where it stood and what is now, by the database's own time where
+/// it has one. Whoever calls this brings back the records of the features, too.
+pub async fn repair_clock(tx: &mut Tx) -> Result<(Option<Timestamp>, Timestamp)> {
     let stood: Timestamp = tx.one(GET_CLOCK, crate::args![]).await?;
-    if tx.exec(SET_CLOCK_BACK, crate::args![now]).await? == 0 {
-        return Ok(None);
+    let now = tx.database_now();
+    if stood <= now.plus(CLOCK_AHEAD_MAX_MS) {
+        return Ok((None, now));
     }
+    tx.exec(SET_CLOCK_BACK, crate::args![now]).await?;
     tx.tick().await?;
     tx.exec(DELETE_FUTURE_SESSIONS, crate::args![now]).await?;
     tx.exec(DELETE_FUTURE_LINKS, crate::args![now.plus(SIGNIN_LINK_MS)]).await?;
@@ -74,5 +77,5 @@ pub async fn repair_clock(tx: &mut Tx, now: Timestamp) -> Result<Option<Timestam
     changes.add("last_at", stood.to_string(), now.to_string());
     let tenant = tx.tenant_id().map(|id| id.to_string()).unwrap_or_default();
     audit::record(tx, Entry::new("clock.repair", "tenant", tenant).changes(changes)).await?;
-    Ok(Some(stood))
+    Ok((Some(stood), now))
 }

@@ -6,6 +6,8 @@
 //! presented, not its key alone, which may have got another one; and its end by the time of day, not by the tenant's
 //! clock, which may be ahead of it.
 
+use std::net::IpAddr;
+
 use ipnet::IpNet;
 
 use super::caller::{Caller, Identity};
@@ -24,7 +26,7 @@ crate::statements! {
             AND k.revoked_at IS NULL";
     FIND_SESSION = "SELECT u.role, u.platform_operator FROM sessions s
         JOIN users u ON u.tenant_id = s.tenant_id AND u.id = s.user_id
-        WHERE s.tenant_id = $1 AND s.id = $2";
+        WHERE s.tenant_id = $1 AND s.id = $2 AND s.expires_at > $3";
 }
 
 /// Which credential a request came with, to be looked at again.
@@ -58,6 +60,12 @@ impl Standing {
     /// The rights as they are now: 401 if the credential is gone, 403 if the scope is.
     pub async fn confirm(self, tx: &mut Tx, scope: Scope) -> Result<Rights> {
         tx.tick().await?;
+        let rights = self.find(tx).await?;
+        rights.require(scope)?;
+        Ok(rights)
+    }
+
+    async fn find(self, tx: &mut Tx) -> Result<Rights> {
         let now = tx.world().now();
         let rights = match self {
             Standing::Key { id, secret } => {
@@ -65,11 +73,16 @@ impl Standing {
                 row.map(|row| row.rights(self))
             }
             Standing::Person { session, .. } => {
-                let row: Option<(String, bool)> = tx.find(FIND_SESSION, crate::args![session]).await?;
+                let row: Option<(String, bool)> = tx.find(FIND_SESSION, crate::args![session, now]).await?;
                 row.and_then(|(role, operator)| Some(person(self, Role::parse(&role)?, operator)))
             }
         };
-        judge(rights, now, scope)
+        judge(rights, now, tx.actor().address)
+    }
+
+    /// 401 if the credential is gone, for an answer that was given before.
+    pub(crate) async fn still_stands(self, tx: &mut Tx) -> Result<()> {
+        self.find(tx).await.map(drop)
     }
 }
 
@@ -84,20 +97,25 @@ impl Caller {
                 row.map(|row| row.rights(standing))
             }
             Standing::Person { session, .. } => {
-                let row: Option<(String, bool)> = db.find(FIND_SESSION, crate::args![session]).await?;
+                let row: Option<(String, bool)> = db.find(FIND_SESSION, crate::args![session, now]).await?;
                 row.and_then(|(role, operator)| Some(person(standing, Role::parse(&role)?, operator)))
             }
         };
-        judge(rights, now, scope).map(drop)
+        judge(rights, now, db.actor().address)?.require(scope)
     }
 }
 
-fn judge(rights: Option<Rights>, now: Timestamp, scope: Scope) -> Result<Rights> {
+fn judge(rights: Option<Rights>, now: Timestamp, address: Option<IpAddr>) -> Result<Rights> {
     let rights = rights.ok_or_else(unauthenticated)?;
     if rights.ends_at.is_some_and(|end| end <= now) {
         return Err(Error::new(Code::KeyExpired, "The key expired while the request was under way."));
     }
-    rights.require(scope)?;
+    let held_to = &rights.allowed_cidrs;
+    if let Some(address) = address.filter(|_| !held_to.is_empty())
+        && !held_to.iter().any(|network| network.contains(&address))
+    {
+        return Err(Error::new(Code::AddressNotAllowed, format!("The key may not be used from {address}.")));
+    }
     Ok(rights)
 }
 

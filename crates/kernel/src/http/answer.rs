@@ -13,6 +13,7 @@ use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::task::AbortHandle;
 
+use super::patience::UnderWay;
 use super::payer::Payer;
 
 /// Handed over in pieces of this size, so that the end of an answer is not taken before its beginning has gone out.
@@ -37,14 +38,17 @@ struct Answer<T> {
     held: Option<T>,
     /// Whether something of it was asked for since that was last looked at.
     asked: bool,
+    /// Whether its pieces are copies: a stream of HTTP/2 can keep one for as long as it likes, and with it all the rest.
+    copied: bool,
 }
 
 impl<T: Send + 'static> Held<T> {
-    /// `stall` is how long a client may ask for nothing of it, where the connection cannot tell: a stream of HTTP/2 can
-    /// stand still while others move.
-    pub fn body(body: Body, held: T, stall: Option<Duration>) -> Body {
-        let is_whole = body.is_end_stream();
-        let answer = Arc::new(Mutex::new(Answer { body, rest: Bytes::new(), held: Some(held), asked: false }));
+    /// `stall` is for where the connection cannot tell that nothing is asked for: a stream of HTTP/2 can stand still
+    /// while others move.
+    pub fn body(body: Body, held: T, stall: Option<Stall>) -> Body {
+        let (is_whole, copied) = (body.is_end_stream(), stall.is_some());
+        let answer = Answer { body, rest: Bytes::new(), held: Some(held), asked: false, copied };
+        let answer = Arc::new(Mutex::new(answer));
         let stall = stall.filter(|_| !is_whole);
         let watch = stall.map(|stall| tokio::spawn(give_up(answer.clone(), stall)).abort_handle());
         Body::new(Held { answer, watch })
@@ -57,17 +61,22 @@ impl<T> Held<T> {
     }
 }
 
-/// Lets an answer go of which nothing is taken any more.
-async fn give_up<T>(answer: Arc<Mutex<Answer<T>>>, stall: Duration) {
+/// How long a client may ask for nothing of an answer, and the connection that ends then.
+pub(super) struct Stall {
+    pub longest: Duration,
+    pub connection: Arc<UnderWay>,
+}
+
+/// Lets an answer go of which nothing is taken any more, and its connection with it.
+async fn give_up<T>(answer: Arc<Mutex<Answer<T>>>, stall: Stall) {
     loop {
-        tokio::time::sleep(stall).await;
+        tokio::time::sleep(stall.longest).await;
         let mut answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
         if !std::mem::replace(&mut answer.asked, false) {
-            let refused = std::io::Error::new(std::io::ErrorKind::TimedOut, "the client does not take its answer");
-            answer.body = Body::from_stream(futures_util::stream::iter([Err::<Bytes, _>(refused)]));
+            answer.body = Body::empty();
             answer.rest = Bytes::new();
             answer.held = None;
-            return;
+            return stall.connection.end();
         }
     }
 }
@@ -97,7 +106,9 @@ impl<T> HttpBody for Held<T> {
             }
         }
         let piece = answer.rest.len().min(PIECE_BYTES);
-        Poll::Ready(Some(Ok(Frame::data(answer.rest.split_to(piece)))))
+        let piece = answer.rest.split_to(piece);
+        let piece = if answer.copied { Bytes::copy_from_slice(&piece) } else { piece };
+        Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -146,8 +157,7 @@ impl Unsent {
     /// Whether a client still has to take so much that it is given nothing more.
     pub fn is_full(&self, payer: Payer, max: UnsentMax) -> bool {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.total >= max.total_bytes
-            || counts.by_payer.get(&payer).is_some_and(|bytes| *bytes >= max.per_payer_bytes)
+        counts.by_payer.get(&payer).is_some_and(|bytes| *bytes >= max.per_payer_bytes)
     }
 
     /// Counts an answer until the value is dropped; none if it is small, an error if there is no room. An answer that
@@ -158,7 +168,9 @@ impl Unsent {
         }
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let of_payer = counts.by_payer.get(&payer).copied().unwrap_or(0);
-        if !must && (of_payer + bytes > max.per_payer_bytes || counts.total + bytes > max.total_bytes) {
+        // Whoever has nothing unsent gets its answer, whatever others leave unread.
+        let is_full = of_payer + bytes > max.per_payer_bytes || counts.total + bytes > max.total_bytes;
+        if is_full && of_payer > 0 && !must {
             return Err(Full);
         }
         counts.total += bytes;

@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 
 use super::address::ClientAddress;
-use super::answer::{AnswerBytes, Counted, Full, Held};
+use super::answer::{AnswerBytes, Counted, Full, Held, Stall};
 use super::app::Shared;
 use super::limiter::{Policy, RateState};
 use super::patience::UnderWay;
@@ -151,7 +151,8 @@ pub async fn serve_context(State(app): State<Shared>, mut request: Request, next
         request.headers_mut().remove(header::ACCEPT_ENCODING);
     }
     let under_way = request.extensions_mut().remove::<Arc<UnderWay>>();
-    let stall = (request.version() == Version::HTTP_2).then_some(app.settings.stall_timeout);
+    let stall = under_way.clone().filter(|_| request.version() == Version::HTTP_2);
+    let stall = stall.map(|connection| Stall { longest: app.settings.stall_timeout, connection });
     let path = request.uri().path().to_owned();
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
 

@@ -74,6 +74,7 @@ impl Idempotency {
             entry.actor,
             entry.key
         ))?;
+        let standing = caller.standing();
         let (rendered, replayed) = db
             .write(async move |tx| {
                 // Held until this job is done, even if the caller has gone away by then.
@@ -82,6 +83,8 @@ impl Idempotency {
                     return Err(in_progress());
                 }
                 if let Some(stored) = entry.find(tx).await? {
+                    // It may hold a secret, and the credential may have gone while the body was on its way.
+                    standing.still_stands(tx).await?;
                     return Ok((stored, true));
                 }
                 let rendered = job(tx).await?.render()?;

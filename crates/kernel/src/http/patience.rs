@@ -34,6 +34,8 @@ pub(super) struct Pulse {
     asked: AtomicUsize,
     under_way: AtomicUsize,
     http2: AtomicBool,
+    /// Whether the client has been waited for long enough.
+    ended: AtomicBool,
     /// The task of the connection, while it waits for nothing that ends by itself.
     waiting: AtomicWaker,
 }
@@ -50,6 +52,14 @@ impl Pulse {
 
 /// A request of a connection, until the last byte of its answer is handed over.
 pub(super) struct UnderWay(Arc<Pulse>);
+
+impl UnderWay {
+    /// Ends the connection.
+    pub fn end(&self) {
+        self.0.ended.store(true, Ordering::Relaxed);
+        self.0.waiting.wake();
+    }
+}
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
@@ -113,13 +123,9 @@ impl<S> Patient<S> {
     }
 
     fn heard(&mut self) {
-        if let Phase::Idle(_) = self.look() {
-            // HTTP/2 has more to say than requests, and a bound of its own for heads.
-            self.phase = if self.pulse.http2.load(Ordering::Relaxed) {
-                Phase::Idle(Instant::now() + self.patience.idle)
-            } else {
-                Phase::Head(Instant::now() + self.patience.head)
-            };
+        // HTTP/2 has more to say than requests: answers to our pings, which must not keep an idle connection for ever.
+        if matches!(self.look(), Phase::Idle(_)) && !self.pulse.http2.load(Ordering::Relaxed) {
+            self.phase = Phase::Head(Instant::now() + self.patience.head);
         }
     }
 
@@ -170,6 +176,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
         }
         // Before the look, so that an end in between is not missed.
         this.pulse.waiting.register(cx.waker());
+        if this.pulse.ended.load(Ordering::Relaxed) {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not take its answer")));
+        }
         match this.look() {
             Phase::Serving => Poll::Pending,
             Phase::Head(by) => {

@@ -28,12 +28,12 @@ pub struct Certificates {
     files: TlsFiles,
     provider: Arc<CryptoProvider>,
     current: RwLock<Arc<CertifiedKey>>,
-    /// What the files were when they were last read, whatever came of it.
-    seen: Mutex<Stamps>,
+    /// What the files were when they were last read, and whether that could be used.
+    seen: Mutex<(Stamps, bool)>,
 }
 
 /// What changes when a file is written or another is put in its place.
-type Stamps = [Option<(u64, i64, i64, u64)>; 2];
+type Stamps = [Option<[i64; 5]>; 2];
 
 impl Certificates {
     pub fn load(files: &TlsFiles) -> Result<Arc<Self>> {
@@ -44,24 +44,29 @@ impl Certificates {
             files: files.clone(),
             provider,
             current: RwLock::new(Arc::new(current)),
-            seen: Mutex::new(seen),
+            seen: Mutex::new((seen, true)),
         }))
     }
 
-    /// Reads the files again if they have changed; whether another certificate is in use now. What cannot be used is
-    /// refused once, and the old certificate stays: the two files are seldom replaced at the same moment.
+    /// Reads the files again if they have changed, or could not be used; whether another certificate is in use now. What
+    /// cannot be used is told of once, and the old certificate stays: the two files are seldom replaced at the same moment.
     pub fn reload(&self) -> Result<bool> {
         let now = stamps(&self.files);
-        {
-            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-            if *seen == now {
-                return Ok(false);
-            }
-            *seen = now;
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = seen.0 != now;
+        if !changed && seen.1 {
+            return Ok(false);
         }
-        let fresh = read(&self.files, &self.provider)?;
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(fresh);
-        Ok(true)
+        let fresh = read(&self.files, &self.provider);
+        *seen = (now, fresh.is_ok());
+        match fresh {
+            Ok(fresh) => {
+                *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(fresh);
+                Ok(true)
+            }
+            Err(error) if changed => Err(error),
+            Err(_) => Ok(false),
+        }
     }
 
     pub(super) fn acceptor(self: &Arc<Self>) -> Result<TlsAcceptor> {
@@ -99,7 +104,7 @@ fn read(files: &TlsFiles, provider: &CryptoProvider) -> Result<CertifiedKey> {
 fn stamps(files: &TlsFiles) -> Stamps {
     let stamp = |path: &Path| -> io::Result<_> {
         let file = std::fs::metadata(path)?;
-        Ok((file.ino(), file.mtime(), file.mtime_nsec(), file.len()))
+        Ok([file.ino() as i64, file.mtime(), file.mtime_nsec(), file.ctime_nsec(), file.len() as i64])
     };
     [stamp(&files.certificate).ok(), stamp(&files.key).ok()]
 }

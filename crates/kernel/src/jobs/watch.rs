@@ -46,7 +46,11 @@ async fn watch_pausing<F>(
         };
         metrics::counter!("task_restarts_total", "task" => what).increment(1);
         tracing::error!(task = what, why, again_in = ?pause, "a task has ended and is started again");
-        tokio::time::sleep(pause).await;
+        let mut told = stopping.clone();
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            Ok(_) = told.wait_for(|stopping| *stopping) => return,
+        }
         pause = longer(pause);
     }
 }

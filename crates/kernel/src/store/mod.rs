@@ -208,6 +208,15 @@ impl Store {
         }
     }
 
+    /// Waits until nothing can be written any more, although nobody has closed the store: the thread that writes has come
+    /// to a bad end, and only another process can go on.
+    pub async fn broken(&self) {
+        match self.backend() {
+            Backend::Sqlite(sqlite) => sqlite.writer.ended().await,
+            Backend::Postgres(_) => std::future::pending().await,
+        }
+    }
+
     /// Takes no more writes, finishes those under way and closes the connections.
     pub async fn close(&self) {
         match self.backend() {

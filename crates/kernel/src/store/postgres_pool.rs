@@ -7,6 +7,7 @@
 //! is compared at every checkout, too, by the statement that names the tenant.
 
 use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use deadpool::managed;
@@ -23,8 +24,8 @@ pub(super) type Object = managed::Object<Manager>;
 /// How long to make a connection may take, with all that is asked of it.
 const CREATE_MAX: Duration = Duration::from_secs(5);
 
-/// How long to wait for the second connection, and for what it says. A server that has no place for it is no reason to do
-/// without the first.
+/// How long to wait for the second connection, and for what it says. Once one connection has been proved, a server that
+/// has no place for another second is no reason to do without the first.
 const WITNESS_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// A connection and the backend behind it.
@@ -41,7 +42,8 @@ impl Deref for Connection {
     }
 }
 
-pub(super) struct Manager(deadpool_postgres::Manager);
+/// Makes connections, and remembers whether one has been proved.
+pub(super) struct Manager(deadpool_postgres::Manager, AtomicBool);
 
 /// Opens the pool. It has no connection yet.
 pub(super) fn build(postgres: &PostgresOptions, options: &Options) -> Result<Pool> {
@@ -49,7 +51,7 @@ pub(super) fn build(postgres: &PostgresOptions, options: &Options) -> Result<Poo
     // A round trip for every checkout would halve the throughput. A connection that the server has closed is seen
     // without one, and a server that fell silent is noticed by the TCP timeouts of postgres_url.
     let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-    let manager = Manager(deadpool_postgres::Manager::from_config(config, tls, recycling));
+    let manager = Manager(deadpool_postgres::Manager::from_config(config, tls, recycling), AtomicBool::new(false));
     Pool::builder(manager)
         .max_size(postgres.pool_max.max(1))
         .wait_timeout(Some(options.wait_max))
@@ -85,15 +87,25 @@ impl managed::Manager for Manager {
 impl Manager {
     /// The backend of a new connection, which must have one to itself.
     async fn prove(&self, new: &Client) -> Result<i32> {
-        let witness = tokio::time::timeout(WITNESS_WAIT_MAX, managed::Manager::create(&self.0)).await;
-        if let Ok(Ok(mut witness)) = witness {
-            managed::Manager::detach(&self.0, &mut witness);
-            let shares = tokio::time::timeout(WITNESS_WAIT_MAX, share(new, &witness)).await;
-            if matches!(shares, Ok(Ok(true))) {
-                return Err(pooled());
+        match self.shares(new).await {
+            Some(true) => return Err(pooled()),
+            Some(false) => self.1.store(true, Ordering::Relaxed),
+            None if self.1.load(Ordering::Relaxed) => {}
+            None => {
+                let reason =
+                    "PostgreSQL gave no second connection, by which a pooler in transaction mode would be noticed";
+                return Err(Error::unavailable(reason));
             }
         }
         backend(new).await
+    }
+
+    /// Whether the backend of a new connection is also another's; none when nothing was found out.
+    async fn shares(&self, new: &Client) -> Option<bool> {
+        let witness = tokio::time::timeout(WITNESS_WAIT_MAX, managed::Manager::create(&self.0)).await;
+        let mut witness = witness.ok()?.ok()?;
+        managed::Manager::detach(&self.0, &mut witness);
+        tokio::time::timeout(WITNESS_WAIT_MAX, share(new, &witness)).await.ok()?.ok()
     }
 }
 

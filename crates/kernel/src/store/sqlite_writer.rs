@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use crate::base::{Error, Result, TenantId};
 
@@ -34,13 +34,17 @@ pub(super) struct Writer {
     queue: Arc<Queue<Box<dyn Queued>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     failing: Arc<AtomicBool>,
+    /// Closed when the thread has ended.
+    ended: watch::Receiver<()>,
 }
 
 impl Writer {
     pub fn start(tx: Tx, options: &Options, news: News) -> Result<Self> {
         let queue = Arc::new(Queue::new(options.queue_max));
         let failing = Arc::new(AtomicBool::new(false));
+        let (running, ended) = watch::channel(());
         let thread = Thread {
+            _running: running,
             tx,
             queue: queue.clone(),
             failing: failing.clone(),
@@ -52,7 +56,7 @@ impl Writer {
             .name("store-writer".to_owned())
             .spawn(move || thread.run())
             .map_err(Error::unavailable)?;
-        Ok(Writer { queue, thread: Mutex::new(Some(handle)), failing })
+        Ok(Writer { queue, thread: Mutex::new(Some(handle)), failing, ended })
     }
 
     pub async fn write<R: Send + 'static>(
@@ -75,6 +79,12 @@ impl Writer {
     /// A write to the disk has just worked.
     pub fn recovered(&self) {
         self.failing.store(false, Ordering::Relaxed);
+    }
+
+    /// Waits until the thread has ended, which it does only when it is told to, or by a fault of ours.
+    pub async fn ended(&self) {
+        let mut ended = self.ended.clone();
+        while ended.changed().await.is_ok() {}
     }
 
     /// Takes no more jobs, finishes those that are queued, and waits for the thread to end.
@@ -145,6 +155,7 @@ fn small(count: usize) -> f64 {
 }
 
 struct Thread {
+    _running: watch::Sender<()>,
     tx: Tx,
     queue: Arc<Queue<Box<dyn Queued>>>,
     failing: Arc<AtomicBool>,

@@ -32,6 +32,13 @@ pub(super) struct Turns {
     writes: TenantTurns,
     jobs: Arc<Semaphore>,
     reads: TenantTurns,
+    job_reads: Arc<Semaphore>,
+}
+
+/// A turn to read: one of the tenant's, and of the service's own work also one of all.
+pub(super) struct ReadTurn {
+    _of_tenant: Option<OwnedSemaphorePermit>,
+    _of_jobs: Option<OwnedSemaphorePermit>,
 }
 
 /// A turn of the service's own work: one of the tenant's, and one of all.
@@ -45,7 +52,8 @@ impl Turns {
     pub fn new(pool_max: usize) -> Self {
         // No tenant's reads have all connections, and none has none.
         let reads = TenantTurns::new(pool_max.max(1).div_ceil(2));
-        Turns { writes: TenantTurns::new(TURNS), jobs: Arc::new(Semaphore::new(JOB_TURNS)), reads }
+        let own_work = || Arc::new(Semaphore::new(JOB_TURNS));
+        Turns { writes: TenantTurns::new(TURNS), jobs: own_work(), reads, job_reads: own_work() }
     }
 
     /// Waits for the tenant's turn to write, for so long at most.
@@ -69,11 +77,18 @@ impl Turns {
     }
 
     /// Waits for a turn to read. The system reads little, for everybody, and waits for nobody.
-    pub async fn take_to_read(&self, lane: Lane, wait_max: Duration) -> Result<Option<OwnedSemaphorePermit>> {
+    pub async fn take_to_read(&self, lane: Lane, wait_max: Duration) -> Result<ReadTurn> {
         if lane == Lane::System {
-            return Ok(None);
+            return Ok(ReadTurn { _of_tenant: None, _of_jobs: None });
         }
-        self.reads.take(lane, wait_max).await.map(Some)
+        let of_tenant = self.reads.take(lane, wait_max).await?;
+        let mut of_jobs = None;
+        if matches!(lane, Lane::Job(_)) {
+            let turn = tokio::time::timeout(JOB_WAIT_MAX, self.job_reads.clone().acquire_owned()).await;
+            let late = || Error::unavailable("too many reads of the service's own work are waiting");
+            of_jobs = Some(turn.ok().and_then(Result::ok).ok_or_else(late)?);
+        }
+        Ok(ReadTurn { _of_tenant: Some(of_tenant), _of_jobs: of_jobs })
     }
 }
 

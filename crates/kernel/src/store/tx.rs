@@ -219,28 +219,40 @@ impl Tx {
             Some(moved) => moved,
             None => self.one(FIRST_TICK, args![now]).await?,
         };
-        self.check_ahead(at, now)?;
+        self.check_ahead(at)?;
         let tick = Tick { at, sequence };
         self.tick = Some(tick);
         Ok(tick)
     }
 
-    fn check_ahead(&mut self, at: Timestamp, now: Timestamp) -> Result<()> {
-        let own = match (&self.connection, &self.world().clock) {
-            (Conn::Postgres(_), Clock::Manual(_)) | (Conn::Sqlite(_), _) => now,
-            (Conn::Postgres(session), _) => session.began_at().unwrap_or(now),
-        };
-        let latest = own.plus(CLOCK_AHEAD_MAX_MS);
-        if at <= latest {
+    /// What the database takes for the time: its own where it has one, once a statement has been asked.
+    pub fn database_now(&self) -> Timestamp {
+        match (&self.connection, &self.world().clock) {
+            (Conn::Postgres(_), Clock::Manual(_)) | (Conn::Sqlite(_), _) => self.world().now(),
+            (Conn::Postgres(session), _) => session.began_at().unwrap_or_else(|| self.world().now()),
+        }
+    }
+
+    /// Nothing is written by a node whose clock is far ahead of the database's: what it takes for old it would remove, and
+    /// what it leases would be its own for as long.
+    fn check_node(&self) -> Result<()> {
+        let (now, own) = (self.world().now(), self.database_now());
+        if now <= own.plus(CLOCK_AHEAD_MAX_MS) {
+            return Ok(());
+        }
+        Err(Error::unavailable(format!(
+            "this node's clock says {now} and the database's {own}: nothing is written until they agree"
+        )))
+    }
+
+    fn check_ahead(&mut self, at: Timestamp) -> Result<()> {
+        let own = self.database_now();
+        if at <= own.plus(CLOCK_AHEAD_MAX_MS) {
             return Ok(());
         }
         // It has been moved already, in this transaction, which must not be kept.
         self.doomed = true;
-        if now > latest {
-            return Err(Error::unavailable(format!(
-                "this node's clock says {now} and the database's {own}: nothing is written until they agree"
-            )));
-        }
+        self.check_node()?;
         let tenant = self.context.visible();
         Err(Error::unavailable(format!(
             "the clock of {tenant} stands at {at}, and it is {own}: a node's clock was wrong; `tenant-control admin clock \
@@ -368,6 +380,7 @@ impl Tx {
             Ok(Err(_)) => Err(Error::unavailable("the write took too long")),
             Err(panic) => Err(panicked(panic.as_ref())),
         });
+        let outcome = outcome.and_then(|done| self.check_node().map(|()| done));
         let made = self.news();
         let Conn::Postgres(session) = &mut self.connection else {
             return outcome;

@@ -36,16 +36,16 @@ pub async fn run(command: ClockCommand) -> Result<()> {
         ClockCommand::Repair { of, common } => {
             let store = store::open(&common.store).await?;
             let tenant = tenant(&store, &of).await?;
-            let (db, now) = (operate(&store, &tenant), store.world().now());
+            let db = operate(&store, &tenant);
             let repaired = db.write(async move |tx| {
-                let from = repair_clock(tx, now).await?;
+                let (from, now) = repair_clock(tx).await?;
                 if from.is_none() {
-                    return Ok((None, 0, 0));
+                    return Ok((None, now, 0, 0));
                 }
                 let keys = api_keys::store::bring_back(tx, now).await?;
-                Ok((from, keys, tickets::store::bring_back(tx, now).await?))
+                Ok((from, now, keys, tickets::store::bring_back(tx, now).await?))
             });
-            let (from, keys, tickets) = repaired.await?;
+            let (from, now, keys, tickets) = repaired.await?;
             let report = json!({"tenant": tenant.slug, "from": from, "to": now, "api_keys": keys, "tickets": tickets});
             common.output.print(&report, |_| said(&tenant.slug, from, now, keys, tickets))
         }
@@ -54,7 +54,7 @@ pub async fn run(command: ClockCommand) -> Result<()> {
 
 fn said(slug: &str, from: Option<Timestamp>, now: Timestamp, keys: u64, tickets: u64) -> String {
     match from {
-        None => format!("The clock of {slug} is not ahead."),
+        None => format!("The clock of {slug} is not so far ahead that it needs repair."),
         Some(from) => format!(
             "The clock of {slug} stood at {from} and was set to {now}, with {tickets} tickets and {keys} keys.\n\
              Sessions that began in the future have ended."

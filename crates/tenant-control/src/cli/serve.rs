@@ -1,6 +1,7 @@
 //! `serve`: from the settings to a server that runs until it is told to stop.
 
 use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -59,10 +60,13 @@ pub async fn run(args: ServeArgs) -> Result<()> {
         base_url.as_str()
     ));
     welcome(&store, &base_url).await?;
-    let stopped_at = Arc::new(OnceLock::new());
-    let note = stopped_at.clone();
+    let (stopped_at, broken) = (Arc::new(OnceLock::new()), Arc::new(AtomicBool::new(false)));
+    let (note, breaks, writer) = (stopped_at.clone(), broken.clone(), store.clone());
     let stop = async move {
-        stop.await;
+        tokio::select! {
+            () = stop => {}
+            () = writer.broken() => breaks.store(true, Ordering::Relaxed),
+        }
         let _ = note.set(Instant::now());
         told_stop.stopping.send_replace(true);
     };
@@ -75,6 +79,9 @@ pub async fn run(args: ServeArgs) -> Result<()> {
     let had = stopped_at.get().map_or(Duration::ZERO, Instant::elapsed);
     let _ = tokio::time::timeout(SENDING_MAX.saturating_sub(had).max(SENDING_MIN), sending).await;
     finish(&app).await;
+    if broken.load(Ordering::Relaxed) {
+        return Err(Error::internal("the thread that writes to the store has ended; start the server again"));
+    }
     Ok(())
 }
 

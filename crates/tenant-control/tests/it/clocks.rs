@@ -16,9 +16,8 @@ const AHEAD_MS: i64 = 120 * DAY_MS;
 /// What `admin clock repair` does.
 async fn repair(server: &Server, tenancy: &Tenancy) -> Option<(String, u64)> {
     let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::operator());
-    let now = server.now();
     let repaired = db.write(async move |tx| {
-        let Some(stood) = repair_clock(tx, now).await? else { return Ok(None) };
+        let (Some(stood), now) = repair_clock(tx).await? else { return Ok(None) };
         api_keys::store::bring_back(tx, now).await?;
         Ok(Some((stood.to_string(), feature::store::bring_back(tx, now).await?)))
     });

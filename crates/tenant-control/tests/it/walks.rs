@@ -17,12 +17,13 @@ const B: &str = "usr_01jd8z6v2mfkpb7h3q9xw5t4rb";
 const RECORD: &str = "tkt_01jd8z6v2mfkpb7h3q9xw5t4ra";
 
 /// The trail of one record, by A but for one entry in 8,000, which is by B; every other entry is of the action `test.even`, all
-/// others of `test.odd`.
+/// others of `test.odd`, but for one in 8,000, which is by A and of `test.rare`.
 const TRAIL_SQL: &str = "WITH RECURSIVE n (i) AS (SELECT CAST(1 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i < $2)
     INSERT INTO audit_entries (tenant_id, id, at, actor_type, actor_id, actor_name, action, target_type, target_id)
     SELECT $1, 'aud_01jd8z6v2m' || substr(CAST(10000000000000000 + i AS TEXT), 2), 1800000000000 + i / 10, 'user',
         CASE WHEN i % 8000 = 4001 THEN CAST($4 AS TEXT) ELSE CAST($3 AS TEXT) END, 'x',
-        CASE WHEN i % 2 = 0 THEN 'test.even' ELSE 'test.odd' END, 'ticket', CAST($5 AS TEXT) FROM n";
+        CASE WHEN i % 8000 = 7001 THEN 'test.rare' WHEN i % 2 = 0 THEN 'test.even' ELSE 'test.odd' END, 'ticket',
+        CAST($5 AS TEXT) FROM n";
 
 async fn trail(server: &Server) -> Tenancy {
     let acme = server.tenant("acme").await;
@@ -61,9 +62,9 @@ over_http! {
 
     async fn a_pair_with_an_index_is_found_at_once(server: Server) {
         let acme = trail(&server).await;
-        let (rows, pages) = all(&server, &acme, AUDIT, &format!("actor_id={B}&action=test.odd")).await;
-        assert_eq!((places(&rows), pages), (vec![20_001, 12_001, 4_001], vec![3]));
-        let (rows, pages) = all(&server, &acme, AUDIT, &format!("actor_id={B}&action=test.even")).await;
+        let (rows, pages) = all(&server, &acme, AUDIT, &format!("actor_id={A}&action=test.rare")).await;
+        assert_eq!((places(&rows), pages), (vec![23_001, 15_001, 7_001], vec![3]));
+        let (rows, pages) = all(&server, &acme, AUDIT, &format!("actor_id={A}&action=test.nothing")).await;
         assert_eq!((rows.len(), pages), (0, vec![0]));
     }
 

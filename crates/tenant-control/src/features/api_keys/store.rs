@@ -4,7 +4,9 @@ use ipnet::IpNet;
 use kernel::args;
 use kernel::audit::{self, Changes, Entry};
 use kernel::auth::{PlainKey, Rights, Scopes, Standing};
-use kernel::base::{ActorKind, ActorRef, ApiKeyId, Code, Error, HOUR_MS, Result, Secrets, TenantId, Timestamp};
+use kernel::base::{
+    ActorKind, ActorRef, ApiKeyId, Code, Error, HOUR_MS, MINUTE_MS, Result, Secrets, TenantId, Timestamp,
+};
 use kernel::events;
 use kernel::http::IfMatch;
 use kernel::store::{Db, Direction, FromRow, Row, Select, Tx, Value};
@@ -160,6 +162,8 @@ pub async fn list(db: &Db, status: Option<&[Status]>, after: Option<Vec<Value>>,
         keys.extend(rows.into_iter().map(|key| key.at(now)));
     }
     keys.sort_by_key(|key| std::cmp::Reverse((key.created_at, key.id)));
+    // One that was revoked between two parts is in both.
+    keys.dedup_by_key(|key| key.id);
     keys.truncate(limit);
     Ok(keys)
 }
@@ -352,8 +356,9 @@ pub async fn announce(tx: &mut Tx, id: ApiKeyId, before: Timestamp) -> Result<()
     let now = tx.world().now();
     if tx.exec(ANNOUNCED, args![id, before]).await? == 1 {
         let record = read(tx, id).await?.at(now);
-        // Whoever made a key for less has no use for the news.
-        let lived_ms = record.expires_at.as_millis() - record.created_at.as_millis();
+        // Whoever made a key for less has no use for the news. The tenant's clock, by which it was made, may be ahead of
+        // the time of day that its end was counted from.
+        let lived_ms = record.expires_at.as_millis() - record.created_at.as_millis() + MINUTE_MS;
         if record.status == Status::Active && lived_ms >= ANNOUNCE_MS {
             events::publish(tx, &API_KEY_EXPIRING, id, &record).await?;
         }

@@ -275,14 +275,15 @@ pub async fn replace(
     tx.exec(UNSUBSCRIBE, args![id]).await?;
     subscribe(tx, id, &input.events).await?;
     audit::record(tx, Entry::new("webhook.update", "webhook", id).changes(changes)).await?;
-    match (old.enabled, input.enabled) {
-        (true, false) => switch_off(tx, id, now).await?,
-        (false, true) => drop(tx.exec(FORGET_FAILURES, args![id]).await?),
+    if old.enabled && !input.enabled {
+        switch_off(tx, id, now).await?;
+    } else {
         // The sender looks again at what it holds back or lets pass.
-        _ => lanes::wake(tx, WEBHOOK_LANE, &id.to_string()).await?,
+        lanes::wake(tx, WEBHOOK_LANE, &id.to_string()).await?;
     }
-    // What the old place answered says nothing about the new one. The lane is locked by now: the order of locks.
-    if old.url != input.url.as_str() {
+    // Enabling is a new start, and what the old place answered says nothing about the new one. The lane is locked by
+    // now: the order of locks.
+    if (!old.enabled && input.enabled) || old.url != input.url.as_str() {
         tx.exec(FORGET_FAILURES, args![id]).await?;
     }
     Ok(read(tx, id).await?.at(now))

@@ -42,6 +42,25 @@ async fn a_backup_under_load_has_everything_that_was_acknowledged_before_it() {
     assert_eq!(mode & 0o777, 0o600);
 }
 
+/// A panic that cannot even be let go of.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("nothing catches this");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_for_it_is_told_that_the_writer_has_ended() {
+    let store = TestStore::sqlite().await;
+    let db = store.system(Purpose::Cli);
+    let written = db.write(async |_| -> kernel::base::Result<()> { std::panic::panic_any(Bomb) }).await;
+    assert_eq!(code(written), Some(Code::Unavailable));
+    store.broken().await;
+    assert_eq!(code(db.write(async |tx| insert(tx, 1, "after").await).await), Some(Code::Unavailable));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backup_into_a_folder_that_is_not_there_leaves_nothing() {
     let store = TestStore::sqlite().await;

@@ -69,6 +69,27 @@ over_http! {
         }
     }
 
+    async fn a_pause_that_the_old_url_was_given_is_not_noted_of_the_new_one(setup: Setup) {
+        let server = patient(setup).await;
+        let acme = server.tenant("acme").await;
+        let receiver = Receiver::start().await;
+        let gate = Gate::closed();
+        receiver.on("/old", [Behaviour::HoldThen(gate.clone(), 500)]);
+        let hook = hook(&server, &acme, &receiver.url("/old"), &json!({"rate_limit_per_second": 1})).await;
+        let event = publish_one(&server, &acme, "rec_1").await;
+        let sender = server.sender.clone();
+        let sending = tokio::spawn(async move { sender.run_due().await });
+        receiver.wait_for_on("/old", 1).await;
+        change(&server, &acme, &hook, &json!({"url": receiver.url("/new")})).await;
+        gate.open();
+        // The lane is given back while its next token is still to come.
+        sending.await.unwrap().unwrap();
+        is_fresh(&look(&server, &acme, &hook).await);
+        run_for(&server, MINUTE_MS).await;
+        assert_eq!(delivery(&server, &acme, &hook, &event).await["status"], "succeeded");
+        assert_eq!((receiver.count_on("/old"), receiver.count_on("/new")), (1, 1));
+    }
+
     async fn another_url_is_a_new_start(setup: Setup) {
         let mut setup = setup;
         setup.sending.auto_disable_ms = MINUTE_MS;

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use kernel::base::{Code, Error, Result, Timestamp};
-use kernel::http::LIMIT_MAX;
+use kernel::http::{LIMIT_MAX, PageBytes};
 use kernel::store::{Db, Tick};
 
 use super::super::Ticket;
@@ -21,8 +21,7 @@ const PROMISED_ROWS_MAX: usize = 200_000;
 /// A walk that has to look at each ticket starts with steps of this many, and doubles them up to the other.
 const STEP_MIN: usize = 200;
 const STEP_MAX: usize = 1_000;
-/// A page ends before its limit when the texts of its tickets come to this; it is read in parts of so many.
-const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// A page is read in parts of so many: it may end before its limit, when its texts are long.
 const READ_ROWS: usize = 50;
 /// So many entries of an index cost as much as a look at a ticket.
 const ENTRIES_PER_ROW: usize = 8;
@@ -55,7 +54,14 @@ pub(super) struct Search<'a> {
 pub async fn find(db: &Db, filter: &Filter, order: Order, after: Option<Key>, limit: usize) -> Result<Found> {
     let mut search = Search { db, filter, order, after, want: limit + 1, above: 0, until: None, looked: 0 };
     if order.follows() {
-        search.until = Some(db.last_tick().await?);
+        let last = db.last_tick().await?;
+        // Only a clock that was set back leaves a reader there: it would wait for a time that may be far.
+        if after.and_then(|key| key.value).is_some_and(|at| at > last.at.as_millis()) {
+            let detail =
+                "The cursor is behind all changes: the tenant's clock was set back. Start again without a cursor.";
+            return Err(Error::new(Code::InvalidCursor, detail));
+        }
+        search.until = Some(last);
     }
     if let Some(since) = filter.created_since {
         let Some(first) = search.first_since(since).await? else {
@@ -65,17 +71,17 @@ pub async fn find(db: &Db, filter: &Filter, order: Order, after: Option<Key>, li
     }
     let mut keys = search.keys().await?;
     keys.retain(|key| search.is_seen(*key));
-    let mut more = keys.len() > limit;
+    let more = keys.len() > limit;
     keys.truncate(limit);
-    let (mut tickets, mut bytes, mut last) = (Vec::new(), 0, None);
+    let (mut tickets, mut bytes, mut last) = (Vec::new(), PageBytes::default(), None);
     for part in keys.chunks(READ_ROWS) {
-        if bytes > PAGE_BYTES_MAX {
-            more = true;
-            break;
+        for ticket in search.read(part).await? {
+            if !bytes.fits(long_bytes(&ticket)) {
+                return Ok(Found { tickets, next: last });
+            }
+            last = part.iter().find(|key| key.number == ticket.number).copied();
+            tickets.push(ticket);
         }
-        let read = search.read(part).await?;
-        bytes += read.iter().map(long_bytes).sum::<usize>();
-        tickets.extend(read);
         last = part.last().copied();
     }
     Ok(Found { tickets, next: last.filter(|_| more) })
@@ -300,20 +306,22 @@ impl Search<'_> {
             return Ok(None);
         }
         let updates = Order { by: SortBy::UpdatedAt, descending: false };
-        let (rows, terms) = (most_of(owners.ids.len(), STEP_MAX), owners.terms.clone());
+        let terms = owners.terms.clone();
+        let rows =
+            if changes { most_of(owners.ids.len(), self.want) } else { most_of(terms.len(), self.want).min(STEP_MAX) };
         let among = Among::Owners(owners);
         let (mut at, mut found, mut budget) = (None, Vec::new(), PROMISED_ROWS_MAX);
         while budget > 0 {
             let step = if changes {
-                let step = Step::new(self.along(updates, &among, at, rows).await?, rows);
-                found.extend(step.keys.iter().map(|key| Key::of(key.number)));
-                budget = budget.saturating_sub(step.keys.len().div_ceil(ENTRIES_PER_ROW));
-                step
+                let (keys, entries) = self.along_counted(updates, &among, at, rows).await?;
+                found.extend(keys.iter().map(|key| Key::of(key.number)));
+                budget = budget.saturating_sub(entries.div_ceil(ENTRIES_PER_ROW));
+                Step::new(keys, rows)
             } else {
-                let step = Step::new(self.among(&terms, at, STEP_MAX).await?.0, STEP_MAX);
-                found.extend(self.judge(&step.keys, self.order).await?);
-                budget = budget.saturating_sub(step.keys.len());
-                step
+                let (keys, entries) = self.among(&terms, at, rows).await?;
+                found.extend(self.judge(&keys, self.order).await?);
+                budget = budget.saturating_sub(keys.len().max(entries.div_ceil(ENTRIES_PER_ROW)));
+                Step::new(keys, rows)
             };
             found = self.sorted(found);
             if step.ended {

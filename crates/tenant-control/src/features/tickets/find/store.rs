@@ -143,13 +143,26 @@ impl Search<'_> {
     /// The next keys behind a place in an order. Only in the order of updates are there indexes by owner, of each of whom
     /// as many are read as are wanted of all.
     pub async fn along(&self, order: Order, among: &Among, at: Option<Key>, rows: usize) -> Result<Vec<Key>> {
+        Ok(self.along_counted(order, among, at, rows).await?.0)
+    }
+
+    /// The same, and how many entries were read for it.
+    pub async fn along_counted(
+        &self,
+        order: Order,
+        among: &Among,
+        at: Option<Key>,
+        rows: usize,
+    ) -> Result<(Vec<Key>, usize)> {
         let undated = at.is_some_and(|key| key.value.is_none()) && order.by == SortBy::DueAt;
         let since = self.filter.updated_since.map(Timestamp::as_millis);
-        let (mut keys, arms) = (Vec::new(), arms(among, rows, &|| walk(order, at, since, self.above)));
+        let (mut keys, mut entries) = (Vec::new(), 0);
+        let arms = arms(among, rows, &|| walk(order, at, since, self.above));
         if !undated {
             let inline = arms.len() * rows <= INLINE_MAX;
             let select = if let [one] = arms.as_slice() { one.clone() } else { Select::union(arms) };
             keys = self.rows::<Key>(&select, inline).await?;
+            entries = keys.len();
             keys.sort_by(|a, b| order.compare(*a, *b));
             keys.dedup();
             keys.truncate(rows);
@@ -158,9 +171,11 @@ impl Search<'_> {
         if order.by == SortBy::DueAt && keys.len() < rows {
             let at = at.filter(|_| undated);
             let select = undated_walk(order, matches!(among, Among::Live), at, rows - keys.len());
-            keys.extend(self.db.select::<Key>(&select).await?);
+            let rest: Vec<Key> = self.db.select(&select).await?;
+            entries += rest.len();
+            keys.extend(rest);
         }
-        Ok(keys)
+        Ok((keys, entries))
     }
 
     /// The numbers of so many of a set; some may come twice.
@@ -182,7 +197,12 @@ impl Search<'_> {
             }
             Set::Changed(among) => {
                 let updates = Order { by: SortBy::UpdatedAt, descending: false };
-                Ok(self.along(updates, among, None, most).await?.into_iter().map(|key| key.number).collect())
+                let since = self.filter.updated_since.map(Timestamp::as_millis);
+                let arms = arms(among, most, &|| walk(updates, None, since, self.above));
+                // Any will do, so that of many owners no more are read than of one.
+                let select = if let [one] = arms.as_slice() { one.clone() } else { Select::union(arms).limit(most) };
+                let keys: Vec<Key> = self.rows(&select, most <= INLINE_MAX).await?;
+                Ok(keys.into_iter().map(|key| key.number).collect())
             }
             Set::Created => {
                 let numbers = Order { by: SortBy::CreatedAt, descending: false };
@@ -277,7 +297,8 @@ fn arms(among: &Among, rows: usize, walk: &dyn Fn() -> Select) -> Vec<Select> {
         let all = walk().limit(rows);
         return vec![if matches!(among, Among::Live) { all.raw(LIVE, []) } else { all }];
     };
-    let of = |id: &str| walk().compare(column, Compare::Equal, id).limit(rows);
+    // Asked for twice, lest PostgreSQL takes the index of the whole tenant for as good.
+    let of = |id: &str| walk().compare(column, Compare::Equal, id).compare(column, Compare::AtLeast, id).limit(rows);
     let mut arms: Vec<Select> = ids.iter().flatten().map(|id| of(id)).collect();
     if !arms.is_empty() {
         // Those that find nothing keep the number of different texts small.

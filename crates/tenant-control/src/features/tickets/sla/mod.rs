@@ -135,8 +135,10 @@ impl Clock {
         if self.first_responded_at.is_some() {
             return Ok(());
         }
-        self.first_response = None;
         self.first_responded_at = Some(now);
+        if let Some(policy) = &self.policy {
+            self.first_response = Some(self.response_deadline(policy, &policy.calendar()?));
+        }
         self.set()
     }
 
@@ -159,11 +161,15 @@ impl Clock {
         let calendar = policy.calendar()?;
         self.resolution = Some(self.deadline(&calendar, policy.resolution_minutes, self.resolution, &self.pauses));
         if self.first_responded_at.is_none() || self.first_response.is_none() {
-            let pauses = self.pauses_until(self.first_responded_at);
-            let minutes = policy.first_response_minutes;
-            self.first_response = Some(self.deadline(&calendar, minutes, self.first_response, &pauses));
+            self.first_response = Some(self.response_deadline(policy, &calendar));
         }
         Ok(())
+    }
+
+    /// When the first response is due, or was.
+    fn response_deadline(&self, policy: &Policy, calendar: &Hours) -> Deadline {
+        let pauses = self.pauses_until(self.first_responded_at);
+        self.deadline(calendar, policy.first_response_minutes, self.first_response, &pauses)
     }
 
     /// The pauses before a moment, with the one under way if it has begun before it.

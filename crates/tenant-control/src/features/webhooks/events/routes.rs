@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use kernel::auth::{Caller, Scope};
 use kernel::base::{Code, Error, EventId, Result, TenantId, Timestamp};
 use kernel::events::Described;
-use kernel::http::{FromParams, List, Ok200, Page, PageRequest, Params, Query, documented};
+use kernel::http::{FromParams, List, Ok200, PAGE_BYTES_MAX, Page, PageRequest, Params, Query, documented};
 use kernel::jobs::lanes::POLL_MS;
 use kernel::store::{Db, Value};
 use serde::Serialize;
@@ -29,8 +29,6 @@ const FEED: &str = "feed";
 const WAIT_MAX: Duration = Duration::from_secs(25);
 /// Numbers of a tenant's writes looked at in one step: most are not events that the reader may see.
 const WINDOW: i64 = 2_000;
-/// Bodies of one page: a page of the largest events would not fit anybody's memory.
-const PAGE_BYTES_MAX: usize = 4 << 20;
 /// Steps of one request; a reader that is so far behind gets a cursor further on and asks again.
 const STEPS_MAX: usize = 50;
 

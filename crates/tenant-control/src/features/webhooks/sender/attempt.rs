@@ -51,7 +51,7 @@ pub async fn send(app: Arc<App>, db: Db, settings: Arc<Settings>, endpoint: Arc<
     };
     let holds = attempt.status_code.is_some_and(|status| HOLDING.contains(&status));
     let hold_until = not_before.filter(|_| holds).map(|until| bounded(until, now));
-    Outcome { due, attempt: Some(attempt), fate, asked, hold_until }
+    Outcome { due, attempt: Some(attempt), fate, asked, hold: hold_until.zip(endpoint.target.clone()) }
 }
 
 fn request(

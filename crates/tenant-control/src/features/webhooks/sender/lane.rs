@@ -348,20 +348,18 @@ impl Run {
     }
 
     /// The pace follows an outcome at once, not when it is on disk: a write takes as long as many attempts. What another
-    /// version of the endpoint has answered says nothing about this one.
+    /// version of the endpoint has answered says nothing about this one, but for the time the same place asks for.
     fn learn(&mut self, outcome: &Outcome) {
         metrics::counter!("webhook_attempts_total", "outcome" => outcome.name()).increment(1);
         let now = self.now();
         let Some(Loaded { pace, endpoint }) = &mut self.endpoint else { return };
+        pace.hold(endpoint.target.as_ref().and_then(|place| outcome.held_by(place.as_str())));
         if outcome.attempt.is_none() || outcome.asked != endpoint.version {
             return;
         }
         match outcome.fate {
             Fate::Succeeded => pace.succeeded(),
             _ => pace.failed(now),
-        }
-        if let Some(until) = outcome.hold_until {
-            pace.hold(until);
         }
     }
 
@@ -382,11 +380,12 @@ impl Run {
         let (mut learnt, mut reason) = (None, None);
         if let Some(Loaded { pace, endpoint }) = &mut self.endpoint {
             let version = endpoint.version;
+            let any = |is: fn(&Outcome, i64) -> bool| outcomes.iter().any(|outcome| is(outcome, version));
             learnt = Some(Learnt::new(version, pace, &outcomes, now));
             let failing_ms = pace.failing_since().map_or(0, |since| now.as_millis() - since.as_millis());
-            if outcomes.iter().any(|outcome| outcome.is_gone(version)) {
+            if any(Outcome::is_gone) {
                 reason = Some((version, "gone"));
-            } else if failing_ms >= self.sender.settings.auto_disable_ms {
+            } else if failing_ms >= self.sender.settings.auto_disable_ms && any(Outcome::has_failed) {
                 reason = Some((version, "failing"));
             }
         }

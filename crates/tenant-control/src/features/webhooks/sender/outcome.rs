@@ -1,6 +1,7 @@
 //! What is to be sent, and what became of it.
 
 use kernel::base::{Code, DeliveryId, EventId, Timestamp};
+use kernel::outbound::Target;
 
 use super::super::deliveries::Attempt;
 
@@ -40,19 +41,29 @@ pub struct Outcome {
     pub fate: Fate,
     /// The version of the endpoint that was asked, and that its answer is about.
     pub asked: i64,
-    /// The endpoint asked for no request at all before this.
-    pub hold_until: Option<Timestamp>,
+    /// This place asked for no request at all before then.
+    pub hold: Option<(Timestamp, Target)>,
 }
 
 impl Outcome {
     /// Nothing was sent.
     pub fn unsent(due: Due, asked: i64, fate: Fate) -> Self {
-        Outcome { due, attempt: None, fate, asked, hold_until: None }
+        Outcome { due, attempt: None, fate, asked, hold: None }
     }
 
     /// Whether the endpoint of this version wants no more.
     pub fn is_gone(&self, version: i64) -> bool {
         matches!(self.fate, Fate::Gone(_)) && self.asked == version
+    }
+
+    /// Whether the endpoint of this version was asked, and did not take what was sent.
+    pub fn has_failed(&self, version: i64) -> bool {
+        self.attempt.is_some() && self.fate != Fate::Succeeded && self.asked == version
+    }
+
+    /// The moment before which this place wants no request at all, if it said so.
+    pub fn held_by(&self, place: &str) -> Option<Timestamp> {
+        self.hold.as_ref().filter(|(_, asked)| asked.as_str() == place).map(|(until, _)| *until)
     }
 
     /// What becomes of the delivery when its endpoint has this version and is sent to, or is not.

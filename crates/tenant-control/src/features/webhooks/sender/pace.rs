@@ -115,9 +115,9 @@ impl Pace {
         }
     }
 
-    /// The endpoint wants nothing before this. What succeeds meanwhile was under way, and does not change it.
-    pub fn hold(&mut self, until: Timestamp) {
-        self.held_until = self.held_until.max(Some(until));
+    /// The endpoint wants nothing before this, if it says so. What succeeds meanwhile was under way, and is no sign.
+    pub fn hold(&mut self, until: Option<Timestamp>) {
+        self.held_until = self.held_until.max(until);
     }
 
     /// Until when nothing can be started, whatever is due, and why.
@@ -197,8 +197,9 @@ mod tests {
     #[test]
     fn an_endpoint_that_asked_for_time_gets_it_also_from_another_node() {
         let mut pace = pace(Some(5));
-        pace.hold(NOW.plus(60_000));
-        pace.hold(NOW.plus(1_000));
+        pace.hold(Some(NOW.plus(60_000)));
+        pace.hold(Some(NOW.plus(1_000)));
+        pace.hold(None);
         pace.succeeded();
         let noted = pace.pause(NOW);
         assert_eq!(noted, Some((NOW.plus(60_000), Pause::RetryAfter)));

@@ -292,13 +292,15 @@ pub async fn release(lane: &Lane, id: WebhookId, known: &Endpoint, pause: Option
             if recovering && may_recover(tx, id).await? {
                 due_at = Some(now);
             }
+            let now_known: Option<(i64, Option<i64>)> = tx.find(KNOWN, args![id]).await?;
+            // What was learnt about another version is not held against this one.
+            let pause = pause.filter(|_| now_known.is_some_and(|(read, _)| read == version));
             let mut not_before = pause.map(|(until, _)| until);
             if let (Some(at), Some(until)) = (due_at, not_before) {
                 due_at = Some(at.max(until));
                 let (paused_until, paused_reason) = columns(pause);
                 tx.exec(UPDATE_PAUSE, args![id, paused_until, paused_reason]).await?;
             }
-            let now_known: Option<(i64, Option<i64>)> = tx.find(KNOWN, args![id]).await?;
             if now_known.is_none_or(|(read, position)| (read, position.is_some()) != (version, recovering)) {
                 (due_at, not_before) = (Some(now), None);
             }

@@ -11,11 +11,12 @@ use tokio::time::Instant;
 
 use super::super::super::Status;
 use super::super::outcome::{Fate, Outcome};
+use super::super::pace::Pause;
 use super::super::store::columns;
 use super::Learnt;
 
 kernel::statements! {
-    ENDPOINT_NOW = "SELECT version, status FROM webhooks WHERE tenant_id = $1 AND id = $2";
+    ENDPOINT_NOW = "SELECT version, status, url FROM webhooks WHERE tenant_id = $1 AND id = $2";
     /// A resend that was accepted during the attempt stands: the attempt is noted, and the delivery is still to be sent.
     SETTLE = "UPDATE deliveries SET attempts = $7, succeeded_at = COALESCE($8, succeeded_at),
             status = CASE WHEN resends = $9 THEN CAST($3 AS TEXT) ELSE 'pending' END,
@@ -40,6 +41,8 @@ kernel::statements! {
             last_failure_at = COALESCE($4, last_failure_at), consecutive_failures = $5, failing_since = $6,
             paused_until = $7, paused_reason = $8
         WHERE tenant_id = $1 AND webhook_id = $2";
+    UPDATE_HOLD = "UPDATE webhook_states SET paused_until = $3, paused_reason = $4
+        WHERE tenant_id = $1 AND webhook_id = $2 AND (paused_until IS NULL OR paused_until < $3)";
 }
 
 /// How long it is tried to note what became of attempts: as long as the lease lasts.
@@ -73,7 +76,7 @@ async fn try_settle(lane: &Lane, id: WebhookId, outcomes: Arc<Vec<Outcome>>, lea
             }
             let now = tx.world().now();
             // Whoever changes an endpoint locks its lane before the end, so this is how it is until the commit.
-            let (version, status): (i64, String) = tx.one(ENDPOINT_NOW, args![id]).await?;
+            let (version, status, url): (i64, String, String) = tx.one(ENDPOINT_NOW, args![id]).await?;
             let enabled = status == Status::Enabled.as_str();
             let (mut settled, mut attempts) = (Vec::new(), Vec::new());
             let (mut done, mut retried) = (Vec::new(), Vec::new());
@@ -91,6 +94,7 @@ async fn try_settle(lane: &Lane, id: WebhookId, outcomes: Arc<Vec<Outcome>>, lea
             tx.exec_each(INSERT_ATTEMPT, &attempts).await?;
             tx.exec_each(HOLD_BEHIND, &retried).await?;
             tx.exec_each(RELEASE_NEXT, &done).await?;
+            let hold = outcomes.iter().filter_map(|outcome| outcome.held_by(&url)).max().filter(|_| enabled);
             if let Some(learnt) = learnt.filter(|learnt| learnt.version == version) {
                 let (paused_until, paused_reason) = columns(learnt.pause);
                 tx.exec(
@@ -106,6 +110,9 @@ async fn try_settle(lane: &Lane, id: WebhookId, outcomes: Arc<Vec<Outcome>>, lea
                     ],
                 )
                 .await?;
+            } else if let Some(until) = hold {
+                // Whatever else has changed, the place that asked for time is the same.
+                tx.exec(UPDATE_HOLD, args![id, until, Pause::RetryAfter.as_str()]).await?;
             }
             Ok(true)
         })
