@@ -188,6 +188,7 @@ async fn ask_all(server: &Server) {
         format!("{TICKETS}?limit=1"),
         format!("{TICKETS}?limit=1&sort=created_at"),
         format!("{TICKETS}?limit=1&sort=priority"),
+        format!("{TICKETS}?limit=1&sort=due_at"),
         format!("{TICKETS}?limit=1&sort=-due_at&status=new"),
         format!("{TICKETS}?limit=1&sort=updated_at&organization_id=org_01jd8z6v2mfkpb7h3q9xw5t4ra"),
         format!("{TICKETS}?limit=1&sort=-updated_at&assignee_id=none"),

@@ -117,12 +117,23 @@ over_http! {
         let create = stall(&server, "POST", KEYS, &bearer(&caller.plain), &all).await;
         let widen = stall(&server, "POST", KEYS, &bearer(&caller.plain), &networks).await;
         let less =
-            json!({"name": "Less", "scopes": ["api_keys:write", "tickets:read"], "allowed_cidrs": ["10.0.0.0/8"]});
+            json!({"name": "Less", "scopes": ["api_keys:write", "tickets:read"], "allowed_cidrs": ["127.0.0.0/8"]});
         server.put(one(&caller)).cookie(&acme.admin).json(&less).await.is(200);
         let answer = create.go_on().await;
         assert_eq!(answer.status, 403, "{}", answer.body);
         let answer = widen.go_on().await;
         assert_eq!(answer.status, 422, "{}", answer.body);
+    }
+
+    async fn a_key_held_to_another_network_while_its_request_is_under_way_makes_nothing(server: Server) {
+        let acme = server.tenant("acme").await;
+        let caller = server.key(&acme, &["*"]).await;
+        let create = stall(&server, "POST", KEYS, &bearer(&caller.plain), &json!({"name": "Late", "scopes": ["*"]})).await;
+        let elsewhere = json!({"name": "Elsewhere", "scopes": ["*"], "allowed_cidrs": ["10.0.0.0/8"]});
+        server.put(one(&caller)).cookie(&acme.admin).json(&elsewhere).await.is(200);
+        let answer = create.go_on().await;
+        assert_eq!(answer.status, 403, "{}", answer.body);
+        assert!(answer.body.contains("address_not_allowed"), "{}", answer.body);
     }
 
     async fn a_user_removed_while_their_request_is_under_way_makes_nothing(server: Server) {
