@@ -218,7 +218,7 @@ impl Limiter {
     }
 
     /// Whether a credential that nobody here knows may be looked up for this address: always within its budget, and
-    /// [`LOOK_UPS_MAX`] times a second past it.
+    /// `LOOK_UPS_MAX` times a second past it.
     pub fn may_look_up(&self, address: ClientAddress) -> bool {
         if self.peek_address(Policy::Public, address).remaining > 0 {
             return true;
