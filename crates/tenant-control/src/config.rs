@@ -22,6 +22,8 @@ const SECRETS_VARIABLE: &str = "TENANT_CONTROL_SECRETS";
 const VARIABLE_PREFIX: &str = "TENANT_CONTROL_";
 /// `off` makes the embedded store unsafe, so that the power-cut test can prove that it would notice.
 const SYNCHRONOUS_VARIABLE: &str = "TENANT_CONTROL_TEST_SYNCHRONOUS";
+/// Milliseconds for which a reader of the feed waits, so that tests that ask for everything do not wait for each.
+const NEWS_WAIT_VARIABLE: &str = "TENANT_CONTROL_TEST_NEWS_WAIT_MS";
 
 /// Where the data is: what every command needs.
 #[derive(Args, Clone)]
@@ -248,6 +250,9 @@ impl ServeArgs {
         settings.event_retention_ms = self.event_days * DAY_MS;
         settings.delivery_retention_ms = self.delivery_days * DAY_MS;
         settings.outbound = self.outbound.settings();
+        if let Some(ms) = std::env::var(NEWS_WAIT_VARIABLE).ok().and_then(|text| text.parse().ok()) {
+            settings.news_wait_max = Duration::from_millis(ms);
+        }
         Ok(settings)
     }
 

@@ -113,6 +113,8 @@ pub struct Settings {
     /// every purpose, and each keeps a connection.
     pub waits_per_tenant_max: usize,
     pub waits_per_credential_max: usize,
+    /// How long a request waits for news when there are none.
+    pub news_wait_max: Duration,
     /// What clients may leave unread.
     pub unsent_max: UnsentMax,
     /// See [`Patience`].
@@ -143,6 +145,7 @@ impl Settings {
             bodies_per_tenant_max: 256,
             waits_per_tenant_max: 64,
             waits_per_credential_max: 16,
+            news_wait_max: Duration::from_secs(25),
             unsent_max: UnsentMax::default(),
             header_timeout: connections.patience.head,
             keep_alive_timeout: connections.patience.idle,

@@ -16,7 +16,8 @@ use serde_json::value::RawValue;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
-use utoipa::openapi::{OneOfBuilder, Ref, RefOr, Schema};
+use utoipa::openapi::schema::AnyOfBuilder;
+use utoipa::openapi::{Ref, RefOr, Schema};
 use utoipa::{IntoParams, IntoResponses, PartialSchema, ToSchema};
 
 use super::{Event, EventType, Wanted, store};
@@ -25,8 +26,6 @@ use crate::catalogue;
 const PATH: &str = "/api/admin/webhooks/events";
 const FEED: &str = "feed";
 
-/// How long a reader of the feed waits when there is nothing new.
-const WAIT_MAX: Duration = Duration::from_secs(25);
 /// Numbers of a tenant's writes looked at in one step: most are not events that the reader may see.
 const WINDOW: i64 = 2_000;
 /// Steps of one request; a reader that is so far behind gets a cursor further on and asks again.
@@ -133,7 +132,8 @@ impl IntoResponses for Listed {
 impl PartialSchema for Listed {
     fn schema() -> RefOr<Schema> {
         let names = [<Page<EventType>>::name(), <Page<Event>>::name(), Event::name()];
-        names.into_iter().fold(OneOfBuilder::new(), |one_of, name| one_of.item(Ref::from_schema_name(name))).into()
+        // An empty page is one of either.
+        names.into_iter().fold(AnyOfBuilder::new(), |any_of, name| any_of.item(Ref::from_schema_name(name))).into()
     }
 }
 
@@ -211,7 +211,7 @@ async fn feed(caller: &Caller, db: &Db, query: ListQuery) -> Result<Feed> {
         return Err(Error::new(Code::InvalidCursor, detail));
     }
     let families = catalogue::readable_families(caller.scopes());
-    let mut until = Instant::now() + WAIT_MAX;
+    let mut until = Instant::now() + caller.app().settings.news_wait_max;
     // Listening before looking: what is written in between is heard.
     let mut news = caller.app().store.news();
     loop {
