@@ -55,6 +55,17 @@ pub(super) const POSTGRES_MIGRATION_LOCK: &str = "SET LOCAL statement_timeout = 
      SELECT pg_advisory_xact_lock(7309453291847); SELECT set_config('tc.tenant', '*', true)";
 pub(super) const SQLITE_MIGRATION_BEGIN: &str = "BEGIN EXCLUSIVE";
 
+/// A statement in SQLite's own spelling. It counts `$N` by first appearance, so that `… $2 … $1 …` would be swapped, and
+/// looks every name up from the start of a list; `?N` is the number itself. And it is told which index to use where a
+/// statement names one, as `/* INDEXED BY name */` behind the table: without numbers of what is in a table it takes the
+/// index with a value before the order for no better than the one without. To PostgreSQL that is a comment.
+pub(super) fn sqlite_text(sql: &str) -> String {
+    let text = sql.replace('$', "?");
+    if text.contains(INDEX_NAMED) { text.replace(INDEX_NAMED, "INDEXED BY ").replace(" */", "") } else { text }
+}
+
+const INDEX_NAMED: &str = "/* INDEXED BY ";
+
 /// What ends a SELECT whose rows are to be locked, those apart that are locked already.
 pub(super) fn skip_locked(engine: Engine) -> &'static str {
     match engine {

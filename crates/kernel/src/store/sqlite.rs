@@ -12,6 +12,7 @@ use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Statement, ffi
 use crate::base::{Error, Result};
 
 use super::context::mismatch;
+use super::dialect;
 use super::{Args, FromRow, Options, Row, Synchronous};
 
 /// Prepared statements kept per connection: more than the product has, so that only lists with rare filters are
@@ -154,10 +155,8 @@ pub(super) fn find<T: FromRow>(
     }
 }
 
-/// A statement in SQLite's own spelling. It counts `$N` by first appearance, so that `… $2 … $1 …` would be swapped, and
-/// looks every name up from the start of a list; `?N` is the number itself.
 fn prepare<'c>(connection: &'c Connection, sql: &str) -> Result<CachedStatement<'c>> {
-    connection.prepare_cached(&sql.replace('$', "?")).map_err(fault)
+    connection.prepare_cached(&dialect::sqlite_text(sql)).map_err(fault)
 }
 
 /// Binds the tenant to `$1`, where there is one, and the arguments to the numbers behind it.

@@ -10,7 +10,7 @@ use super::{Db, FromRow, Row, Select, Value};
 use crate::base::Result;
 
 /// Rows that one request looks at, about: a few tens of milliseconds, off the threads that serve requests.
-const LOOKED_MAX: usize = 10_000;
+const LOOKED_MAX: usize = 3_000;
 /// The most arms of a walk: each is planned by itself, and read as far as the others.
 pub const ARMS_MAX: usize = 128;
 /// A walk that has to judge starts with so many rows over all its arms; every step is twice the one before.

@@ -8,12 +8,14 @@ use kernel::store::{ARMS_MAX, Arm, Db, FromRow, Passed, Row, Select, Value, Walk
 
 use super::{AuditCredential, AuditEntry, AuditTarget};
 
-/// A piece of an index in the order of time. Each value is asked for twice, in other words: however alike PostgreSQL takes
-/// all entries to be, it then finds the index with the value cheaper than the one without.
+/// A piece of an index in the order of time, which SQLite is told. Each value is asked for twice, in other words: however
+/// alike PostgreSQL takes all entries to be, it then finds the index with the value cheaper than the one without.
 macro_rules! arm {
-    ($where:literal, $bounds:literal, $limit:literal) => {
+    ($index:literal, $where:literal, $bounds:literal, $limit:literal) => {
         concat!(
-            "SELECT at, id, actor_id, action, target_id FROM audit_entries WHERE tenant_id = $1 AND ",
+            "SELECT at, id, actor_id, action, target_id FROM audit_entries /* INDEXED BY audit_entries_",
+            $index,
+            " */ WHERE tenant_id = $1 AND ",
             $where,
             $bounds,
             " ORDER BY at DESC, id DESC LIMIT ",
@@ -23,11 +25,27 @@ macro_rules! arm {
 }
 
 kernel::statements! {
-    BY_TIME = arm!("", "(at, id) < ($2, $3) AND (at, id) >= ($4, $5)", "$6");
-    BY_ACTOR = arm!("actor_id = $2 AND actor_id >= $2 AND ", "(at, id) < ($3, $4) AND (at, id) >= ($5, $6)", "$7");
-    BY_ACTION = arm!("action = $2 AND action >= $2 AND ", "(at, id) < ($3, $4) AND (at, id) >= ($5, $6)", "$7");
-    BY_TARGET = arm!("target_id = $2 AND target_id >= $2 AND ", "(at, id) < ($3, $4) AND (at, id) >= ($5, $6)", "$7");
+    BY_TIME = arm!("by_time", "", "(at, id) < ($2, $3) AND (at, id) >= ($4, $5)", "$6");
+    BY_ACTOR = arm!(
+        "by_actor",
+        "actor_id = $2 AND actor_id >= $2 AND ",
+        "(at, id) < ($3, $4) AND (at, id) >= ($5, $6)",
+        "$7"
+    );
+    BY_ACTION = arm!(
+        "by_action",
+        "action = $2 AND action >= $2 AND ",
+        "(at, id) < ($3, $4) AND (at, id) >= ($5, $6)",
+        "$7"
+    );
+    BY_TARGET = arm!(
+        "by_target",
+        "target_id = $2 AND target_id >= $2 AND ",
+        "(at, id) < ($3, $4) AND (at, id) >= ($5, $6)",
+        "$7"
+    );
     BY_ACTOR_AND_ACTION = arm!(
+        "by_actor_and_action",
         "actor_id = $2 AND action = $3 AND actor_id >= $2 AND action >= $3 AND ",
         "(at, id) < ($4, $5) AND (at, id) >= ($6, $7)",
         "$8"

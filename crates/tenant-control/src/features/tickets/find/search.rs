@@ -87,14 +87,21 @@ pub async fn find(db: &Db, filter: &Filter, order: Order, after: Option<Key>, li
     Ok(Found { tickets, next: last.filter(|_| more) })
 }
 
-/// How much the texts of a ticket take that may be long, about.
+/// How much the texts of a ticket take that may be long, about, as JSON writes them.
 fn long_bytes(ticket: &Ticket) -> usize {
     let custom = if ticket.custom_fields.is_empty() { 0 } else { CUSTOM_BYTES_MAX };
     let description = ticket.description.as_deref().unwrap_or_default();
-    // As JSON writes them.
-    let escapes = description.bytes().filter(|byte| byte.is_ascii_control()).count() * 5;
-    let tags: usize = ticket.tags.iter().map(String::len).sum();
-    description.len() + escapes + custom + tags
+    written(description) + custom + ticket.tags.iter().map(|tag| written(tag)).sum::<usize>()
+}
+
+/// What a text takes at most when it is written.
+fn written(text: &str) -> usize {
+    let byte = |byte: u8| match byte {
+        b'"' | b'\\' => 2,
+        byte if byte.is_ascii_control() => 6,
+        _ => 1,
+    };
+    text.bytes().map(byte).sum()
 }
 
 /// Tickets that can be read whole, without regard to the order.

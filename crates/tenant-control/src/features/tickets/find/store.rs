@@ -157,7 +157,7 @@ impl Search<'_> {
         let undated = at.is_some_and(|key| key.value.is_none()) && order.by == SortBy::DueAt;
         let since = self.filter.updated_since.map(Timestamp::as_millis);
         let (mut keys, mut entries) = (Vec::new(), 0);
-        let arms = arms(among, rows, &|| walk(order, at, since, self.above));
+        let arms = arms(order.by, among, rows, &|| walk(order, at, since, self.above));
         if !undated {
             let inline = arms.len() * rows <= INLINE_MAX;
             let select = if let [one] = arms.as_slice() { one.clone() } else { Select::union(arms) };
@@ -198,7 +198,7 @@ impl Search<'_> {
             Set::Changed(among) => {
                 let updates = Order { by: SortBy::UpdatedAt, descending: false };
                 let since = self.filter.updated_since.map(Timestamp::as_millis);
-                let arms = arms(among, most, &|| walk(updates, None, since, self.above));
+                let arms = arms(updates.by, among, most, &|| walk(updates, None, since, self.above));
                 // Any will do, so that of many owners no more are read than of one.
                 let select = if let [one] = arms.as_slice() { one.clone() } else { Select::union(arms).limit(most) };
                 let keys: Vec<Key> = self.rows(&select, most <= INLINE_MAX).await?;
@@ -291,21 +291,36 @@ impl Search<'_> {
     }
 }
 
+/// The index of an order, of what is among these. That of numbers is the table itself.
+fn index(by: SortBy, among: &Among) -> Option<&'static str> {
+    Some(match (by, among) {
+        (SortBy::CreatedAt, _) => return None,
+        (_, Among::Owners(owners)) if owners.column == "organization_id" => "tickets_by_organization",
+        (_, Among::Owners(_)) => "tickets_by_assignee",
+        (SortBy::UpdatedAt, Among::All) => "tickets_by_update",
+        (SortBy::UpdatedAt, Among::Live) => "tickets_live_by_update",
+        (SortBy::Priority, Among::All) => "tickets_by_priority",
+        (SortBy::Priority, Among::Live) => "tickets_live_by_priority",
+        (SortBy::DueAt, Among::All) => "tickets_by_due_date",
+        (SortBy::DueAt, Among::Live) => "tickets_live_by_due_date",
+    })
+}
+
 /// The parts of an index that a walk goes along.
-fn arms(among: &Among, rows: usize, walk: &dyn Fn() -> Select) -> Vec<Select> {
+fn arms(by: SortBy, among: &Among, rows: usize, walk: &dyn Fn() -> Select) -> Vec<Select> {
+    let along = || index(by, among).into_iter().fold(walk().limit(rows), Select::along);
     let Among::Owners(Owners { column, ids, .. }) = among else {
-        let all = walk().limit(rows);
-        return vec![if matches!(among, Among::Live) { all.raw(LIVE, []) } else { all }];
+        return vec![if matches!(among, Among::Live) { along().raw(LIVE, []) } else { along() }];
     };
     // Asked for twice, lest PostgreSQL takes the index of the whole tenant for as good.
-    let of = |id: &str| walk().compare(column, Compare::Equal, id).compare(column, Compare::AtLeast, id).limit(rows);
+    let of = |id: &str| along().compare(column, Compare::Equal, id).compare(column, Compare::AtLeast, id);
     let mut arms: Vec<Select> = ids.iter().flatten().map(|id| of(id)).collect();
     if !arms.is_empty() {
         // Those that find nothing keep the number of different texts small.
         arms.resize_with(arms.len().next_power_of_two(), || of(""));
     }
     if ids.contains(&None) {
-        arms.push(walk().absent(column).led_by(column).limit(rows));
+        arms.push(along().absent(column).led_by(column));
     }
     arms
 }
@@ -346,6 +361,8 @@ fn undated_walk(order: Order, live: bool, at: Option<Key>, rows: usize) -> Selec
     let number = Value::Int(at.map_or(edge, |key| key.number));
     let select = Select::new(DATES).absent("due_at").after(&["number"], direction(order), vec![number]);
     let select = if live { select.raw(LIVE, []) } else { select };
+    let among = if live { Among::Live } else { Among::All };
+    let select = index(SortBy::DueAt, &among).into_iter().fold(select, Select::along);
     select.order(&["number"], direction(order)).led_by("due_at").limit(rows)
 }
 
@@ -361,21 +378,29 @@ fn term_arms(terms: &[String], above: i64, below: i64, rows: usize) -> Vec<Vec<V
     arms
 }
 
-/// Every walk, for the test that asks both engines how they would go.
-pub fn walks() -> Vec<Select> {
-    let owners = |column| Owners { column, ids: vec![Some("org_".to_owned()), None], terms: Vec::new() };
-    let (at, mut all) = (Key { value: Some(1), sequence: 1, number: 1 }, Vec::new());
-    for order in [false, true].map(|descending| Order { by: SortBy::UpdatedAt, descending }) {
-        let updates = || walk(order, Some(at), Some(0), 0);
-        all.extend(["organization_id", "assignee_id"].map(|column| arms(&Among::Owners(owners(column)), 50, &updates)));
-        let numbers = Order { by: SortBy::CreatedAt, ..order };
-        all.push(arms(&Among::All, 50, &|| walk(numbers, Some(at), None, 0)));
-        for order in [SortBy::UpdatedAt, SortBy::Priority, SortBy::DueAt].map(|by| Order { by, ..order }) {
-            all.extend([Among::All, Among::Live].map(|among| arms(&among, 50, &|| walk(order, Some(at), Some(0), 0))));
+/// Every walk with its index, for the test that asks both engines how they would go.
+pub fn walks() -> Vec<(Option<&'static str>, Select)> {
+    let owners = |column| Among::Owners(Owners { column, ids: vec![Some("org_".to_owned()), None], terms: Vec::new() });
+    let at = Key { value: Some(1), sequence: 1, number: 1 };
+    let mut all = Vec::new();
+    for descending in [false, true] {
+        let mut add = |by, among: Among| {
+            let arms = arms(by, &among, 50, &|| walk(Order { by, descending }, Some(at), Some(0), 0));
+            all.extend(arms.into_iter().map(|arm| (index(by, &among), arm)));
+        };
+        add(SortBy::UpdatedAt, owners("organization_id"));
+        add(SortBy::UpdatedAt, owners("assignee_id"));
+        add(SortBy::CreatedAt, Among::All);
+        for by in [SortBy::UpdatedAt, SortBy::Priority, SortBy::DueAt] {
+            add(by, Among::All);
+            add(by, Among::Live);
         }
-        all.push([false, true].map(|live| undated_walk(order, live, Some(at), 50)).to_vec());
+        let dates = Order { by: SortBy::DueAt, descending };
+        for (live, among) in [(false, Among::All), (true, Among::Live)] {
+            all.push((index(dates.by, &among), undated_walk(dates, live, Some(at), 50)));
+        }
     }
-    all.into_iter().flatten().collect()
+    all
 }
 
 /// Behind everything that starts so.

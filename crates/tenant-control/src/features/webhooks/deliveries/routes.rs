@@ -96,7 +96,7 @@ impl IntoResponses for Found {
 /// List deliveries, or read one
 ///
 /// Newest first. For every event and endpoint one delivery, with its attempts and why it was not delivered (yet). Filters
-/// narrow each other down. A request looks at about 10,000 deliveries at most: where a combination of filters is rare, a page
+/// narrow each other down. A request looks at about 3,000 deliveries at most: where a combination of filters is rare, a page
 /// may hold fewer than its `limit`, even none, while `has_more` is true; `next_cursor` goes on from there, and nothing is left
 /// out.
 #[utoipa::path(

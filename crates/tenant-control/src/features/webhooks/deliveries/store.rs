@@ -43,8 +43,9 @@ kernel::statements! {
         WHERE tenant_id = $1 AND id = $2";
     RECORD = "SELECT record_id, event_sequence FROM deliveries WHERE tenant_id = $1 AND id = $2 AND record_id IS NOT NULL";
     /// Later events of a record that is waiting again wait too.
-    HOLD_LATER = "UPDATE deliveries SET next_attempt_at = NULL
-        WHERE tenant_id = $1 AND webhook_id = $2 AND record_id = $3 AND event_sequence > $4 AND status = 'pending'";
+    HOLD_LATER = "UPDATE deliveries /* INDEXED BY deliveries_in_order */ SET next_attempt_at = NULL
+        WHERE tenant_id = $1 AND webhook_id = $2 AND record_id = $3 AND event_sequence > $4 AND status = 'pending'
+            AND status IN ('pending', 'delivering')";
     NEXT_TENANT = "SELECT MIN(tenant_id) FROM webhooks WHERE tenant_id > $1";
     CLEAN_ATTEMPTS = "DELETE FROM delivery_attempts WHERE tenant_id = $1 AND delivery_id IN
         (SELECT d.id FROM deliveries d WHERE d.tenant_id = $1 AND d.id < $2 AND d.status NOT IN ('pending', 'delivering')
@@ -64,7 +65,7 @@ kernel::statements! {
         VALUES ($1, $2, $3, $4, $5, $6, 0, 0, $7)
         ON CONFLICT (tenant_id, webhook_id) DO UPDATE SET since = $3, until = $4, position = $5, through = $6, examined = 0,
             queued = 0, started_at = $7, finished_at = NULL, cancelled = FALSE";
-    COUNT_DUE = "SELECT COUNT(*) FROM (SELECT 1 AS one FROM deliveries
+    COUNT_DUE = "SELECT COUNT(*) FROM (SELECT 1 AS one FROM deliveries /* INDEXED BY deliveries_due */
         WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'pending' AND next_attempt_at <= $3 LIMIT $4) counted";
     RECOVERY = "SELECT position, through FROM webhook_recoveries
         WHERE tenant_id = $1 AND webhook_id = $2 AND finished_at IS NULL";

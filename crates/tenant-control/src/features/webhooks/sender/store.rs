@@ -25,21 +25,24 @@ kernel::statements! {
         WHERE w.tenant_id = $1 AND w.id = $2";
     SECRETS = "SELECT number, secret, valid_until FROM webhook_secrets WHERE tenant_id = $1 AND webhook_id = $2
         ORDER BY number DESC LIMIT 2";
-    DUE = "SELECT id, event_id, event_sequence, record_id, tries, attempts, resends FROM deliveries
+    DUE = "SELECT id, event_id, event_sequence, record_id, tries, attempts, resends FROM deliveries /* INDEXED BY deliveries_due */
         WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'pending' AND next_attempt_at <= $3
         ORDER BY next_attempt_at, event_sequence LIMIT $4";
-    NEXT = "SELECT MIN(next_attempt_at) FROM deliveries WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'pending'";
+    NEXT = "SELECT MIN(next_attempt_at) FROM deliveries /* INDEXED BY deliveries_due */
+        WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'pending'";
     BODY = "SELECT body FROM events WHERE tenant_id = $1 AND sequence = $2";
     UPDATE_PAUSE = "UPDATE webhook_states SET paused_until = $3, paused_reason = $4 WHERE tenant_id = $1 AND webhook_id = $2";
     MARK = "UPDATE deliveries SET status = 'delivering' WHERE tenant_id = $1 AND id = $2 AND status = 'pending'";
-    MARKED = "SELECT id FROM deliveries WHERE tenant_id = $1 AND status = 'delivering' AND webhook_id = $2 LIMIT 1";
-    UNMARK = "UPDATE deliveries SET status = 'pending' WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'delivering'";
+    MARKED = "SELECT id FROM deliveries /* INDEXED BY deliveries_under_way */
+        WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'delivering' LIMIT 1";
+    UNMARK = "UPDATE deliveries /* INDEXED BY deliveries_under_way */ SET status = 'pending'
+        WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'delivering'";
     /// What waited when the endpoint was switched off.
     DRAIN = "UPDATE deliveries SET status = 'skipped', skipped_reason = $3, next_attempt_at = NULL
-        WHERE tenant_id = $1 AND id IN (SELECT d.id FROM deliveries d WHERE d.tenant_id = $1 AND d.webhook_id = $2
-            AND d.status = 'pending' AND d.generation < $4 LIMIT $5)";
+        WHERE tenant_id = $1 AND id IN (SELECT d.id FROM deliveries d /* INDEXED BY deliveries_due */
+            WHERE d.tenant_id = $1 AND d.webhook_id = $2 AND d.status = 'pending' AND d.generation < $4 LIMIT $5)";
     /// What came since and was held behind what is now skipped.
-    LET_GO = "UPDATE deliveries SET next_attempt_at = $3
+    LET_GO = "UPDATE deliveries /* INDEXED BY deliveries_due */ SET next_attempt_at = $3
         WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'pending' AND next_attempt_at IS NULL
             AND NOT EXISTS (SELECT 1 FROM deliveries e WHERE e.tenant_id = $1 AND e.webhook_id = $2
                 AND e.record_id = deliveries.record_id AND e.event_sequence < deliveries.event_sequence
@@ -47,9 +50,9 @@ kernel::statements! {
     DRAINED = "UPDATE webhook_states SET drained = $3 WHERE tenant_id = $1 AND webhook_id = $2";
     /// Held back while the endpoint asked for order, which it no longer does.
     UNHOLD = "UPDATE deliveries SET next_attempt_at = $3, record_id = NULL
-        WHERE tenant_id = $1 AND id IN (SELECT d.id FROM deliveries d WHERE d.tenant_id = $1 AND d.webhook_id = $2
-            AND d.status = 'pending' AND d.next_attempt_at IS NULL LIMIT $4)";
-    HELD = "SELECT id FROM deliveries WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'pending'
+        WHERE tenant_id = $1 AND id IN (SELECT d.id FROM deliveries d /* INDEXED BY deliveries_due */
+            WHERE d.tenant_id = $1 AND d.webhook_id = $2 AND d.status = 'pending' AND d.next_attempt_at IS NULL LIMIT $4)";
+    HELD = "SELECT id FROM deliveries /* INDEXED BY deliveries_due */ WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'pending'
         AND next_attempt_at IS NULL LIMIT 1";
     FORGET_STATE = "DELETE FROM webhook_states WHERE tenant_id = $1 AND webhook_id = $2";
     FORGET_RECOVERY = "DELETE FROM webhook_recoveries WHERE tenant_id = $1 AND webhook_id = $2";

@@ -12,12 +12,14 @@ use kernel::store::{ARMS_MAX, Arm, Db, FromRow, Passed, Row, Select, Value, Walk
 use super::super::store::{ATTEMPTS_SHOWN, LIST, StoredDelivery, bound, complete};
 use super::super::{Delivery, RESPONSE_BYTES_KEPT, Status};
 
-/// A piece of an index in the order of ids. Each value is asked for twice, in other words: however alike PostgreSQL takes all
-/// deliveries to be, it then finds the index with the value cheaper than the one without.
+/// A piece of an index in the order of ids, which SQLite is told. Each value is asked for twice, in other words: however
+/// alike PostgreSQL takes all deliveries to be, it then finds the index with the value cheaper than the one without.
 macro_rules! arm {
-    ($where:literal, $bounds:literal, $limit:literal) => {
+    ($index:literal, $where:literal, $bounds:literal, $limit:literal) => {
         concat!(
-            "SELECT id, webhook_id, event_id, event_type, status, attempts FROM deliveries WHERE tenant_id = $1 AND ",
+            "SELECT id, webhook_id, event_id, event_type, status, attempts FROM deliveries",
+            $index,
+            " WHERE tenant_id = $1 AND ",
             $where,
             $bounds,
             " ORDER BY id DESC LIMIT ",
@@ -27,15 +29,22 @@ macro_rules! arm {
 }
 
 kernel::statements! {
-    BY_ID = arm!("", "id < $2 AND id >= $3", "$4");
-    BY_WEBHOOK = arm!("webhook_id = $2 AND webhook_id >= $2 AND ", "id < $3 AND id >= $4", "$5");
+    BY_ID = arm!("", "", "id < $2 AND id >= $3", "$4");
+    BY_WEBHOOK = arm!(
+        " /* INDEXED BY deliveries_by_webhook */",
+        "webhook_id = $2 AND webhook_id >= $2 AND ",
+        "id < $3 AND id >= $4",
+        "$5"
+    );
     BY_TYPE = arm!(
+        " /* INDEXED BY deliveries_by_type */",
         "webhook_id = $2 AND event_type = $3 AND webhook_id >= $2 AND event_type >= $3 AND ",
         "id < $4 AND id >= $5",
         "$6"
     );
     /// The index holds what has not succeeded.
     BY_STATUS = arm!(
+        " /* INDEXED BY deliveries_by_status */",
         "webhook_id = $2 AND status = $3 AND webhook_id >= $2 AND status >= $3 AND status <> 'succeeded' AND ",
         "id < $4 AND id >= $5",
         "$6"

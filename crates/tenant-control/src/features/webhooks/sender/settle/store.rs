@@ -28,8 +28,9 @@ kernel::statements! {
             address, duration_ms, timings)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (tenant_id, delivery_id, number) DO NOTHING";
     /// Of a record's events that are not done with, the first goes; the others are held.
-    RELEASE_NEXT = "UPDATE deliveries SET next_attempt_at = $4
+    RELEASE_NEXT = "UPDATE deliveries /* INDEXED BY deliveries_in_order */ SET next_attempt_at = $4
         WHERE tenant_id = $1 AND webhook_id = $2 AND record_id = $3 AND status = 'pending' AND next_attempt_at IS NULL
+            AND status IN ('pending', 'delivering')
             AND event_sequence = (SELECT MIN(d.event_sequence) FROM deliveries d WHERE d.tenant_id = $1
                 AND d.webhook_id = $2 AND d.record_id = $3 AND d.status IN ('pending', 'delivering'))";
     /// An earlier event of the record has been asked for again while this one was under way.
