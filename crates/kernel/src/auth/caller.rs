@@ -215,8 +215,8 @@ async fn authenticate(app: &Shared, context: &Arc<Context>, headers: &HeaderMap)
     }
 }
 
-/// An address that has used up its budget by guessing buys only so many look-ups more. A credential that has been valid
-/// here before is looked up whatever others at the same address do.
+/// An address that has used up its budget by guessing buys only so many look-ups more. A credential that is known to be
+/// stored is looked up whatever others at the same address do.
 fn admit_look_up(app: &Shared, context: &Arc<Context>, hash: &[u8; 32]) -> Result<()> {
     if app.credentials.knows(hash) || app.limiter.may_look_up(context.address) {
         return Ok(());

@@ -30,6 +30,8 @@ crate::statements! {
         JOIN users u ON u.tenant_id = s.tenant_id AND u.id = s.user_id
         JOIN tenants t ON t.id = s.tenant_id
         WHERE s.token_hash = $1";
+    STORED_KEYS = "SELECT public_id, secret_hash FROM api_key_secrets WHERE public_id > $1 ORDER BY public_id LIMIT $2";
+    STORED_SESSIONS = "SELECT token_hash FROM sessions WHERE token_hash > $1 ORDER BY token_hash LIMIT $2";
     NOTE_KEY_USE = "INSERT INTO api_key_uses (tenant_id, key_id, last_used_at, last_used_ip) VALUES ($1, $2, $3, $4)
         ON CONFLICT (tenant_id, key_id) DO UPDATE SET last_used_at = excluded.last_used_at, last_used_ip = excluded.last_used_ip
         WHERE api_key_uses.last_used_at < excluded.last_used_at";
@@ -116,12 +118,15 @@ const CACHED_MAX: Duration = Duration::from_millis(500);
 /// Beyond this the cache is emptied: it refills within half a second.
 const CACHE_ENTRIES_MAX: usize = 20_000;
 
-/// Credentials remembered as having been valid; beyond this all are forgotten. Some megabytes.
+/// Credentials remembered as stored; beyond this another is forgotten for each. Some megabytes.
 const KNOWN_MAX: usize = 50_000;
+/// Rows of one read of them.
+const LEARN_ROWS: i64 = 1_000;
 
 pub struct Credentials {
     cache: Option<Mutex<Cache>>,
-    /// What was valid when it was last looked up. Nothing is granted for it: it is only looked up whoever else guesses.
+    /// What is stored, as far as this node has learnt. Nothing is granted for it: it is only looked up whoever else
+    /// guesses at the same address.
     known: Mutex<HashSet<[u8; 32]>>,
     uses: Mutex<Uses>,
 }
@@ -150,27 +155,61 @@ impl Credentials {
         Credentials { cache, known: Mutex::default(), uses: Mutex::default() }
     }
 
-    /// Whether the credential of this hash has been valid here.
+    /// Whether a credential of this hash is stored, as far as this node has learnt.
     pub fn knows(&self, hash: &[u8; 32]) -> bool {
         lock(&self.known).contains(hash)
     }
 
     fn note<T>(&self, hash: [u8; 32], found: Result<T>) -> Result<T> {
-        let mut known = lock(&self.known);
         match &found {
-            Ok(_) if known.contains(&hash) => {}
-            Ok(_) => {
-                if known.len() >= KNOWN_MAX {
-                    known.clear();
-                }
-                known.insert(hash);
-            }
+            Ok(_) => self.remember(hash),
             // A database that is away says nothing about the credential.
             Err(error) if error.code().status() >= 500 => {}
-            Err(_) => drop(known.remove(&hash)),
+            Err(_) => drop(lock(&self.known).remove(&hash)),
         }
-        drop(known);
         found
+    }
+
+    fn remember(&self, hash: [u8; 32]) {
+        let mut known = lock(&self.known);
+        if known.len() >= KNOWN_MAX
+            && !known.contains(&hash)
+            && let Some(other) = known.iter().next().copied()
+        {
+            known.remove(&other);
+        }
+        known.insert(hash);
+    }
+
+    /// Learns what is stored, so that a credential that was made elsewhere or before the start is looked up, too,
+    /// while somebody guesses at its address.
+    pub async fn learn(&self, store: &Store) -> Result<()> {
+        let db = store.system(Purpose::Credentials);
+        let mut after = String::new();
+        while self.has_room() {
+            let rows: Vec<(String, Vec<u8>)> = db.list(STORED_KEYS, crate::args![after, LEARN_ROWS]).await?;
+            let Some((last, _)) = rows.last() else { break };
+            after.clone_from(last);
+            self.remember_all(rows.into_iter().map(|(_, hash)| hash));
+        }
+        let mut after = Vec::new();
+        while self.has_room() {
+            let rows: Vec<Vec<u8>> = db.list(STORED_SESSIONS, crate::args![after.as_slice(), LEARN_ROWS]).await?;
+            let Some(last) = rows.last() else { break };
+            after.clone_from(last);
+            self.remember_all(rows.into_iter());
+        }
+        Ok(())
+    }
+
+    fn has_room(&self) -> bool {
+        lock(&self.known).len() < KNOWN_MAX
+    }
+
+    fn remember_all(&self, hashes: impl Iterator<Item = Vec<u8>>) {
+        for hash in hashes.filter_map(|hash| hash.try_into().ok()) {
+            self.remember(hash);
+        }
     }
 
     /// The key of a public id and a hash, if it is right, not revoked and not expired.

@@ -33,6 +33,7 @@ crate::statements! {
 
 /// Last use is at most 60 s late; this leaves room for a slow database.
 const NOTE_EVERY: Duration = Duration::from_secs(10);
+const LEARN_EVERY: Duration = Duration::from_mins(1);
 const EXCHANGE_EVERY: Duration = Duration::from_secs(1);
 const CLEAN_EVERY: Duration = Duration::from_mins(1);
 /// Rows that one step deletes: a step must not delay the writes queued behind it.
@@ -54,6 +55,7 @@ pub async fn begin(app: &App) -> Result<()> {
 pub async fn run(app: Shared) {
     tokio::join!(
         every(&app, NOTE_EVERY, "noting last use", |app| async move { note_uses(&app).await }),
+        every(&app, LEARN_EVERY, "learning credentials", |app| async move { app.credentials.learn(&app.store).await }),
         every(&app, EXCHANGE_EVERY, "exchanging rate counts", |app| async move { exchange_rates(&app).await }),
         every(&app, CLEAN_EVERY, "cleaning", |app| async move { clean(&app).await }),
     );

@@ -10,6 +10,8 @@ use crate::support::people::{KEYS, SESSION};
 use crate::support::{Answer, Server, Setup, over_http};
 
 const DOCUMENT: &str = "/api/openapi.json";
+const GUESSER: &str = "192.0.2.1";
+const NEIGHBOUR: &str = "192.0.2.2";
 
 fn limited(mut setup: Setup, limits: &[(Policy, u64)]) -> Setup {
     for (policy, per_minute) in limits {
@@ -158,30 +160,50 @@ over_http! {
     }
 
     async fn guessing_past_the_budget_buys_few_look_ups(setup: Setup) {
-        let server = limited(setup, &[(Policy::Public, 3)]).start().await;
+        let mut setup = limited(setup, &[(Policy::Public, 3)]);
+        setup.settings.trusted_proxies = vec!["127.0.0.1/32".parse().unwrap()];
+        let server = setup.start().await;
         let acme = server.tenant("acme").await;
-        let (known, new) = (server.key(&acme, &["*"]).await, server.key(&acme, &["*"]).await);
-        server.get(SESSION).key(&known.plain).await.is(200);
-        let guess = || server.get(SESSION).key(&PlainKey::generate(&server.app.world.chance).reveal());
+        let known = server.key(&acme, &["*"]).await;
+        // Of these this node has heard nothing yet.
+        let elsewhere = server.second_node().await;
+        let (new, later) = (elsewhere.key(&acme, &["*"]).await, elsewhere.key(&acme, &["*"]).await);
+        let from = |address: &str| server.get(SESSION).header("x-forwarded-for", address);
+        let guess = |address: &str| from(address).key(&PlainKey::generate(&server.app.world.chance).reveal());
+        from(GUESSER).key(&known.plain).await.is(200);
         for _ in 0..3 {
-            guess().await.problem("unauthenticated");
+            guess(GUESSER).await.problem("unauthenticated");
         }
+        guess(GUESSER).await.problem("rate_limited");
+        from(GUESSER).key(&new.plain).await.is(200);
         for _ in 0..20 {
-            guess().await.problem("rate_limited");
+            guess(GUESSER).await.problem("rate_limited");
+            from(GUESSER).cookie("session=x").await.problem("rate_limited");
+            // Who is known is served whatever others at the same address do.
+            from(GUESSER).key(&known.plain).await.is(200);
+            from(GUESSER).cookie(&acme.admin).await.is(200);
         }
-        server.get(SESSION).cookie("session=x").await.problem("rate_limited");
-        // Who has been here before is served whatever others at the same address do, and who is new a moment later.
-        server.get(SESSION).key(&known.plain).await.is(200);
-        server.get(SESSION).cookie(&acme.admin).await.is(200);
+        // Who is not is looked up a moment later, and at another address at once.
+        from(GUESSER).key(&later.plain).await.problem("rate_limited");
+        let neighbour = guess(NEIGHBOUR).await;
+        neighbour.problem("unauthenticated");
+        assert_eq!(neighbour.remaining().1, 2, "its budget is its own");
         server.advance(SECOND_MS);
-        server.get(SESSION).key(&new.plain).await.is(200);
+        from(GUESSER).key(&later.plain).await.is(200);
         for _ in 0..20 {
-            guess().await.problem("rate_limited");
+            guess(GUESSER).await.problem("rate_limited");
         }
-        // A read of a store that is closed would be 503: there is none.
+        // What is stored is learnt from time to time.
+        let last = elsewhere.key(&acme, &["*"]).await;
+        from(GUESSER).key(&last.plain).await.problem("rate_limited");
+        server.app.credentials.learn(&server.app.store).await.unwrap();
+        from(GUESSER).key(&last.plain).await.is(200);
+        guess(GUESSER).await.problem("rate_limited");
+        // A read of a store that is closed is 503: here is none, and there is one.
         server.app.store.close().await;
-        guess().await.problem("rate_limited");
-        server.get(SESSION).cookie("session=x").await.problem("rate_limited");
+        guess(GUESSER).await.problem("rate_limited");
+        from(GUESSER).cookie("session=x").await.problem("rate_limited");
+        guess(NEIGHBOUR).await.problem("unavailable");
     }
 
     async fn the_address_is_what_a_trusted_proxy_says(setup: Setup) {

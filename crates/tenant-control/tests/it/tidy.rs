@@ -161,7 +161,12 @@ fn nobody_outside_the_store_asks_which_engine_answers() {
 
 /// Every door to the data of all tenants at once: file, purpose, how often, and why it must be.
 const SYSTEM_DOORS: &[(&str, &str, usize, &str)] = &[
-    ("crates/kernel/src/auth/credentials.rs", "Credentials", 2, "whose a key or cookie is, is what the read finds out"),
+    (
+        "crates/kernel/src/auth/credentials.rs",
+        "Credentials",
+        3,
+        "whose a key or cookie is, is what the read finds out; and which there are at all",
+    ),
     ("crates/kernel/src/auth/people.rs", "Startup", 1, "whether there is any tenant yet"),
     ("crates/kernel/src/auth/sessions.rs", "SignIn", 1, "whose a sign-in link is, is what the read finds out"),
     ("crates/kernel/src/jobs/lanes.rs", "Jobs", 4, "which lanes are due, of whichever tenant"),
