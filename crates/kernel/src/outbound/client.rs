@@ -2,15 +2,17 @@
 
 use std::error::Error as StdError;
 use std::io;
+use std::mem::take;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use axum::http::header::{
     CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
-use axum::http::{Extensions, HeaderValue, Request as HttpRequest, Version};
+use axum::http::{Extensions, HeaderMap, HeaderValue, Request as HttpRequest, Version};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::{CaptureConnection, capture_connection};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -18,8 +20,6 @@ use tokio::time::Instant;
 
 use super::connector::{Connector, Fault};
 use super::exchange::{Failure, FailureKind, Request, Response, Timings};
-use crate::base::TenantId;
-
 use super::wire::{Line, Notes, TRIP, Trip};
 
 /// How long a connection waits for its next request, and how many wait for one host. Enough for a run of requests to
@@ -57,11 +57,14 @@ impl Client {
 
     pub async fn send(&self, request: Request) -> Result<Response, Failure> {
         let (timeout, body_max) = (request.timeout.min(TIMEOUT_MAX), request.body_max);
-        let for_whom = request.for_whom;
+        let start = Instant::now();
+        let trip = Trip::new(start + timeout, request.for_whom);
         let mut outgoing = outgoing(request);
-        let mut attempt = Attempt::start(timeout, for_whom, capture_connection(&mut outgoing));
-        let answering = TRIP.scope(attempt.trip.clone(), self.0.request(outgoing));
-        let answer = match attempt.trip.in_time(answering).await {
+        let captured = capture_connection(&mut outgoing);
+        let mut answering = pin!(TRIP.scope(trip.clone(), self.0.request(outgoing)));
+        // Made after the request, so that it ends before it: a connection that is given up is not handed on.
+        let mut attempt = Attempt::new(start, timeout, trip, captured);
+        let answer = match attempt.trip.in_time(set_off(&attempt.trip, &attempt.captured, answering.as_mut())).await {
             Some(Ok(answer)) => answer,
             Some(Err(error)) => return Err(attempt.failed(fault(&error))),
             None => return Err(attempt.late()),
@@ -69,16 +72,28 @@ impl Client {
         attempt.first_byte = Some(attempt.elapsed());
         let (head, body) = answer.into_parts();
         let status = head.status.as_u16();
-        attempt.status = Some(status);
-        if let Err(fault) = attempt.read(body, body_max).await {
+        (attempt.status, attempt.headers, attempt.coming) = (Some(status), head.headers, Some(body));
+        if let Err(fault) = attempt.read(body_max).await {
             return Err(attempt.failed(fault));
         }
         let Some(address) = attempt.line().map(|line| line.address) else {
             return Err(attempt.failed(Fault::new(FailureKind::Broken, "it is not known who answered")));
         };
         let timings = attempt.timings();
-        Ok(Response { status, headers: head.headers, body: attempt.body, address, timings })
+        Ok(Response { status, headers: take(&mut attempt.headers), body: take(&mut attempt.body), address, timings })
     }
+}
+
+/// Tells the trip when its request has a connection.
+async fn set_off<T>(trip: &Trip, captured: &CaptureConnection, mut answering: Pin<&mut impl Future<Output = T>>) -> T {
+    let mut captured = captured.clone();
+    let connected = async { drop(captured.wait_for_connection_metadata().await) };
+    tokio::select! {
+        biased;
+        answer = &mut answering => return answer,
+        () = connected => trip.set_off(),
+    }
+    answering.await
 }
 
 fn outgoing(request: Request) -> HttpRequest<Full<Bytes>> {
@@ -98,7 +113,7 @@ fn outgoing(request: Request) -> HttpRequest<Full<Bytes>> {
     outgoing
 }
 
-/// One request under way and what has come of it.
+/// One request under way and what has come of it. Its connection ends with it, unless it can be used again.
 struct Attempt {
     start: Instant,
     timeout: Duration,
@@ -106,29 +121,56 @@ struct Attempt {
     captured: CaptureConnection,
     first_byte: Option<Duration>,
     status: Option<u16>,
+    headers: HeaderMap,
     body: Vec<u8>,
+    /// What is still to come of the body.
+    coming: Option<Incoming>,
+    /// Whether the answer came to its end.
+    whole: bool,
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if let Some(line) = self.line().filter(|line| !self.whole || line.spoke_early()) {
+            line.hang_up();
+        }
+    }
 }
 
 impl Attempt {
-    fn start(timeout: Duration, for_whom: Option<TenantId>, captured: CaptureConnection) -> Self {
-        let start = Instant::now();
-        let trip = Trip::new(start + timeout, for_whom);
-        Attempt { start, timeout, trip, captured, first_byte: None, status: None, body: Vec::new() }
+    fn new(start: Instant, timeout: Duration, trip: Trip, captured: CaptureConnection) -> Self {
+        Attempt {
+            start,
+            timeout,
+            trip,
+            captured,
+            first_byte: None,
+            status: None,
+            headers: HeaderMap::new(),
+            body: Vec::new(),
+            coming: None,
+            whole: false,
+        }
     }
 
     /// Stops at the limit. What is left goes with the connection: it is not known how much that is.
-    async fn read(&mut self, mut body: Incoming, body_max: usize) -> Result<(), Fault> {
+    async fn read(&mut self, body_max: usize) -> Result<(), Fault> {
+        let Some(coming) = &mut self.coming else { return Ok(()) };
         while self.body.len() < body_max {
-            match self.trip.in_time(body.frame()).await {
+            match self.trip.in_time(coming.frame()).await {
                 Some(Some(Ok(frame))) => {
                     let data = frame.into_data().unwrap_or_default();
                     self.body.extend(data.iter().take(body_max - self.body.len()));
                 }
                 Some(Some(Err(error))) => return Err(fault(&error)),
-                Some(None) => break,
+                Some(None) => {
+                    self.whole = true;
+                    return Ok(());
+                }
                 None => return Err(self.too_late()),
             }
         }
+        self.whole = coming.is_end_stream();
         Ok(())
     }
 
@@ -142,10 +184,11 @@ impl Attempt {
         self.failed(fault)
     }
 
-    fn failed(self, fault: Fault) -> Failure {
+    fn failed(mut self, fault: Fault) -> Failure {
         let address = self.line().map(|line| line.address).or(self.trip.notes().address);
         let (Fault { kind, detail }, timings) = (fault, self.timings());
-        Failure { kind, detail, address, status: self.status, body: self.body, timings }
+        let (headers, body) = (take(&mut self.headers), take(&mut self.body));
+        Failure { kind, detail, address, status: self.status, headers, body, timings }
     }
 
     /// The connection that the request went over, once it had one.

@@ -46,6 +46,8 @@ pub struct Failure {
     pub address: Option<SocketAddr>,
     /// When the head of the answer came, but its body did not.
     pub status: Option<u16>,
+    /// Those of that head.
+    pub headers: HeaderMap,
     /// What came of the body.
     pub body: Vec<u8>,
     pub timings: Timings,

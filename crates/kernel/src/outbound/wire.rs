@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use hyper_util::client::legacy::connect::{Connected, Connection};
@@ -38,6 +38,16 @@ pub(super) struct Notes {
     /// How long it has been held back by ourselves, and since when it is.
     held: Duration,
     held_since: Option<Instant>,
+    /// Whether its request has a connection.
+    set_off: bool,
+}
+
+impl Notes {
+    fn end_hold(&mut self) {
+        if let Some(since) = self.held_since.take() {
+            self.held += since.elapsed();
+        }
+    }
 }
 
 impl Trip {
@@ -55,10 +65,21 @@ impl Trip {
         notes.held + notes.held_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Holds the trip back until what this returns is dropped.
+    /// Holds the trip back until what this returns is dropped, or its request has a connection.
     pub fn hold(&self) -> Held<'_> {
-        self.notes().held_since = Some(Instant::now());
+        let mut notes = self.notes();
+        if !notes.set_off {
+            notes.held_since = Some(Instant::now());
+        }
         Held(self)
+    }
+
+    /// Its request has a connection. That may be another than the one that was being made for it, which the client then
+    /// goes on to make for the next request: what that waits for gives this trip no more time.
+    pub fn set_off(&self) {
+        let mut notes = self.notes();
+        notes.end_hold();
+        notes.set_off = true;
     }
 
     /// What comes of it before the deadline, wherever that moves meanwhile.
@@ -84,10 +105,7 @@ pub(super) struct Held<'a>(&'a Trip);
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        let mut notes = self.0.notes();
-        if let Some(since) = notes.held_since.take() {
-            notes.held += since.elapsed();
-        }
+        self.0.notes().end_hold();
     }
 }
 
@@ -96,11 +114,53 @@ impl Drop for Held<'_> {
 pub(super) struct Line {
     pub address: SocketAddr,
     opened_by: Trip,
+    end: Arc<Mutex<End>>,
+}
+
+/// How a connection is ended from outside of the task that runs it.
+#[derive(Default)]
+struct End {
+    hung_up: bool,
+    /// Whether the other side has yet to take something of a request, and whether it has spoken while it had.
+    unwritten: bool,
+    spoke_early: bool,
+    task: Option<Waker>,
 }
 
 impl Line {
     pub fn new(address: SocketAddr, opened_by: Trip) -> Self {
-        Line { address, opened_by }
+        Line { address, opened_by, end: Arc::default() }
+    }
+
+    /// Ends the connection at once. The client would first write out what it has begun, and the other side can take for
+    /// ever to read it.
+    pub fn hang_up(&self) {
+        let mut end = self.end();
+        end.hung_up = true;
+        if let Some(task) = end.task.take() {
+            task.wake();
+        }
+    }
+
+    /// Whether the other side answered a request before it had taken it. It may never take the rest.
+    pub fn spoke_early(&self) -> bool {
+        self.end().spoke_early
+    }
+
+    /// Whether to go on. The task is told when that changes.
+    fn check(&self, cx: &Context<'_>) -> io::Result<()> {
+        let mut end = self.end();
+        if end.hung_up {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        if !end.task.as_ref().is_some_and(|task| task.will_wake(cx.waker())) {
+            end.task = Some(cx.waker().clone());
+        }
+        Ok(())
+    }
+
+    fn end(&self) -> MutexGuard<'_, End> {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the connection was made for this trip, or by an earlier one and used again.
@@ -128,32 +188,50 @@ impl Connection for Wire {
 
 impl AsyncRead for Wire {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match &mut self.stream {
+        self.line.check(cx)?;
+        let filled = buffer.filled().len();
+        let read = match &mut self.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
             Stream::Encrypted(stream) => Pin::new(stream).poll_read(cx, buffer),
+        };
+        if buffer.filled().len() > filled {
+            let mut end = self.line.end();
+            end.spoke_early |= end.unwritten;
         }
+        read
     }
 }
 
 impl AsyncWrite for Wire {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
-        match &mut self.stream {
+        self.line.check(cx)?;
+        let written = match &mut self.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_write(cx, buffer),
             Stream::Encrypted(stream) => Pin::new(stream).poll_write(cx, buffer),
+        };
+        if !matches!(written, Poll::Ready(Ok(count)) if count == buffer.len()) {
+            self.line.end().unwritten = true;
         }
+        written
     }
 
+    /// The client flushes when it has handed over all that it has.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.stream {
+        self.line.check(cx)?;
+        let flushed = match &mut self.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_flush(cx),
             Stream::Encrypted(stream) => Pin::new(stream).poll_flush(cx),
-        }
+        };
+        self.line.end().unwritten = flushed.is_pending();
+        flushed
     }
 
+    /// A farewell that is not taken at once is left out: nobody waits for it.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.stream {
+        let closed = match &mut self.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
             Stream::Encrypted(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
+        };
+        if closed.is_pending() { Poll::Ready(Ok(())) } else { closed }
     }
 }

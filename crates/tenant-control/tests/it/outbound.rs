@@ -2,6 +2,7 @@
 
 mod corpus_hosts;
 mod corpus_urls;
+mod ends;
 mod exchange;
 mod peer;
 mod refused;

@@ -28,6 +28,9 @@ const GROWING: &[&str] = &[
     "ticket_changes",
 ];
 
+/// Indexes of deliveries that are not done with; any other has all that an endpoint ever got.
+const UNDONE: &[&str] = &["deliveries_due", "deliveries_under_way", "deliveries_in_order"];
+
 /// Statements that look at many rows on purpose, and why that is bounded.
 const ALLOWED: &[(&str, &str)] =
     &[("WAITING", "counts what waits, from an index of that alone, off the threads that serve requests")];
@@ -37,6 +40,7 @@ const COMPOSED: &[&str] = &[
     "LIST",
     "READ",
     "WINDOW",
+    "BODIES",
     "FULL",
     "BRIEF",
     "BRIEF_CHANGE",
@@ -61,6 +65,13 @@ fn is_beginning(name: &str, sql: &str) -> bool {
     COMPOSED.contains(&name) && !sql.contains("ORDER BY")
 }
 
+/// A text that does not say along which index it goes.
+fn without_index(text: &str) -> String {
+    let mut parts = text.split(" /* INDEXED BY ");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.split_once(" */").map_or(part, |(_, rest)| rest))
+}
+
 /// The statements that are asked as they are.
 fn whole() -> Vec<(&'static str, &'static str)> {
     let statements = tenant_control::statements().into_iter();
@@ -78,9 +89,23 @@ async fn wrong_on_sqlite(store: &Store, name: &str, sql: &str) -> Vec<String> {
         // The alias of a table is its first letter, where it has one.
         let table = step.split(' ').nth(1).unwrap_or_default();
         let grows = GROWING.contains(&table) || ["d", "e", "t", "c"].contains(&table);
-        grows && (step.starts_with("SCAN") || step.ends_with("(tenant_id=?)"))
+        let of_endpoint = step.ends_with("(tenant_id=? AND webhook_id=?)") && ["deliveries", "d", "e"].contains(&table);
+        let all = step.ends_with("(tenant_id=?)") || of_endpoint && !UNDONE.iter().any(|index| step.contains(index));
+        grows && (step.starts_with("SCAN") || all)
     };
-    plan.into_iter().map(|(.., step)| step).filter(wrong).map(|step| format!("{name}: {step}\n    {sql}")).collect()
+    let steps = plan.into_iter().map(|(.., step)| step);
+    steps
+        .filter(|step| wrong(step) || passes_by(name, sql, step))
+        .map(|step| format!("{name}: {step}\n    {sql}"))
+        .collect()
+}
+
+/// Whether a step of a walk along pieces of one index comes by more than those pieces, or sorts.
+fn passes_by(name: &str, sql: &str, step: &str) -> bool {
+    let mut values: Vec<&str> = sql.split(" = $").filter_map(|before| before.rsplit([' ', '(']).next()).collect();
+    values.pop();
+    let misses = step.starts_with("SEARCH") && values.iter().any(|value| !step.contains(&format!("{value}=?")));
+    (is_arm(name, sql) || sql.contains(" AS arm")) && (misses || step.contains("TEMP B-TREE"))
 }
 
 /// What PostgreSQL would do wrong with a statement whose values it does not know, as it plans one that is asked often.
@@ -128,7 +153,9 @@ fn is_wrong(node: &str, strict: bool) -> bool {
     // A bitmap's conditions stand with the index that it is made from.
     let grows = GROWING.iter().any(|growing| table == *growing || table.starts_with(&format!("{growing}_")));
     let condition = line("Index Cond: ").unwrap_or_default();
-    let by_more = condition.split(" AND ").any(|part| !part.is_empty() && !part.contains("tenant_id"));
+    let undone = UNDONE.iter().any(|index| first.contains(index));
+    let whole = |part: &str| part.contains("tenant_id") || part.contains("(webhook_id =") && !undone;
+    let by_more = condition.split(" AND ").any(|part| !part.is_empty() && !whole(part));
     grows && !scan.starts_with("Bitmap Heap Scan") && !by_more
 }
 
@@ -168,7 +195,8 @@ async fn ask_all(server: &Server) {
         endpoint(server, &acme, "https://hooks.example.com/in", &["*"]).await;
     }
     server.key(&acme, &["*"]).await;
-    let ticket = json!({"subject": "Printer", "external_id": "x"});
+    // Long, for an event whose body is read by itself.
+    let ticket = json!({"subject": "Printer", "external_id": "x", "description": "x".repeat(8 << 10)});
     server.post(TICKETS).cookie(&acme.admin).json(&ticket).await.is(201);
     let mut targets = Vec::new();
     for time in ["", "&since=2026-01-01T00:00:00Z&until=2026-12-31T00:00:00Z"] {
@@ -213,8 +241,9 @@ over_http! {
         store.lists_asked();
         ask_all(&server).await;
         let asked: BTreeSet<String> = store.lists_asked();
+        let plain: Vec<String> = asked.iter().map(|text| without_index(text)).collect();
         for (name, sql) in tenant_control::statements() {
-            let looked_at = !is_beginning(name, sql) || asked.iter().any(|text| text.contains(sql));
+            let looked_at = !is_beginning(name, sql) || plain.iter().any(|text| text.contains(sql));
             assert!(looked_at, "nobody has asked for a list that starts with {name}: add it to ask_all\n{sql}");
         }
         let mut wrong = Vec::new();
@@ -276,6 +305,10 @@ fn a_plan_that_is_wrong_is_seen() {
     ] {
         assert!(is_wrong(bad, false), "{bad}");
     }
+    let log = deliveries::log::store::STATEMENTS.iter().find(|(name, _)| *name == "BY_WEBHOOK").unwrap().1;
+    let along = |index: &str| format!("SEARCH deliveries USING INDEX {index} AND id>? AND id<?)");
+    assert!(passes_by("BY_WEBHOOK", log, &along("sqlite_autoindex_deliveries_1 (tenant_id=?")));
+    assert!(!passes_by("BY_WEBHOOK", log, &along("deliveries_by_webhook (tenant_id=? AND webhook_id=?")));
     for bad in ["Sort\n  Sort Key: at DESC", &format!("{good}\n  Filter: (actor_id = $2)")] {
         assert!(is_wrong(bad, true) && !is_wrong(bad, false), "{bad}");
     }

@@ -10,6 +10,7 @@ mod drive;
 mod expiring;
 mod feed;
 mod feed_choice;
+mod feed_kept;
 mod headers;
 mod held_back;
 mod hostile;

@@ -177,14 +177,15 @@ async fn a_connection_that_breaks_is_told_from_one_that_was_not_made() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_breaks_off_tells_its_status_and_what_came() {
+async fn an_answer_that_breaks_off_tells_its_head_and_what_came() {
     for answer in [
-        &b"HTTP/1.1 500 Oh\r\nContent-Length: 100\r\n\r\nfirst"[..],
-        b"HTTP/1.1 500 Oh\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\nzz\r\n",
+        &b"HTTP/1.1 500 Oh\r\nRetry-After: 7\r\nContent-Length: 100\r\n\r\nfirst"[..],
+        b"HTTP/1.1 500 Oh\r\nRetry-After: 7\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\nzz\r\n",
     ] {
         let peer = Peer::answering_once(answer).await;
         let failure = call(get(&peer.url("/"))).await.expect_err("broken off");
         assert_eq!((failure.kind, failure.status), (FailureKind::Broken, Some(500)), "{failure:?}");
+        assert_eq!(failure.headers["retry-after"], "7");
         assert_eq!((&*failure.body, failure.address), (&b"first"[..], Some(peer.address)));
     }
 }

@@ -62,6 +62,7 @@ over_http! {
             ("/head", Behaviour::DripHead, "timeout", None),
             ("/drip", Behaviour::DripBody, "timeout", Some(200)),
             ("/cut", Behaviour::Truncated, "connection_broken", Some(200)),
+            ("/cut-500", Behaviour::BreakOff { status: 500, seconds: 9, drips: false }, "http_status", Some(500)),
             ("/garbage", Behaviour::Garbage, "connection_broken", None),
             ("/huge", Behaviour::HugeHeaders, "connection_broken", None),
         ];

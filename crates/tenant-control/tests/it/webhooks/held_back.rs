@@ -1,5 +1,7 @@
 //! `Retry-After` of 429 and 503 holds the whole endpoint back.
 
+use std::time::Duration;
+
 use kernel::base::{DAY_MS, HOUR_MS, SECOND_MS};
 use serde_json::json;
 
@@ -41,6 +43,42 @@ over_http! {
             assert_eq!(receiver.count_on(path), asked, "neither new events nor tests come before");
             run_for(&server, 1).await;
             assert!(receiver.count_on(path) > asked, "to the millisecond");
+            run_for(&server, 10 * SECOND_MS).await;
+            let left = log(&server, &acme, &hook).await;
+            assert!(left.iter().all(|delivery| delivery["status"] == "succeeded"), "{left:?}");
+        }
+    }
+
+    async fn an_answer_whose_body_breaks_off_holds_back_all_the_same(setup: Setup) {
+        let mut setup = setup;
+        setup.sending.timeout = Duration::from_millis(400);
+        let server = patient(setup).await;
+        let acme = server.tenant("acme").await;
+        let receiver = Receiver::start().await;
+        let cases = [("/429", 429, false, "connection_broken"), ("/503", 503, true, "timeout")];
+        for (path, status, drips, broke) in cases {
+            receiver.on(path, [Behaviour::BreakOff { status, seconds: 60, drips }]);
+            let hook = hook(&server, &acme, &receiver.url(path), &json!({})).await;
+            let asked_at = server.now();
+            publish_many(&server, &acme, 20).await;
+            run(&server).await;
+            let asked = receiver.count_on(path);
+            assert!(asked <= AT_ONCE, "{asked}");
+            let record = look(&server, &acme, &hook).await;
+            assert_eq!(record["backlog"]["paused_until"], asked_at.plus(60 * SECOND_MS).to_string(), "{record}");
+            assert_eq!(record["backlog"]["paused_reason"], "retry_after");
+            let noted = log(&server, &acme, &hook).await;
+            let tried: Vec<_> = noted.iter().filter(|delivery| delivery["attempts"] != json!([])).collect();
+            assert_eq!(tried.len(), asked);
+            for attempt in tried.iter().map(|delivery| &delivery["attempts"][0]) {
+                let (error, answered) = (attempt["error"].as_str().unwrap(), format!("http_status: answered {status}"));
+                assert!(error.starts_with(&answered) && error.contains(broke), "{attempt}");
+                assert_eq!(attempt["status_code"], status, "{attempt}");
+                assert!(attempt["response_body"].as_str().unwrap().starts_with("short"), "{attempt}");
+            }
+            receiver.on(path, [Behaviour::Answer(204)]);
+            run_for(&server, 60 * SECOND_MS - 1).await;
+            assert_eq!(receiver.count_on(path), asked);
             run_for(&server, 10 * SECOND_MS).await;
             let left = log(&server, &acme, &hook).await;
             assert!(left.iter().all(|delivery| delivery["status"] == "succeeded"), "{left:?}");

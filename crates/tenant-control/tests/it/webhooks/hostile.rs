@@ -17,7 +17,7 @@ const GROWTH_MAX: u64 = 300 << 20;
 
 /// More than the default is for a long run by hand.
 fn deliveries() -> usize {
-    std::env::var("TENANT_CONTROL_TEST_DELIVERIES").map_or(5_000, |text| text.parse().expect("a number"))
+    std::env::var("TENANT_CONTROL_TEST_DELIVERIES").map_or(1_000, |text| text.parse().expect("a number"))
 }
 
 const LOAD: EventKind<Value> = EventKind::new("custom.load", "Made to be sent.");

@@ -2,6 +2,8 @@
 
 use kernel::base::{MINUTE_MS, SECOND_MS};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 
 use super::WEBHOOKS;
 use super::drive::{change, delivery, hook, id, look, patient, publish_many, publish_one, run, run_for, run_next};
@@ -88,6 +90,51 @@ over_http! {
         run_for(&server, MINUTE_MS).await;
         assert_eq!(delivery(&server, &acme, &hook, &event).await["status"], "succeeded");
         assert_eq!((receiver.count_on("/old"), receiver.count_on("/new")), (1, 1));
+    }
+
+    async fn time_that_the_old_url_has_asked_for_does_not_hold_the_new_one_back(setup: Setup) {
+        let server = patient(setup).await;
+        let acme = server.tenant("acme").await;
+        let receiver = Receiver::start().await;
+        receiver.on("/old", [Behaviour::RetryAfter { status: 429, seconds: 600 }]);
+        let hook = hook(&server, &acme, &receiver.url("/old"), &json!({})).await;
+        publish_many(&server, &acme, 5).await;
+        run(&server).await;
+        let asked = receiver.count_on("/old");
+        assert!((1..5).contains(&asked), "{asked}");
+        assert_eq!(look(&server, &acme, &hook).await["backlog"]["paused_reason"], "retry_after");
+        is_fresh(&change(&server, &acme, &hook, &json!({"url": receiver.url("/new")})).await);
+        run(&server).await;
+        assert!(receiver.count_on("/new") >= 5 - asked, "all that the old one was not asked to take");
+        publish_one(&server, &acme, "rec_new").await;
+        run(&server).await;
+        assert!(receiver.count_on("/new") >= 6 - asked);
+        is_fresh(&look(&server, &acme, &hook).await);
+        run_for(&server, 11 * MINUTE_MS).await;
+        assert_eq!((receiver.count_on("/old"), receiver.count_on("/new")), (asked, 6), "and in the end everything");
+    }
+
+    async fn time_that_the_old_url_asks_for_too_late_does_not_hold_the_new_one_back(setup: Setup) {
+        let server = patient(setup).await;
+        let acme = server.tenant("acme").await;
+        let (receiver, old) = (Receiver::start().await, TcpListener::bind("127.0.0.1:0").await.unwrap());
+        let hook = hook(&server, &acme, &format!("http://{}/", old.local_addr().unwrap()), &json!({})).await;
+        let event = publish_one(&server, &acme, "rec_1").await;
+        let sender = server.sender.clone();
+        let sending = tokio::spawn(async move { sender.run_due().await });
+        let (mut asked, _) = old.accept().await.unwrap();
+        // It is asked for before it is answered.
+        assert!(asked.read(&mut [0; 1024]).await.unwrap() > 0);
+        change(&server, &acme, &hook, &json!({"url": receiver.url("/new")})).await;
+        asked.write_all(b"HTTP/1.1 429 Later\r\nretry-after: 600\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+        sending.await.unwrap().unwrap();
+        is_fresh(&look(&server, &acme, &hook).await);
+        assert_eq!(delivery(&server, &acme, &hook, &event).await["attempts"][0]["status_code"], 429);
+        publish_one(&server, &acme, "rec_2").await;
+        run(&server).await;
+        assert!(receiver.count_on("/new") >= 1, "at once");
+        run_for(&server, 11 * MINUTE_MS).await;
+        assert_eq!(delivery(&server, &acme, &hook, &event).await["status"], "succeeded");
     }
 
     async fn another_url_is_a_new_start(setup: Setup) {

@@ -30,7 +30,7 @@ over_http! {
     async fn no_second_has_more_than_the_rate_and_all_of_it_is_used(setup: Setup) {
         let server = patient(setup).await;
         let acme = server.tenant("acme").await;
-        for (rate, count) in [(1, 8), (7, 70), (100, 400)] {
+        for (rate, count) in [(1, 5), (7, 35), (100, 250)] {
             let receiver = Receiver::start().await;
             let more = json!({"rate_limit_per_second": rate});
             let hook = hook(&server, &acme, &receiver.url("/hook"), &more).await;

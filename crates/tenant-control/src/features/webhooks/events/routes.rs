@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use kernel::auth::{Caller, Scope};
 use kernel::base::{Code, Error, EventId, Result, TenantId, Timestamp};
 use kernel::events::Described;
-use kernel::http::{FromParams, List, Ok200, PAGE_BYTES_MAX, Page, PageRequest, Params, Query, documented};
+use kernel::http::{FromParams, List, Ok200, Page, PageBytes, PageRequest, Params, Query, documented};
 use kernel::jobs::lanes::POLL_MS;
 use kernel::store::{Db, Value};
 use serde::Serialize;
@@ -152,7 +152,7 @@ pub async fn list(caller: Caller, query: Query<ListQuery>) -> Result<Listed> {
     let query = query.parse()?;
     if let Some(id) = query.id {
         let families = catalogue::readable_families(caller.scopes());
-        return store::get(&db, &families, id).await.map(|told| Listed::One(told.body));
+        return store::get(&db, &families, id).await.map(Listed::One);
     }
     if query.view.is_some() {
         return feed(&caller, &db, query).await.map(Listed::Feed);
@@ -178,10 +178,18 @@ fn event_type(kind: &Described) -> EventType {
 }
 
 /// Where a reader of the feed is: behind which number, and the moment since which it needs what is kept. That is the
-/// moment of its last event while there is more, else when it was told that there is none.
+/// moment of the next event, of whichever kind, while there is one; else when the reader was told that there is none.
+#[derive(Clone, Copy)]
 struct Position {
     sequence: i64,
     at: Timestamp,
+}
+
+impl Position {
+    /// Right before an event.
+    fn before((sequence, at): (i64, Timestamp)) -> Self {
+        Position { sequence: sequence - 1, at }
+    }
 }
 
 async fn feed(caller: &Caller, db: &Db, query: ListQuery) -> Result<Feed> {
@@ -204,12 +212,7 @@ async fn feed(caller: &Caller, db: &Db, query: ListQuery) -> Result<Feed> {
         }
         _ => Position { sequence: beginning, at: caller.app().world.now() },
     };
-    let kept_since = caller.app().world.now().plus(-caller.app().settings.event_retention_ms);
-    // Events are removed oldest first: while the one that was told last is there, so are all after it.
-    if position.at < kept_since && !store::is_kept(db, position.sequence).await? {
-        let detail = "Events after this cursor are no longer kept. Start again without a cursor.";
-        return Err(Error::new(Code::InvalidCursor, detail));
-    }
+    let mut given = page.has_cursor().then_some(position);
     let families = catalogue::readable_families(caller.scopes());
     let mut until = Instant::now() + caller.app().settings.news_wait_max;
     // Listening before looking: what is written in between is heard.
@@ -217,6 +220,10 @@ async fn feed(caller: &Caller, db: &Db, query: ListQuery) -> Result<Feed> {
     loop {
         let read_at = caller.app().world.now();
         let (data, has_more) = read(db, &families, &wanted, &mut position, page.limit).await?;
+        // After the reading: what is there now was there then.
+        if let Some(given) = given.take() {
+            check_kept(caller, db, given).await?;
+        }
         if !has_more {
             position.at = read_at;
         }
@@ -233,6 +240,16 @@ async fn feed(caller: &Caller, db: &Db, query: ListQuery) -> Result<Feed> {
             until = Instant::now();
         }
     }
+}
+
+/// Refuses a cursor behind which events were removed: going on from it would leave them out without a word.
+async fn check_kept(caller: &Caller, db: &Db, given: Position) -> Result<()> {
+    let kept_since = caller.app().world.now().plus(-caller.app().settings.event_retention_ms);
+    if given.at >= kept_since || store::is_kept(db, given.sequence).await? {
+        return Ok(());
+    }
+    let detail = "Events after this cursor are no longer kept. Start again without a cursor.";
+    Err(Error::new(Code::InvalidCursor, detail))
 }
 
 /// Waits for news of this tenant, until `poll` at most: another node may have written.
@@ -261,21 +278,23 @@ async fn read(
         }
         let through = head.min(position.sequence + WINDOW);
         let mut found = store::window(db, families, wanted, (position.sequence, through), limit + 1).await?;
-        let fit = found.iter().scan(0, |bytes, told| {
-            *bytes += told.body.get().len();
-            Some(*bytes <= PAGE_BYTES_MAX)
-        });
-        // At least one, however large it is.
-        let fit = fit.take_while(|fits| *fits).count().clamp(1, limit);
-        let all = found.len() <= fit;
+        let mut bytes = PageBytes::default();
+        let fit = found.iter().take(limit).take_while(|told| bytes.fits(told.bytes)).count();
+        // Behind a window that is read to its end, numbers without an event are passed over in one leap.
+        let next = match found.get(fit) {
+            Some(left) => Some((left.sequence, left.at)),
+            None if through < head => store::find_next(db, through).await?,
+            None => None,
+        };
         found.truncate(fit);
-        position.sequence = through;
-        if let Some(last) = found.last() {
-            position.at = last.at;
-            let more = !all || through < head;
-            position.sequence = if more { last.sequence } else { through };
-            return Ok((found.into_iter().map(|told| told.body).collect(), more));
+        let data = store::bodies(db, found).await?;
+        position.sequence = head;
+        if let Some(next) = next {
+            *position = Position::before(next);
+        }
+        if !data.is_empty() || next.is_none() {
+            return Ok((data, next.is_some()));
         }
     }
-    Ok((Vec::new(), position.sequence < head))
+    Ok((Vec::new(), true))
 }

@@ -1,5 +1,7 @@
 //! SQL of the feed.
 
+use std::collections::HashMap;
+
 use kernel::args;
 use kernel::base::{Error, EventId, Result, Timestamp};
 use kernel::store::{Db, Direction, FromRow, Row, Select};
@@ -10,22 +12,31 @@ use super::Wanted;
 
 kernel::statements! {
     HEAD = "SELECT sequence FROM tenant_clocks WHERE tenant_id = $1";
-    KEPT = "SELECT sequence FROM events WHERE tenant_id = $1 AND sequence = $2";
-    WINDOW = "SELECT sequence, at, body FROM events WHERE tenant_id = $1";
-    ONE = "SELECT sequence, at, body FROM events WHERE tenant_id = $1 AND id = $2";
+    KEPT = "SELECT sequence FROM events WHERE tenant_id = $1 AND sequence <= $2 ORDER BY sequence DESC LIMIT 1";
+    NEXT = "SELECT sequence, at FROM events WHERE tenant_id = $1 AND sequence > $2 ORDER BY sequence LIMIT 1";
+    /// With the bodies that are short; a long one is read when it is known to fit on the page.
+    WINDOW = "SELECT sequence, at, CAST(octet_length(body) AS BIGINT),
+            CASE WHEN octet_length(body) <= CAST($2 AS BIGINT) THEN body END
+        FROM events WHERE tenant_id = $1";
+    BODIES = "SELECT sequence, body FROM events WHERE tenant_id = $1";
+    ONE = "SELECT body FROM events WHERE tenant_id = $1 AND id = $2";
 }
 
-/// An event of the feed.
+/// A body that is short enough to be read before it is known whether it fits: a whole page of them does.
+const SHORT_BYTES_MAX: i64 = 4 << 10;
+
+/// An event of the feed, without its body if that is long.
 pub struct Told {
     pub sequence: i64,
     pub at: Timestamp,
-    pub body: Box<RawValue>,
+    pub bytes: usize,
+    body: Option<String>,
 }
 
 impl FromRow for Told {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        let body = RawValue::from_string(row.get(2)?).map_err(kernel::base::Error::internal)?;
-        Ok(Told { sequence: row.get(0)?, at: row.get(1)?, body })
+        let bytes = usize::try_from(row.get::<i64>(2)?).map_err(Error::internal)?;
+        Ok(Told { sequence: row.get(0)?, at: row.get(1)?, bytes, body: row.get(3)? })
     }
 }
 
@@ -35,15 +46,22 @@ pub async fn head(db: &Db) -> Result<i64> {
     Ok(db.find(HEAD, args![]).await?.unwrap_or(0))
 }
 
-/// Whether the event with this number is still there.
-pub async fn is_kept(db: &Db, sequence: i64) -> Result<bool> {
-    Ok(db.find::<i64>(KEPT, args![sequence]).await?.is_some())
+/// Whether all events behind this number are still there. They are removed in their order: while the very next one is
+/// there, or any before it, none behind it is gone.
+pub async fn is_kept(db: &Db, after: i64) -> Result<bool> {
+    Ok(db.find::<i64>(KEPT, args![after.saturating_add(1)]).await?.is_some())
 }
 
-/// One event of these families.
-pub async fn get(db: &Db, families: &[&'static str], id: EventId) -> Result<Told> {
+/// The number and the moment of the first event behind a number, whatever it tells of.
+pub async fn find_next(db: &Db, after: i64) -> Result<Option<(i64, Timestamp)>> {
+    db.find(NEXT, args![after]).await
+}
+
+/// The body of one event of these families.
+pub async fn get(db: &Db, families: &[&'static str], id: EventId) -> Result<Box<RawValue>> {
     let select = Select::new(ONE).bind(id).any("family", families.iter().copied()).limit(1);
-    db.select(&select).await?.into_iter().next().ok_or_else(Error::not_found)
+    let found: Vec<String> = db.select(&select).await?;
+    raw(found.into_iter().next().ok_or_else(Error::not_found)?)
 }
 
 /// Events of these families that are wanted, above `after` and up to `through`, in their order.
@@ -55,6 +73,7 @@ pub async fn window(
     limit: usize,
 ) -> Result<Vec<Told>> {
     let select = Select::new(WINDOW)
+        .bind(SHORT_BYTES_MAX)
         .any("family", families.iter().copied())
         .raw("AND sequence > ? AND sequence <= ?", [after.into(), through.into()]);
     let select = match wanted {
@@ -63,4 +82,21 @@ pub async fn window(
         Wanted::Kinds(kinds) => select.any("type", kinds.iter().copied()),
     };
     db.select(&select.order(&["sequence"], Direction::Ascending).limit(limit)).await
+}
+
+/// The bodies of these, in their order. What is not there any more has been cleaned away meanwhile.
+pub async fn bodies(db: &Db, told: Vec<Told>) -> Result<Vec<Box<RawValue>>> {
+    let long: Vec<i64> = told.iter().filter(|one| one.body.is_none()).map(|one| one.sequence).collect();
+    let mut read: HashMap<i64, String> = HashMap::new();
+    if !long.is_empty() {
+        let most = long.len();
+        let found: Vec<(i64, String)> = db.select(&Select::new(BODIES).any("sequence", long).limit(most)).await?;
+        read.extend(found);
+    }
+    let bodies = told.into_iter().filter_map(|one| one.body.or_else(|| read.remove(&one.sequence)));
+    bodies.map(raw).collect()
+}
+
+fn raw(body: String) -> Result<Box<RawValue>> {
+    RawValue::from_string(body).map_err(Error::internal)
 }

@@ -37,7 +37,7 @@ pub async fn send(app: Arc<App>, db: Db, settings: Arc<Settings>, endpoint: Arc<
         Ok(response) => read_answer(at, app.world.now(), &response),
         // Our own bound is no failure of the endpoint, and costs no attempt.
         Err(failure) if failure.kind == FailureKind::HeldBack => return Outcome::unsent(due, asked, again),
-        Err(failure) => (read_failure(at, &failure), None),
+        Err(failure) => read_failure(at, app.world.now(), &failure),
     };
     let now = app.world.now();
     let retry = || {
@@ -86,35 +86,50 @@ fn request(
 }
 
 fn read_answer(at: Timestamp, now: Timestamp, response: &Response) -> (Attempt, Option<Timestamp>) {
-    let error = match response.status {
-        200..=299 => None,
-        300..=399 => Some("redirect: redirects are not followed".to_owned()),
-        status => Some(format!("http_status: answered {status}")),
-    };
-    let asked = response.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
-    let asked = asked.and_then(|text| retry_after(text, now));
     let attempt = Attempt {
         at,
         status_code: Some(i64::from(response.status)),
-        error,
+        error: fault_of(response.status),
         response_body: Some(kept(&response.body)),
         address: Some(response.address.to_string()),
         duration_ms: response.timings.total_ms,
         timings: timings(&response.timings),
     };
-    (attempt, asked)
+    (attempt, asked_for(&response.headers, now))
 }
 
-fn read_failure(at: Timestamp, failure: &Failure) -> Attempt {
-    Attempt {
+/// A status counts as soon as it is there, for the body is but for the log; only a success has to be whole.
+fn read_failure(at: Timestamp, now: Timestamp, failure: &Failure) -> (Attempt, Option<Timestamp>) {
+    let broken = format!("{}: {}", failure.kind.as_str(), failure.detail);
+    let error = match failure.status.and_then(fault_of) {
+        Some(fault) => format!("{fault}, and then {broken}"),
+        None => broken,
+    };
+    let attempt = Attempt {
         at,
         status_code: failure.status.map(i64::from),
-        error: Some(format!("{}: {}", failure.kind.as_str(), failure.detail)),
+        error: Some(error),
         response_body: failure.status.map(|_| kept(&failure.body)),
         address: failure.address.map(|address| address.to_string()),
         duration_ms: failure.timings.total_ms,
         timings: timings(&failure.timings),
+    };
+    (attempt, asked_for(&failure.headers, now))
+}
+
+/// Why an answer with this status is no success.
+fn fault_of(status: u16) -> Option<String> {
+    match status {
+        200..=299 => None,
+        300..=399 => Some("redirect: redirects are not followed".to_owned()),
+        status => Some(format!("http_status: answered {status}")),
     }
+}
+
+/// When the next attempt may be, if the answer says so.
+fn asked_for(headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
+    let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
+    retry_after(text, now)
 }
 
 /// The start of an answer as text that both databases can keep.

@@ -47,6 +47,13 @@ pub enum Behaviour {
     Garbage,
     /// 200 with less of a body than it promises, then the end.
     Truncated,
+    /// This status and `Retry-After` with the beginning of a body. Then the connection ends, or the body goes on byte by
+    /// byte and never ends. Not for a success.
+    BreakOff {
+        status: u16,
+        seconds: u64,
+        drips: bool,
+    },
 }
 
 pub(super) struct Answer {

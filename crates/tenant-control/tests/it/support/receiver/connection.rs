@@ -148,6 +148,10 @@ where
         }
         Behaviour::Garbage => stream.write_all(b"\0\xff\xfe220 mail.example ESMTP\r\n\x16\x03\x01\r\n\r\n").await,
         Behaviour::Truncated => stream.write_all(b"HTTP/1.1 200 \r\ncontent-length: 1000\r\n\r\nshort").await,
+        Behaviour::BreakOff { status, seconds, drips } => {
+            let head = format!("HTTP/1.1 {status} \r\nretry-after: {seconds}\r\ncontent-length: 1000000\r\n\r\nshort");
+            if *drips { drip(head.as_bytes(), stream).await } else { stream.write_all(head.as_bytes()).await }
+        }
         _ => Err(sender_gone(stream).await),
     }
 }
