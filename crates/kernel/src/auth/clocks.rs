@@ -2,13 +2,16 @@
 //!
 //! A node whose machine had a wrong time can have moved them (on the embedded store, which knows no other time). From then
 //! on nothing of the tenant could be written until that time comes; see [`crate::store::Tx::tick`].
+//!
+//! Setting one back is the last step of a repair. Until then the clock says that there is something left to do, and keeps
+//! others from writing while records are brought back, some at a time. Which records, and to when, says the command.
 
 use serde::Serialize;
 
 use super::sessions::SIGNIN_LINK_MS;
 use crate::audit::{self, Changes, Entry};
 use crate::base::{Result, Timestamp};
-use crate::store::{CLOCK_AHEAD_MAX_MS, Db, Tx};
+use crate::store::{CLOCK_AHEAD_MAX_MS, Db};
 
 crate::statements! {
     LIST_CLOCKS = "SELECT tenants.slug, clock.last_at FROM tenants JOIN tenant_clocks clock ON clock.tenant_id = tenants.id
@@ -16,10 +19,15 @@ crate::statements! {
     GET_CLOCK = "SELECT last_at FROM tenant_clocks WHERE tenant_id = $1";
     SET_CLOCK_BACK = "UPDATE tenant_clocks SET last_at = $2 WHERE tenant_id = $1 AND last_at > $2";
     /// Sessions that began in the future would live until then.
-    DELETE_FUTURE_SESSIONS = "DELETE FROM sessions WHERE tenant_id = $1 AND last_seen_at > $2";
-    DELETE_FUTURE_LINKS = "DELETE FROM signin_links WHERE tenant_id = $1 AND expires_at > $2";
+    DELETE_FUTURE_SESSIONS = "DELETE FROM sessions WHERE tenant_id = $1 AND token_hash IN
+        (SELECT s.token_hash FROM sessions s WHERE s.tenant_id = $1 AND s.last_seen_at > $2
+            ORDER BY s.last_seen_at LIMIT $3)";
+    DELETE_FUTURE_LINKS = "DELETE FROM signin_links WHERE tenant_id = $1 AND token_hash IN
+        (SELECT l.token_hash FROM signin_links l WHERE l.tenant_id = $1 AND l.expires_at > $2
+            ORDER BY l.expires_at LIMIT $3)";
     /// A later use is only noted when it is later.
-    SET_USES_BACK = "UPDATE api_key_uses SET last_used_at = $2 WHERE tenant_id = $1 AND last_used_at > $2";
+    SET_USES_BACK = "UPDATE api_key_uses SET last_used_at = $2 WHERE tenant_id = $1 AND key_id IN
+        (SELECT u.key_id FROM api_key_uses u WHERE u.tenant_id = $1 AND u.last_used_at > $2 ORDER BY u.key_id LIMIT $3)";
 }
 
 /// Where a tenant's clock stands.
@@ -42,9 +50,9 @@ impl TenantClock {
 /// Rows of one step.
 const LIST_ROWS: i64 = 500;
 
-/// Every tenant's, by slug.
+/// Every tenant's, by slug, and how far each is ahead of the database's own time where it has one.
 pub async fn list_clocks(db: &Db) -> Result<Vec<TenantClock>> {
-    let now = db.world().now();
+    let now = db.database_now().await?;
     let mut all: Vec<TenantClock> = Vec::new();
     loop {
         let after = all.last().map(|clock| clock.tenant.clone()).unwrap_or_default();
@@ -59,23 +67,42 @@ pub async fn list_clocks(db: &Db) -> Result<Vec<TenantClock>> {
     }
 }
 
-/// Sets the clock of the transaction's tenant back to now, and the credentials that were noted in the future with it, if
-/// it is so far ahead that nothing can be written. Tells where it stood and what is now, by the database's own time where
-/// it has one. Whoever calls this brings back the records of the features, too.
-pub async fn repair_clock(tx: &mut Tx) -> Result<(Option<Timestamp>, Timestamp)> {
-    let stood: Timestamp = tx.one(GET_CLOCK, crate::args![]).await?;
-    let now = tx.database_now();
-    if stood <= now.plus(CLOCK_AHEAD_MAX_MS) {
-        return Ok((None, now));
-    }
-    tx.exec(SET_CLOCK_BACK, crate::args![now]).await?;
-    tx.tick().await?;
-    tx.exec(DELETE_FUTURE_SESSIONS, crate::args![now]).await?;
-    tx.exec(DELETE_FUTURE_LINKS, crate::args![now.plus(SIGNIN_LINK_MS)]).await?;
-    tx.exec(SET_USES_BACK, crate::args![now]).await?;
-    let mut changes = Changes::default();
-    changes.add("last_at", stood.to_string(), now.to_string());
-    let tenant = tx.tenant_id().map(|id| id.to_string()).unwrap_or_default();
-    audit::record(tx, Entry::new("clock.repair", "tenant", tenant).changes(changes)).await?;
-    Ok((Some(stood), now))
+/// Where the tenant's clock stands and what is now, by the database's own time where it has one; none unless it is so far
+/// ahead that nothing can be written.
+pub async fn find_stuck_clock(db: &Db) -> Result<Option<(Timestamp, Timestamp)>> {
+    let stood: Timestamp = db.one(GET_CLOCK, crate::args![]).await?;
+    let now = db.database_now().await?;
+    Ok(is_stuck(stood, now).then_some((stood, now)))
+}
+
+fn is_stuck(stood: Timestamp, now: Timestamp) -> bool {
+    stood > now.plus(CLOCK_AHEAD_MAX_MS)
+}
+
+/// Ends sessions and sign-in links of the future, and takes the last uses of keys out of it.
+pub async fn bring_credentials_back(db: &Db, now: Timestamp) -> Result<()> {
+    db.exec_in_steps(DELETE_FUTURE_SESSIONS, vec![now.into()]).await?;
+    db.exec_in_steps(DELETE_FUTURE_LINKS, vec![now.plus(SIGNIN_LINK_MS).into()]).await?;
+    db.exec_in_steps(SET_USES_BACK, vec![now.into()]).await?;
+    Ok(())
+}
+
+/// Sets the tenant's clock to now, which is told. For when all else has been brought back: from here on the tenant writes.
+pub async fn set_clock_back(db: &Db) -> Result<Timestamp> {
+    db.write(async |tx| {
+        let stood: Timestamp = tx.one(GET_CLOCK, crate::args![]).await?;
+        let now = tx.database_now();
+        // Another repair may have come to its end first.
+        if !is_stuck(stood, now) {
+            return Ok(now);
+        }
+        tx.exec(SET_CLOCK_BACK, crate::args![now]).await?;
+        tx.tick().await?;
+        let mut changes = Changes::default();
+        changes.add("last_at", stood.to_string(), now.to_string());
+        let tenant = tx.tenant_id().map(|id| id.to_string()).unwrap_or_default();
+        audit::record(tx, Entry::new("clock.repair", "tenant", tenant).changes(changes)).await?;
+        Ok(now)
+    })
+    .await
 }

@@ -13,7 +13,7 @@ mod sessions;
 mod standing;
 
 pub use caller::{Caller, Identity, KeyIdentity, UserIdentity};
-pub use clocks::{TenantClock, list_clocks, repair_clock};
+pub use clocks::{TenantClock, bring_credentials_back, find_stuck_clock, list_clocks, set_clock_back};
 pub use credentials::{Credentials, Tenant};
 pub use key_format::{PlainKey, PublicId};
 pub use people::{

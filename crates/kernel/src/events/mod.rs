@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::base::{Error, EventId, Result, TenantId, Timestamp, WebhookId};
-use crate::store::{Tx, Value};
+use crate::store::{Db, Tx, Value};
 
 pub use kind::{Described, EventKind, family};
 
@@ -87,6 +87,9 @@ crate::statements! {
     WAKE_ONE = wake!("($3)");
     DELIVER = deliver!(subscribers!("8", "9", "10"));
     DELIVER_ONE = deliver!("($8)");
+    /// The earliest first: times rise with the sequence, also if this ends half-way.
+    BRING_BACK = "UPDATE events SET at = $2 WHERE tenant_id = $1 AND sequence IN
+        (SELECT e.sequence FROM events e WHERE e.tenant_id = $1 AND e.at > $2 ORDER BY e.at, e.sequence LIMIT $3)";
 }
 
 /// An event as it is written down.
@@ -177,4 +180,10 @@ async fn write(tx: &mut Tx, name: &str, record: &str, data: Box<RawValue>, to: O
     }
     tx.announce();
     Ok(Published { id, sequence, at })
+}
+
+/// Takes events out of the future, before the tenant's clock is set back: otherwise they would be kept until then and
+/// longer, and those after them would be gone before them. What is delivered stays the same text.
+pub async fn bring_back(db: &Db, now: Timestamp) -> Result<u64> {
+    db.exec_in_steps(BRING_BACK, vec![now.into()]).await
 }

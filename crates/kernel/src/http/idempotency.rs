@@ -16,7 +16,7 @@ use super::reply::{Documented, Rendered, Reply};
 use crate::auth::Caller;
 use crate::base::seal::Place;
 use crate::base::{Code, DAY_MS, Error, Result, Secrets, Timestamp, equal, sha256};
-use crate::store::{Db, FromRow, Job, Row, Tx, Value};
+use crate::store::{Db, FromRow, Job, Row, STEP_ROWS, Tx, Value};
 
 pub const HEADER: &str = "idempotency-key";
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -34,6 +34,13 @@ crate::statements! {
     INSERT = "INSERT INTO idempotency_records
         (tenant_id, actor_id, route, idempotency_key, body_hash, status, headers, body, expires_at)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+    /// The next answers of a tenant in the order of their keys. No index has a tenant's by their end.
+    STEP = "SELECT actor_id, route, idempotency_key FROM idempotency_records
+        WHERE tenant_id = $1 AND (actor_id, route, idempotency_key) > ($2, $3, $4)
+        ORDER BY actor_id, route, idempotency_key LIMIT $5";
+    SHORTEN = "UPDATE idempotency_records SET expires_at = $8
+        WHERE tenant_id = $1 AND (actor_id, route, idempotency_key) > ($2, $3, $4)
+            AND (actor_id, route, idempotency_key) <= ($5, $6, $7) AND expires_at > $8";
 }
 
 /// The header of a request, looked at when the body has been accepted.
@@ -178,6 +185,27 @@ impl Entry {
         let tenant = tx.tenant_id().map(|id| id.to_string()).unwrap_or_default();
         let record = format!("{}\n{}\n{}", self.actor, self.route, self.key);
         run(Place { tenant: &tenant, table: "idempotency_records", record: &record, version: 1 })
+    }
+}
+
+/// Shortens what would be replayed for longer than an answer that is stored now, after a clock that was ahead: it may hold
+/// a secret. All of a tenant's are looked at, some at a time.
+pub async fn shorten_stored_answers(db: &Db, now: Timestamp) -> Result<()> {
+    let expires_at = now.plus(KEPT_MS);
+    let mut after = (String::new(), String::new(), String::new());
+    loop {
+        let next = db.write(async move |tx| {
+            let (actor, route, key) = &after;
+            let mut step: Vec<(String, String, String)> =
+                tx.list(STEP, crate::args![actor, route, key, STEP_ROWS]).await?;
+            let Some(last) = step.pop() else { return Ok(None) };
+            tx.exec(SHORTEN, crate::args![actor, route, key, last.0, last.1, last.2, expires_at]).await?;
+            Ok(Some(last))
+        });
+        match next.await? {
+            Some(last) => after = last,
+            None => return Ok(()),
+        }
     }
 }
 

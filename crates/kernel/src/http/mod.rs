@@ -35,7 +35,7 @@ pub use body::{BODY_BYTES_MAX, FromBody, Json, Received};
 pub use context::{Context, serve_context};
 pub use document::{Document, DocumentInfo, finish_document};
 pub use fields::{Field, Fields, Reference};
-pub use idempotency::{Idempotency, Once};
+pub use idempotency::{Idempotency, Once, shorten_stored_answers};
 pub use limiter::{Limiter, Policy, PolicyLimit, RateTable, WINDOW_SECONDS};
 pub use page::{LIMIT_DEFAULT, LIMIT_MAX, List, OneOrPage, PAGE_BYTES_MAX, Page, PageBytes, PageRequest};
 pub use params::{FromParams, Params, Query};

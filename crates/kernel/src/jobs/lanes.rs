@@ -23,6 +23,10 @@ crate::statements! {
     FORGET_LEASES = "UPDATE lanes SET leased_until = NULL, node = NULL WHERE leased_until IS NOT NULL";
     NEXT_DUE = "SELECT MIN(due_at) FROM lanes WHERE kind = $1";
     LONGEST_DUE = "SELECT MIN(due_at) FROM lanes WHERE kind = $1 AND (leased_until IS NULL OR leased_until <= $2)";
+    BRING_BACK = "UPDATE lanes SET due_at = CASE WHEN due_at > $5 THEN $4 ELSE due_at END,
+            not_before = CASE WHEN not_before > $5 THEN NULL ELSE not_before END,
+            leased_until = CASE WHEN leased_until > $6 THEN $6 ELSE leased_until END
+        WHERE kind = $2 AND tenant_id = $1 AND key = $3";
 }
 
 /// Finds lanes that are due and locks them; what to do about rows that others have locked stands between this and
@@ -62,6 +66,12 @@ pub async fn wake(tx: &mut Tx, kind: &'static str, key: &str) -> Result<()> {
     tx.announce();
     let now = tx.world().now();
     tx.exec(WAKE, crate::args![kind, key, now]).await.map(drop)
+}
+
+/// Takes a lane out of the future: what waits for later than `latest` is due now, and no lease is longer than one made now.
+/// The lane stays locked for this transaction, whether or not there was anything to do.
+pub async fn bring_back(tx: &mut Tx, kind: &'static str, key: &str, now: Timestamp, latest: Timestamp) -> Result<()> {
+    tx.exec(BRING_BACK, crate::args![kind, key, now, latest, now.plus(LEASE_MS)]).await.map(drop)
 }
 
 /// Leases up to `max` lanes that are due, the oldest first, so that every lane gets its turn. Those that another node

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::base::{Actor, Error, Result, TenantId, World};
+use crate::args;
+use crate::base::{Actor, Clock, Error, Result, TenantId, Timestamp, World};
 
 use super::context::{Context, Purpose, Scope};
 use super::postgres::Session;
@@ -53,6 +54,17 @@ impl Db {
 
     pub fn engine(&self) -> Engine {
         self.store.engine()
+    }
+
+    /// What the database takes for the time: its own where it has one, for the machine of a command may be wrong.
+    pub async fn database_now(&self) -> Result<Timestamp> {
+        match (self.store.backend(), &self.world().clock) {
+            (Backend::Sqlite(_), _) | (Backend::Postgres(_), Clock::Manual(_)) => Ok(self.world().now()),
+            (Backend::Postgres(postgres), _) => {
+                let mut session = Session::for_reading(&postgres.pool).await?;
+                session.ask_unbound(&self.context, dialect::POSTGRES_CLOCK, args![]).await
+            }
+        }
     }
 
     /// Runs `job` as one transaction. It is answered when its changes are on disk, or when none of them is.

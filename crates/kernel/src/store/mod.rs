@@ -28,6 +28,7 @@ mod sqlite;
 mod sqlite_queue;
 mod sqlite_readers;
 mod sqlite_writer;
+mod steps;
 mod turns;
 mod tx;
 mod values;
@@ -59,6 +60,7 @@ pub use params::{Args, Param};
 pub use row::{Column, FromRow, Row};
 pub use select::{Compare, Direction, Select};
 pub use self_check::Check;
+pub use steps::STEP_ROWS;
 pub use tx::{CLOCK_AHEAD_MAX_MS, Job, STATEMENTS, Tick, Tx};
 pub use values::Value;
 pub use walk::{ARMS_MAX, Arm, Found, Passed, Walk};
@@ -226,7 +228,10 @@ impl Store {
                 sqlite.scanners.close();
                 sqlite.writer.close().await;
             }
-            Backend::Postgres(postgres) => postgres.pool.close(),
+            Backend::Postgres(postgres) => {
+                postgres.pool.close();
+                postgres.pool.manager().close().await;
+            }
         }
     }
 

@@ -2,16 +2,20 @@
 //!
 //! The store keeps prepared statements and the tenant's name on a connection. A pooler in transaction mode gives every
 //! transaction another backend: statements would be missing, or another node's of the same name, and row-level security
-//! would look for the tenant's name where it is not. So whenever a connection is made, a second one is made beside it:
+//! would look for the tenant's name where it is not. So every connection is proved beside a second one before it is used:
 //! two of them never have the same backend, and each keeps its own, unless there is such a pooler between. The backend
 //! is compared at every checkout, too, by the statement that names the tenant.
+//!
+//! The second one, the witness, does nothing else and is kept: a server that has place for one more connection need not
+//! have it for two. A connection of the pool would not do: in a transaction it keeps its backend at such a pooler, too,
+//! and proves nothing. What could not be proved is closed, and whoever needed it is told that the database is away.
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use deadpool::managed;
 use deadpool_postgres::{ClientWrapper, ManagerConfig, Metrics, RecyclingMethod, Runtime};
+use tokio::sync::Mutex;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use crate::base::{Error, Result};
@@ -24,9 +28,9 @@ pub(super) type Object = managed::Object<Manager>;
 /// How long to make a connection may take, with all that is asked of it.
 const CREATE_MAX: Duration = Duration::from_secs(5);
 
-/// How long to wait for the second connection, and for what it says. Once one connection has been proved, a server that
-/// has no place for another second is no reason to do without the first.
-const WITNESS_WAIT_MAX: Duration = Duration::from_secs(1);
+/// How long to wait for the witness to connect, and for what it says: of the time above, so that a witness that fell
+/// silent leaves time for another.
+const WITNESS_WAIT_MAX: Duration = Duration::from_millis(1_500);
 
 /// A connection and the backend behind it.
 pub(super) struct Connection {
@@ -42,8 +46,11 @@ impl Deref for Connection {
     }
 }
 
-/// Makes connections, and remembers whether one has been proved.
-pub(super) struct Manager(deadpool_postgres::Manager, AtomicBool);
+/// Makes connections, each proved beside the witness.
+pub(super) struct Manager {
+    driver: deadpool_postgres::Manager,
+    witness: Mutex<Option<ClientWrapper>>,
+}
 
 /// Opens the pool. It has no connection yet.
 pub(super) fn build(postgres: &PostgresOptions, options: &Options) -> Result<Pool> {
@@ -51,8 +58,8 @@ pub(super) fn build(postgres: &PostgresOptions, options: &Options) -> Result<Poo
     // A round trip for every checkout would halve the throughput. A connection that the server has closed is seen
     // without one, and a server that fell silent is noticed by the TCP timeouts of postgres_url.
     let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-    let manager = Manager(deadpool_postgres::Manager::from_config(config, tls, recycling), AtomicBool::new(false));
-    Pool::builder(manager)
+    let driver = deadpool_postgres::Manager::from_config(config, tls, recycling);
+    Pool::builder(Manager { driver, witness: Mutex::new(None) })
         .max_size(postgres.pool_max.max(1))
         .wait_timeout(Some(options.wait_max))
         .create_timeout(Some(CREATE_MAX))
@@ -67,7 +74,7 @@ impl managed::Manager for Manager {
     type Error = Error;
 
     async fn create(&self) -> Result<Connection> {
-        let client = managed::Manager::create(&self.0).await.map_err(Error::unavailable)?;
+        let client = managed::Manager::create(&self.driver).await.map_err(Error::unavailable)?;
         let backend = self.prove(&client).await?;
         // Only now: at a pooler they would stay on a backend that others use.
         client.batch_execute(dialect::POSTGRES_SETTINGS).await.map_err(Error::unavailable)?;
@@ -75,47 +82,70 @@ impl managed::Manager for Manager {
     }
 
     async fn recycle(&self, connection: &mut Connection, metrics: &Metrics) -> managed::RecycleResult<Error> {
-        let recycled = managed::Manager::recycle(&self.0, &mut connection.client, metrics).await;
+        let recycled = managed::Manager::recycle(&self.driver, &mut connection.client, metrics).await;
         recycled.map_err(|error| managed::RecycleError::message(error.to_string()))
     }
 
     fn detach(&self, connection: &mut Connection) {
-        managed::Manager::detach(&self.0, &mut connection.client);
+        managed::Manager::detach(&self.driver, &mut connection.client);
     }
 }
 
 impl Manager {
-    /// The backend of a new connection, which must have one to itself.
+    /// The backend of a new connection, which must have one to itself. What could not be found out is no proof: the
+    /// connection is not used, and whoever needs one next tries again.
     async fn prove(&self, new: &Client) -> Result<i32> {
-        match self.shares(new).await {
-            Some(true) => return Err(pooled()),
-            Some(false) => self.1.store(true, Ordering::Relaxed),
-            None if self.1.load(Ordering::Relaxed) => {}
-            None => {
-                let reason =
-                    "PostgreSQL gave no second connection, by which a pooler in transaction mode would be noticed";
-                return Err(Error::unavailable(reason));
-            }
+        let mut kept = self.witness.lock().await;
+        // It may have been closed since, and one that fails is not asked again.
+        let mut found = None;
+        if let Some(witness) = kept.take() {
+            found = compare_in_time(new, &witness).await;
+            *kept = found.is_some().then_some(witness);
         }
-        backend(new).await
+        if found.is_none() {
+            let witness = self.make_witness().await?;
+            found = compare_in_time(new, &witness).await;
+            *kept = found.is_some().then_some(witness);
+        }
+        match found {
+            Some(Backend::Own(number)) => Ok(number),
+            Some(Backend::Shared) => Err(pooled()),
+            None => Err(unproved()),
+        }
     }
 
-    /// Whether the backend of a new connection is also another's; none when nothing was found out.
-    async fn shares(&self, new: &Client) -> Option<bool> {
-        let witness = tokio::time::timeout(WITNESS_WAIT_MAX, managed::Manager::create(&self.0)).await;
-        let mut witness = witness.ok()?.ok()?;
-        managed::Manager::detach(&self.0, &mut witness);
-        tokio::time::timeout(WITNESS_WAIT_MAX, share(new, &witness)).await.ok()?.ok()
+    async fn make_witness(&self) -> Result<ClientWrapper> {
+        let made = tokio::time::timeout(WITNESS_WAIT_MAX, managed::Manager::create(&self.driver)).await;
+        let mut witness = made.map_err(|_| unproved())?.map_err(|_| unproved())?;
+        managed::Manager::detach(&self.driver, &mut witness);
+        Ok(witness)
+    }
+
+    /// The witness is not the pool's, which closes its own.
+    pub async fn close(&self) {
+        drop(self.witness.lock().await.take());
     }
 }
 
-/// Whether two connections have one backend, or one of them changes its own. A pooler that takes the backend that was used
-/// last answers the first two alike, one that takes them in turn answers the next two differently, and the rest are for one
-/// that is busy with others.
-async fn share(new: &Client, witness: &Client) -> Result<bool> {
+/// Whose the backend of a new connection is.
+enum Backend {
+    Own(i32),
+    Shared,
+}
+
+/// None when it was not found out.
+async fn compare_in_time(new: &Client, witness: &Client) -> Option<Backend> {
+    tokio::time::timeout(WITNESS_WAIT_MAX, compare(new, witness)).await.ok()?.ok()
+}
+
+/// Shared is the backend of two connections, and of one that changes its own. A pooler that takes the backend that was
+/// used last answers the first two alike, one that takes them in turn answers the next two differently, and the rest are
+/// for one that is busy with others.
+async fn compare(new: &Client, witness: &Client) -> Result<Backend> {
     let (mine, theirs) = (backend(new).await?, backend(witness).await?);
     let again = [backend(new).await?, backend(new).await?, backend(witness).await?, backend(new).await?];
-    Ok(mine == theirs || again != [mine, mine, theirs, mine])
+    let own = mine != theirs && again == [mine, mine, theirs, mine];
+    Ok(if own { Backend::Own(mine) } else { Backend::Shared })
 }
 
 /// Asked by a plain message: it needs nothing that was prepared.
@@ -135,6 +165,10 @@ pub(super) fn pooled() -> Error {
          statement mode), where prepared statements and the tenant's name do not stay with their connection; use \
          pool_mode = session for this database and user, or connect to PostgreSQL directly",
     )
+}
+
+fn unproved() -> Error {
+    Error::unavailable("PostgreSQL gave no second connection, by which a pooler in transaction mode would be noticed")
 }
 
 /// What it means when the pool gives no connection.

@@ -2,7 +2,7 @@
 
 mod admin;
 mod backup;
-mod clock;
+pub mod clock;
 mod doctor;
 mod jobs;
 mod log;

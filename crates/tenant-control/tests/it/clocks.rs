@@ -1,14 +1,19 @@
 //! Machines whose time is wrong: what they must not do to a tenant, and how it is mended.
 
-use kernel::auth::{list_clocks, repair_clock};
-use kernel::base::{Actor, Clock, DAY_MS, MINUTE_MS, World};
+mod repair;
+
+use kernel::auth::{NewUser, Role, create_signin_link, create_user, list_clocks};
+use kernel::base::{Actor, Clock, Code, DAY_MS, HOUR_MS, MINUTE_MS, Result, World};
 use kernel::store::Purpose;
 use serde_json::json;
-use tenant_control::features::{api_keys, tickets as feature};
+use tenant_control::cli::clock;
+use tenant_control::features::{api_keys, webhooks};
 
 use crate::support::people::{KEYS, SESSION};
+use crate::support::receiver::{Behaviour, Receiver};
 use crate::support::{Server, Setup, Tenancy, over_http};
 use crate::tickets::TICKETS;
+use crate::webhooks::{DELIVERIES, endpoint, open};
 
 /// As far as one was seen to be.
 const AHEAD_MS: i64 = 120 * DAY_MS;
@@ -16,12 +21,59 @@ const AHEAD_MS: i64 = 120 * DAY_MS;
 /// What `admin clock repair` does.
 async fn repair(server: &Server, tenancy: &Tenancy) -> Option<(String, u64)> {
     let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::operator());
-    let repaired = db.write(async move |tx| {
-        let (Some(stood), now) = repair_clock(tx).await? else { return Ok(None) };
-        api_keys::store::bring_back(tx, now).await?;
-        Ok(Some((stood.to_string(), feature::store::bring_back(tx, now).await?)))
-    });
-    repaired.await.unwrap()
+    let repaired = clock::repair(&db).await.unwrap();
+    repaired.from.map(|stood| (stood.to_string(), repaired.tickets))
+}
+
+/// A node on the same database whose machine is far ahead of the time.
+async fn ahead(server: &Server) -> Server {
+    server.second_node_with(World { clock: Clock::Wrong(AHEAD_MS), ..World::default() }).await
+}
+
+#[track_caller]
+fn is_refused(done: Result<()>) {
+    assert_eq!(done.map_err(|error| error.code()), Err(Code::Unavailable));
+}
+
+async fn count(server: &Server, sql: &str) -> i64 {
+    server.app.store.system(Purpose::Cli).one(sql, kernel::args![]).await.expect("a count")
+}
+
+/// Tables of what such a node takes for old.
+const OLD_TO_IT: [&str; 9] = [
+    "sessions",
+    "signin_links",
+    "api_key_secrets",
+    "idempotency_records",
+    "events",
+    "audit_entries",
+    "rate_usage",
+    "deliveries",
+    "delivery_attempts",
+];
+
+async fn rows(server: &Server) -> Vec<(&'static str, i64)> {
+    let mut rows = Vec::new();
+    for table in OLD_TO_IT {
+        rows.push((table, count(server, &format!("SELECT COUNT(*) FROM {table}")).await));
+    }
+    rows
+}
+
+/// Something in each of those tables, all of it new.
+async fn fill(server: &Server, tenancy: &Tenancy, receiver: &Receiver) {
+    let new = NewUser { email: "ann@acme.test".to_owned(), name: None, role: Role::Viewer, platform_operator: false };
+    let ann = create_user(&server.app.store, &tenancy.tenant, new).await.unwrap();
+    create_signin_link(&server.app.store, tenancy.tenant.id, ann.id).await.unwrap();
+    endpoint(server, tenancy, &receiver.url("/hook"), &["*"]).await;
+    // By the clock that is ahead it expires within days, which would be told.
+    let body = json!({"name": "Key", "scopes": ["*"], "expires_days": 125});
+    let made = server.post(KEYS).cookie(&tenancy.admin).idempotency_key("once").json(&body).await.ok(201);
+    let rotation = json!({"rotate": {"overlap_hours": 48}});
+    let key = format!("{KEYS}?id={}", made["id"].as_str().unwrap());
+    server.put(key).cookie(&tenancy.admin).json(&rotation).await.is(200);
+    server.sender.run_due().await.unwrap();
+    kernel::jobs::exchange_rates(&server.app).await.unwrap();
 }
 
 over_http! {
@@ -86,14 +138,69 @@ async fn a_node_with_a_wrong_clock_writes_nothing_and_harms_nobody() {
     let server = Setup::postgres().await.in_real_time().start().await;
     let acme = server.tenant("acme").await;
     let key = server.key_with(&acme, &json!({"name": "Year", "scopes": ["*"], "expires_days": 365})).await;
-    let wrong = World { clock: Clock::Wrong(AHEAD_MS), ..World::default() };
-    let wrong = server.second_node_with(wrong).await;
+    let wrong = ahead(&server).await;
     let ticket = json!({"subject": "Printer"});
     wrong.get(TICKETS).key(&key.plain).await.is(200);
     wrong.post(TICKETS).key(&key.plain).json(&ticket).await.problem("unavailable");
     server.post(TICKETS).key(&key.plain).json(&ticket).await.is(201);
     let clocks = list_clocks(&server.app.store.system(Purpose::Cli)).await.unwrap();
     assert!(clocks.iter().all(|clock| clock.ahead_ms < MINUTE_MS), "{clocks:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_node_with_a_wrong_clock_removes_notes_and_tells_nothing() {
+    let mut setup = Setup::postgres().await.in_real_time();
+    setup.settings.audit_retention_ms = DAY_MS;
+    let server = open(setup).await;
+    let (acme, receiver) = (server.tenant("acme").await, Receiver::start().await);
+    let key = server.key_with(&acme, &json!({"name": "Year", "scopes": ["*"], "expires_days": 365})).await;
+    fill(&server, &acme, &receiver).await;
+    let before = rows(&server).await;
+    assert!(before.iter().all(|(_, count)| *count > 0), "{before:?}");
+    let (wrong, sent_before) = (ahead(&server).await, receiver.count());
+    // It has seen a use to note, and a session that has ended long ago by its clock.
+    wrong.get(SESSION).key(&key.plain).await.is(200);
+    wrong.get(SESSION).cookie(&acme.admin).await.problem("session_expired");
+    is_refused(kernel::jobs::clean(&wrong.app).await);
+    is_refused(webhooks::jobs::clean(&wrong.app).await);
+    is_refused(kernel::jobs::note_uses(&wrong.app).await);
+    is_refused(kernel::jobs::exchange_rates(&wrong.app).await);
+    api_keys::jobs::announce_expiry(&wrong.app).await.unwrap();
+    assert_eq!(rows(&server).await, before);
+    assert_eq!(count(&server, "SELECT COUNT(*) FROM api_keys WHERE expiry_announced").await, 0);
+    assert_eq!(
+        count(&server, "SELECT COUNT(*) FROM api_key_uses").await,
+        0,
+        "a use in the future hides all later ones"
+    );
+    server.get(SESSION).cookie(&acme.admin).await.is(200);
+    server.sender.run_due().await.unwrap();
+    assert_eq!(receiver.count(), sent_before);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_node_with_a_wrong_clock_sends_nothing_early_and_holds_nothing_back() {
+    let mut setup = Setup::postgres().await.in_real_time();
+    setup.sending.schedule_ms = vec![HOUR_MS];
+    let server = open(setup).await;
+    let (acme, receiver) = (server.tenant("acme").await, Receiver::start().await);
+    receiver.on("/hook", [Behaviour::Answer(500), Behaviour::Answer(204)]);
+    let hook = endpoint(&server, &acme, &receiver.url("/hook"), &["api_key.*"]).await;
+    server.key(&acme, &["*"]).await;
+    server.sender.run_due().await.unwrap();
+    let wrong = ahead(&server).await;
+    // By its clock the hour that the first waits for is over.
+    is_refused(wrong.sender.run_due().await);
+    assert_eq!(receiver.count(), 1, "nothing is sent early");
+    server.key(&acme, &["*"]).await;
+    is_refused(wrong.sender.run_due().await);
+    assert_eq!(receiver.count(), 1, "without a lease it sends nothing");
+    server.sender.run_due().await.unwrap();
+    assert_eq!(receiver.count(), 2, "and what is due is nobody's but the next node's");
+    let log = format!("{DELIVERIES}?webhook_id={}", hook["id"].as_str().unwrap());
+    let log = server.get(log).cookie(&acme.admin).await.ok(200);
+    let state = |at: usize| (log["data"][at]["status"].as_str(), log["data"][at]["attempts"].as_array().unwrap().len());
+    assert_eq!([state(0), state(1)], [(Some("succeeded"), 1), (Some("pending"), 1)], "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

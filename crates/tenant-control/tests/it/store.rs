@@ -7,6 +7,7 @@ mod tenants;
 mod tls;
 mod traps;
 mod turns;
+mod witness;
 
 use std::collections::HashSet;
 

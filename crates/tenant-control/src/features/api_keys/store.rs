@@ -5,16 +5,17 @@ use kernel::args;
 use kernel::audit::{self, Changes, Entry};
 use kernel::auth::{PlainKey, Rights, Scopes, Standing};
 use kernel::base::{
-    ActorKind, ActorRef, ApiKeyId, Code, Error, HOUR_MS, MINUTE_MS, Result, Secrets, TenantId, Timestamp,
+    ActorKind, ActorRef, ApiKeyId, Code, DAY_MS, Error, HOUR_MS, MINUTE_MS, Result, Secrets, TenantId, Timestamp,
 };
 use kernel::events;
 use kernel::http::IfMatch;
-use kernel::store::{Db, Direction, FromRow, Row, Select, Tx, Value};
+use kernel::store::{Db, Direction, FromRow, Row, STEP_ROWS, Select, Tx, Value};
 
 use super::jobs::ANNOUNCE_MS;
 use super::{
-    ACTIVE_KEYS_MAX, API_KEY_CREATED, API_KEY_EXPIRING, API_KEY_REVOKED, API_KEY_ROTATED, ApiKey, Input, NewKey,
-    Status, allowed_cidrs, check_end, check_grant, check_takeover, expiry, within_maker,
+    ACTIVE_KEYS_MAX, API_KEY_CREATED, API_KEY_EXPIRING, API_KEY_REVOKED, API_KEY_ROTATED, ApiKey, EXPIRES_DAYS_MAX,
+    Input, NewKey, OVERLAP_HOURS_MAX, Status, allowed_cidrs, check_end, check_grant, check_takeover, expiry,
+    within_maker,
 };
 
 /// The list and the one record read the same columns, by their place.
@@ -73,9 +74,25 @@ kernel::statements! {
         WHERE revoked_at IS NULL AND NOT expiry_announced AND expires_at <= $1 ORDER BY expires_at LIMIT $2";
     ANNOUNCED = "UPDATE api_keys SET expiry_announced = TRUE
         WHERE tenant_id = $1 AND id = $2 AND revoked_at IS NULL AND NOT expiry_announced AND expires_at <= $3";
-    /// A key that was made in the future lives as long from now.
-    BRING_BACK = "UPDATE api_keys SET expires_at = expires_at - created_at + $2, created_at = $2, updated_at = $2
-        WHERE tenant_id = $1 AND created_at > $2";
+    /// Made or changed while the tenant's clock was ahead.
+    IN_FUTURE = "SELECT id, updated_at FROM api_keys WHERE tenant_id = $1 AND updated_at > $2 ORDER BY id LIMIT $3";
+    /// An overlap that no rotation until now can have made ($5) lasts as long from now ($4) as from the key's last change,
+    /// which is $3 later.
+    BRING_OVERLAP_BACK = "UPDATE api_key_secrets SET valid_until = CASE WHEN valid_until - $3 < $4 THEN $4
+            WHEN valid_until - $3 > $5 THEN $5 ELSE valid_until - $3 END
+        WHERE tenant_id = $1 AND key_id = $2 AND valid_until > $5";
+    /// A key that was made in the future lives as long from now ($3). Of one that was only changed there it cannot be told
+    /// whether its end was, too: it is no later than that of a key that is made now ($4).
+    BRING_BACK = "UPDATE api_keys SET updated_at = $3,
+            expires_at = CASE WHEN created_at > $3 AND expires_at - created_at + $3 < $4 THEN expires_at - created_at + $3
+                WHEN expires_at > $4 THEN $4 ELSE expires_at END,
+            created_at = CASE WHEN created_at > $3 THEN $3 ELSE created_at END,
+            revoked_at = CASE WHEN revoked_at > $3 THEN $3 ELSE revoked_at END
+        WHERE tenant_id = $1 AND id = $2";
+    /// Told by a clock that was ahead; it is told again when the time comes.
+    UNANNOUNCE = "UPDATE api_keys SET expiry_announced = FALSE WHERE tenant_id = $1 AND id IN
+        (SELECT k.id FROM api_keys k WHERE k.tenant_id = $1 AND k.revoked_at IS NULL AND k.expires_at > $2
+            AND k.expiry_announced ORDER BY k.expires_at LIMIT $3)";
     DELETE_SECRETS = "DELETE FROM api_key_secrets WHERE tenant_id = $1 AND key_id = $2";
 }
 
@@ -366,9 +383,30 @@ pub async fn announce(tx: &mut Tx, id: ApiKeyId, before: Timestamp) -> Result<()
     Ok(())
 }
 
-/// Takes keys out of the future, after the tenant's clock was set back. Tells how many there were.
-pub async fn bring_back(tx: &mut Tx, now: Timestamp) -> Result<u64> {
-    tx.exec(BRING_BACK, args![now]).await
+/// Takes keys out of the future, before the tenant's clock is set back. Tells how many there were.
+pub async fn bring_back(db: &Db, now: Timestamp) -> Result<u64> {
+    let (key_end, overlap_end) = (now.plus(EXPIRES_DAYS_MAX * DAY_MS), now.plus(OVERLAP_HOURS_MAX * HOUR_MS));
+    let mut all = 0;
+    loop {
+        let brought = db.write(async move |tx| {
+            let found: Vec<(ApiKeyId, Timestamp)> = tx.list(IN_FUTURE, args![now, STEP_ROWS]).await?;
+            let (mut overlaps, mut keys): (Vec<Vec<Value>>, Vec<Vec<Value>>) = (Vec::new(), Vec::new());
+            for (id, changed_at) in found {
+                let later_ms = changed_at.as_millis() - now.as_millis();
+                overlaps.push(vec![id.into(), later_ms.into(), now.into(), overlap_end.into()]);
+                keys.push(vec![id.into(), now.into(), key_end.into()]);
+            }
+            tx.exec_each(BRING_OVERLAP_BACK, &overlaps).await?;
+            tx.exec_each(BRING_BACK, &keys).await
+        });
+        let brought = brought.await?;
+        all += brought;
+        if brought < STEP_ROWS.unsigned_abs() {
+            break;
+        }
+    }
+    db.exec_in_steps(UNANNOUNCE, vec![now.plus(ANNOUNCE_MS).into()]).await?;
+    Ok(all)
 }
 
 fn json<T: serde::Serialize + ?Sized>(value: &T) -> Result<String> {

@@ -59,13 +59,8 @@ kernel::statements! {
         SELECT CAST($1 AS TEXT), slot.column1, CAST($2 AS BIGINT) FROM (VALUES (CAST($3 AS TEXT)), ($4), ($5), ($6), ($7), ($8), ($9), ($10),
             ($11), ($12), ($13), ($14), ($15), ($16), ($17), ($18)) AS slot WHERE slot.column1 IS NOT NULL";
     DELETE_TERMS = "DELETE FROM ticket_terms WHERE tenant_id = $1 AND number = $2 AND term IN ($3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)";
-    /// What was changed while the tenant's clock was ahead was changed by now.
-    BRING_BACK = "UPDATE tickets SET updated_at = $2,
-            created_at = CASE WHEN created_at > $2 THEN $2 ELSE created_at END,
-            first_responded_at = CASE WHEN first_responded_at > $2 THEN $2 ELSE first_responded_at END,
-            resolved_at = CASE WHEN resolved_at > $2 THEN $2 ELSE resolved_at END,
-            closed_at = CASE WHEN closed_at > $2 THEN $2 ELSE closed_at END
-        WHERE tenant_id = $1 AND updated_at > $2";
+    /// Changed while the tenant's clock was ahead.
+    IN_FUTURE = concat!(columns!(), " AND updated_at > $2 ORDER BY updated_at, sequence, number LIMIT $3");
     FIND_EXTERNAL = "SELECT number FROM tickets WHERE tenant_id = $1 AND external_id = $2";
     INSERT_COMMENT = "INSERT INTO ticket_comments (tenant_id, number, ordinal, id, public, author_type, author_id,
             author_name, created_at, size_bytes, body)
@@ -420,8 +415,27 @@ async fn tell(tx: &mut Tx, ticket: Ticket, all: Changes, changed: bool, comment:
     Ok(commented.ticket)
 }
 
-/// Takes times of tickets out of the future, after the tenant's clock was set back: otherwise whoever asks for what changed
-/// since then would miss all that changes until then. Tells how many there were.
-pub async fn bring_back(tx: &mut Tx, now: Timestamp) -> Result<u64> {
-    tx.exec(BRING_BACK, args![now]).await
+/// Tickets of one step that takes them out of the future: each is read and written whole.
+const BRING_BACK_ROWS: i64 = 200;
+
+/// Takes times of tickets out of the future, before the tenant's clock is set back: otherwise whoever asks for what changed
+/// since then would miss all that changes until then. What was changed there was changed by now. Tells how many there were.
+pub async fn bring_back(db: &Db, now: Timestamp) -> Result<u64> {
+    let mut all = 0;
+    loop {
+        let brought = db.write(async move |tx| {
+            let found: Vec<StoredTicket> = tx.list(IN_FUTURE, args![now, BRING_BACK_ROWS]).await?;
+            let mut rows = Vec::with_capacity(found.len());
+            for mut stored in found {
+                stored.bring_back(now)?;
+                rows.push(stored.values()?);
+            }
+            tx.exec_each(UPDATE, &rows).await
+        });
+        let brought = brought.await?;
+        all += brought;
+        if brought < BRING_BACK_ROWS.unsigned_abs() {
+            return Ok(all);
+        }
+    }
 }

@@ -84,6 +84,18 @@ impl StoredTicket {
         self.ticket
     }
 
+    /// Takes it out of the future, into which a clock that was ahead has put it. When it is due by its own word stays.
+    pub fn bring_back(&mut self, now: Timestamp) -> Result<()> {
+        self.clock.bring_back(now)?;
+        let ticket = &mut self.ticket;
+        ticket.created_at = ticket.created_at.min(now);
+        ticket.updated_at = ticket.updated_at.min(now);
+        ticket.resolved_at = ticket.resolved_at.map(|at| at.min(now));
+        ticket.closed_at = ticket.closed_at.map(|at| at.min(now));
+        self.show_clock();
+        Ok(())
+    }
+
     /// Everything but the tenant, in the order of INSERT and UPDATE.
     pub fn values(&self) -> Result<Vec<Value>> {
         let (ticket, clock) = (&self.ticket, &self.clock);

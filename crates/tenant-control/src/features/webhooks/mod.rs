@@ -6,6 +6,10 @@
 pub mod deliveries;
 pub mod events;
 pub mod jobs;
+/// Taking endpoints and what waits for them out of the future.
+pub mod repair {
+    pub mod store;
+}
 pub mod routes;
 pub mod sender;
 pub mod store;

@@ -86,16 +86,27 @@ struct Gate {
     open: Mutex<bool>,
     opened: Condvar,
     arrived: AtomicUsize,
+    inside: AtomicUsize,
+    inside_max: AtomicUsize,
 }
 
 impl Gate {
     const fn closed() -> Gate {
-        Gate { open: Mutex::new(false), opened: Condvar::new(), arrived: AtomicUsize::new(0) }
+        Gate {
+            open: Mutex::new(false),
+            opened: Condvar::new(),
+            arrived: AtomicUsize::new(0),
+            inside: AtomicUsize::new(0),
+            inside_max: AtomicUsize::new(0),
+        }
     }
 
     fn pass(&self) {
+        let inside = self.inside.fetch_add(1, Ordering::SeqCst) + 1;
+        self.inside_max.fetch_max(inside, Ordering::SeqCst);
         self.arrived.fetch_add(1, Ordering::SeqCst);
         drop(self.opened.wait_while(self.open.lock().unwrap(), |open| !*open).unwrap());
+        self.inside.fetch_sub(1, Ordering::SeqCst);
     }
 
     fn open(&self) {
@@ -125,20 +136,25 @@ async fn one_tenant_never_scans_on_all_connections() {
     let store = TestStore::sqlite().await;
     let (busy, quiet) = (store.tenant("busy").await, store.tenant("quiet").await);
     let scan = || Select::new(OWN).limit(1);
-    let scans: Vec<JoinHandle<_>> = (0..4)
-        .map(|_| {
-            let (busy, select) = (busy.clone(), scan());
-            tokio::spawn(async move { busy.scan::<Scanned>(&select).await.map(drop) })
-        })
-        .collect();
+    let scanning = || {
+        let (busy, select) = (busy.clone(), scan());
+        async move { busy.scan::<Scanned>(&select).await.map(drop) }
+    };
+    // All four have asked for their turn before anybody else does.
+    let scans: Vec<_> = (0..4).map(|_| start(scanning())).collect();
     SCANS.reached(1).await;
-    let found = tokio::time::timeout(PATIENCE, quiet.scan::<String>(&scan())).await.expect("a connection is left");
-    assert_eq!(found.unwrap().len(), 1);
+    for _ in 0..3 {
+        let found = tokio::time::timeout(PATIENCE, quiet.scan::<String>(&scan())).await.expect("an answer");
+        let found = found.expect("a connection is left");
+        assert_eq!(found, [quiet.tenant_id().unwrap().to_string()]);
+    }
     assert_eq!(SCANS.arrived.load(Ordering::SeqCst), 1, "the others wait for their turn");
     SCANS.open();
     for scanned in scans {
         scanned.await.unwrap().unwrap();
     }
+    let (arrived, at_once) = (SCANS.arrived.load(Ordering::SeqCst), SCANS.inside_max.load(Ordering::SeqCst));
+    assert_eq!((arrived, at_once), (4, 1), "one after the other");
 }
 
 static READS: Gate = Gate::closed();
@@ -237,13 +253,14 @@ async fn reads_of_one_tenant_leave_connections_to_others() {
     let waiting = async || {
         let sql = "SELECT COUNT(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
             AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-        (admin.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) >= 2).then_some(())
+        admin.query_one(sql, &[]).await.unwrap().get::<_, i64>(0)
     };
-    until("two reads wait", PATIENCE, waiting).await;
+    until("two reads wait", PATIENCE, async || (waiting().await >= 2).then_some(())).await;
     for _ in 0..3 {
         quiet.one::<String>(OWN, args![]).await.expect("a connection is left for another tenant");
     }
     quiet.write(async |tx| tx.tick().await).await.expect("and for its writes");
+    assert_eq!(waiting().await, 2, "the others wait for their turn, not for a connection");
     admin.batch_execute("SELECT pg_advisory_unlock(42)").await.unwrap();
     for read in reads {
         read.await.unwrap().unwrap();

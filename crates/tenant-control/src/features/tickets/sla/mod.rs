@@ -142,6 +142,26 @@ impl Clock {
         self.set()
     }
 
+    /// Nothing began, ended or was answered later than now. What is due is counted anew where that makes a difference; time
+    /// that was added up in the future cannot be told apart, and does not count.
+    pub fn bring_back(&mut self, now: Timestamp) -> Result<()> {
+        let ended = self.pauses.last().map(|(_, until)| *until);
+        let added_up = self.counted.map(|counted| counted.until);
+        let moments = [Some(self.created_at), self.paused_at, ended, added_up];
+        let moved = moments.into_iter().flatten().any(|moment| moment > now);
+        self.first_responded_at = self.first_responded_at.map(|at| at.min(now));
+        if !moved {
+            return Ok(());
+        }
+        self.created_at = self.created_at.min(now);
+        self.paused_at = self.paused_at.map(|at| at.min(now));
+        self.pauses.iter_mut().for_each(|pause| *pause = (pause.0.min(now), pause.1.min(now)));
+        self.counted = self.counted.filter(|counted| counted.until <= now);
+        self.first_response = None;
+        let policy = self.policy.take();
+        self.promise(policy)
+    }
+
     /// Of too many pauses the oldest become the time that counted before them.
     fn add_up(&mut self) -> Result<()> {
         let calendar = self.policy.as_ref().map_or(Ok(Hours::Always), Policy::calendar)?;

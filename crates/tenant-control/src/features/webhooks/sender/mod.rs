@@ -30,7 +30,7 @@ use tokio::task::JoinSet;
 
 use pace::Pause;
 use places::Places;
-pub use schedule::SCHEDULE_MS;
+pub use schedule::{SCHEDULE_MS, WAIT_MAX_MS};
 
 /// Lanes leased in one step, so that nodes that start together share them.
 const LEASES_MAX: usize = 64;

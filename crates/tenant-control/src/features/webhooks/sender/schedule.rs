@@ -25,6 +25,9 @@ pub const HOLDING: [i64; 2] = [429, 503];
 /// in one moment.
 const SPREAD: i64 = 200;
 
+/// Longer than this nothing waits by the contract's schedule: its last wait, as long as it may be drawn.
+pub const WAIT_MAX_MS: i64 = SCHEDULE_MS[SCHEDULE_MS.len() - 1] / 1_000 * (1_000 + SPREAD);
+
 /// The moment of the next attempt after `tries` failed ones, or none when it is given up.
 pub fn next_attempt(
     schedule_ms: &[i64],

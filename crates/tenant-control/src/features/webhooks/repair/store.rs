@@ -1,0 +1,75 @@
+//! SQL that takes endpoints and what waits for them out of the future, into which a clock that was ahead has put them.
+
+use kernel::args;
+use kernel::base::{HOUR_MS, Result, Timestamp, WebhookId};
+use kernel::events::WEBHOOK_LANE;
+use kernel::jobs::lanes;
+use kernel::store::{Db, STEP_ROWS, Tx};
+
+use super::super::OVERLAP_HOURS_MAX;
+use super::super::sender::WAIT_MAX_MS;
+
+kernel::statements! {
+    /// Deleted ones among them, whose deliveries may wait to be noted as skipped.
+    NEXT_ENDPOINT = "SELECT id FROM webhooks WHERE tenant_id = $1 AND id > $2 ORDER BY id LIMIT 1";
+    CHANGED_AT = "SELECT updated_at FROM webhooks WHERE tenant_id = $1 AND id = $2";
+    BRING_BACK = "UPDATE webhooks SET updated_at = $3,
+            created_at = CASE WHEN created_at > $3 THEN $3 ELSE created_at END,
+            deleted_at = CASE WHEN deleted_at > $3 THEN $3 ELSE deleted_at END
+        WHERE tenant_id = $1 AND id = $2 AND updated_at > $3";
+    /// An overlap that no rotation until now can have made ($5) lasts as long from now ($4) as from the endpoint's last
+    /// change, which is $3 later.
+    BRING_OVERLAP_BACK = "UPDATE webhook_secrets SET valid_until = CASE WHEN valid_until - $3 < $4 THEN $4
+            WHEN valid_until - $3 > $5 THEN $5 ELSE valid_until - $3 END
+        WHERE tenant_id = $1 AND webhook_id = $2 AND valid_until > $5";
+    BRING_STATE_BACK = "UPDATE webhook_states SET
+            last_success_at = CASE WHEN last_success_at > $3 THEN $3 ELSE last_success_at END,
+            last_failure_at = CASE WHEN last_failure_at > $3 THEN $3 ELSE last_failure_at END,
+            failing_since = CASE WHEN failing_since > $3 THEN $3 ELSE failing_since END,
+            paused_reason = CASE WHEN paused_until > $4 THEN NULL ELSE paused_reason END,
+            paused_until = CASE WHEN paused_until > $4 THEN NULL ELSE paused_until END
+        WHERE tenant_id = $1 AND webhook_id = $2";
+    /// A few that were under way when a node went; they wait again when the lane is taken up.
+    BRING_UNDER_WAY_BACK = "UPDATE deliveries /* INDEXED BY deliveries_under_way */ SET next_attempt_at = $3
+        WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'delivering' AND next_attempt_at > $4";
+    BRING_WAITING_BACK = "UPDATE deliveries SET next_attempt_at = $3 WHERE tenant_id = $1 AND id IN
+        (SELECT d.id FROM deliveries d /* INDEXED BY deliveries_due */ WHERE d.tenant_id = $1
+            AND d.webhook_id = $2 AND d.status = 'pending' AND d.next_attempt_at > $4 ORDER BY d.next_attempt_at, d.event_sequence LIMIT $5)";
+}
+
+/// Takes a tenant's endpoints and deliveries out of the future, before the tenant's clock is set back. What waits for later
+/// than a retry can is due now. Tells how many deliveries there were.
+pub async fn bring_back(db: &Db, now: Timestamp) -> Result<u64> {
+    let mut all = 0;
+    let mut after = String::new();
+    while let Some(id) = db.find::<WebhookId>(NEXT_ENDPOINT, args![after]).await? {
+        loop {
+            let brought = db.write(async move |tx| bring_endpoint_back(tx, id, now).await).await?;
+            all += brought;
+            if brought < STEP_ROWS.unsigned_abs() {
+                break;
+            }
+        }
+        after = id.to_string();
+    }
+    Ok(all)
+}
+
+/// One step of an endpoint. The endpoint, its lane, its state and its deliveries: the order of locks.
+async fn bring_endpoint_back(tx: &mut Tx, id: WebhookId, now: Timestamp) -> Result<u64> {
+    let (latest, overlap_end) = (now.plus(WAIT_MAX_MS), now.plus(OVERLAP_HOURS_MAX * HOUR_MS));
+    let lane = id.to_string();
+    // It may have been removed meanwhile.
+    let Some(changed_at) = tx.find::<Timestamp>(CHANGED_AT, args![id]).await? else { return Ok(0) };
+    let later_ms = (changed_at.as_millis() - now.as_millis()).max(0);
+    tx.exec(BRING_BACK, args![id, now]).await?;
+    tx.exec(BRING_OVERLAP_BACK, args![id, later_ms, now, overlap_end]).await?;
+    lanes::bring_back(tx, WEBHOOK_LANE, &lane, now, latest).await?;
+    tx.exec(BRING_STATE_BACK, args![id, now, latest]).await?;
+    let under_way = tx.exec(BRING_UNDER_WAY_BACK, args![id, now, latest]).await?;
+    let brought = tx.exec(BRING_WAITING_BACK, args![id, now, latest, STEP_ROWS]).await?;
+    if brought + under_way > 0 {
+        lanes::wake(tx, WEBHOOK_LANE, &lane).await?;
+    }
+    Ok(brought)
+}
