@@ -201,3 +201,53 @@ impl Drop for Counted {
         }
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+
+    const LARGE: usize = SMALL_BYTES + 1;
+    const MAX: UnsentMax = UnsentMax { per_payer_bytes: 2 * LARGE, total_bytes: 3 * LARGE };
+
+    fn payer(number: u8) -> Payer {
+        Payer::Address(IpAddr::from([192, 0, 2, number]))
+    }
+
+    #[test]
+    fn one_payer_may_leave_so_much_unsent_and_has_room_again_when_it_is_taken() {
+        let unsent = Unsent::default();
+        assert!(unsent.add(payer(1), SMALL_BYTES, MAX, false).unwrap().is_none(), "what is small is not counted");
+        let first = unsent.add(payer(1), LARGE, MAX, false).unwrap();
+        assert!(!unsent.is_full(payer(1), MAX));
+        let second = unsent.add(payer(1), LARGE, MAX, false).unwrap();
+        assert!(unsent.is_full(payer(1), MAX) && !unsent.is_full(payer(2), MAX));
+        assert!(unsent.add(payer(1), LARGE, MAX, false).is_err());
+        let told = unsent.add(payer(1), LARGE, MAX, true).unwrap();
+        assert!(told.is_some(), "what was done is told, and counted");
+        drop((first, told));
+        assert!(!unsent.is_full(payer(1), MAX));
+        let again = unsent.add(payer(1), LARGE, MAX, false).unwrap();
+        drop((second, again));
+        let counts = unsent.0.lock().unwrap();
+        assert_eq!((counts.total, counts.by_payer.len()), (0, 0), "to the byte");
+    }
+
+    #[test]
+    fn all_payers_together_may_leave_so_much_unsent() {
+        let unsent = Unsent::default();
+        let one = [1, 1].map(|number| unsent.add(payer(number), LARGE, MAX, false).unwrap());
+        let other = unsent.add(payer(2), LARGE, MAX, false).unwrap();
+        assert!(!unsent.is_full(payer(2), MAX), "it is not this one that has too much");
+        assert!(unsent.add(payer(2), LARGE, MAX, false).is_err());
+        let third = unsent.add(payer(3), LARGE, MAX, false).unwrap();
+        assert!(third.is_some(), "whoever has nothing unsent gets its answer");
+        drop(third);
+        assert!(unsent.add(payer(2), LARGE, MAX, false).is_err());
+        drop(one);
+        assert!(unsent.add(payer(2), LARGE, MAX, false).is_ok());
+        drop(other);
+    }
+}

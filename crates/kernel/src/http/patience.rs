@@ -225,3 +225,90 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use futures_util::FutureExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+    use super::*;
+
+    const STALL: Duration = Duration::from_secs(30);
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A connection with an answer under way, and its client. Between them there is room for so much.
+    struct Line {
+        stream: Patient<DuplexStream>,
+        client: DuplexStream,
+        bytes: usize,
+        _under_way: UnderWay,
+    }
+
+    impl Line {
+        fn with_room_for(bytes: usize) -> Line {
+            let (stream, client) = duplex(bytes);
+            let pulse: Arc<Pulse> = Arc::default();
+            let under_way = pulse.begin(false);
+            let patience = Patience { head: STALL, idle: STALL, stall: STALL };
+            Line { stream: Patient::new(stream, patience, pulse), client, bytes, _under_way: under_way }
+        }
+
+        /// Sends as much as there is room for; none when there is none.
+        fn send(&mut self) -> Option<io::Result<usize>> {
+            let answer = vec![0; self.bytes];
+            self.stream.write(&answer).now_or_never()
+        }
+
+        /// Whether the client is given up when it takes nothing for so long. The time is not waited for: what is blocked
+        /// was blocked earlier instead.
+        fn is_cut_after(&mut self, time: Duration) -> bool {
+            while let Some(Ok(_)) = self.send() {}
+            self.stream.blocked_since = self.stream.blocked_since.map(|since| since - time);
+            let sent = self.send();
+            let cut = matches!(&sent, Some(Err(error)) if error.kind() == io::ErrorKind::TimedOut);
+            assert!(cut || sent.is_none(), "{sent:?}");
+            cut
+        }
+
+        /// After how many seconds the client is given up, if it takes all that there is room for once a second.
+        async fn seconds_until_cut(&mut self, seconds_max: usize) -> Option<usize> {
+            let mut taken = vec![0; self.bytes];
+            for second in 1..=seconds_max {
+                if self.is_cut_after(SECOND) {
+                    return Some(second);
+                }
+                self.client.read_exact(&mut taken).await.unwrap();
+                assert_eq!(self.send().unwrap().unwrap(), self.bytes, "there is room again");
+                // A task that never waits is made to.
+                tokio::task::yield_now().await;
+            }
+            None
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_takes_nothing_is_given_up_when_its_time_is_over() {
+        assert!(!Line::with_room_for(1024).is_cut_after(STALL.saturating_sub(SECOND)));
+        assert!(Line::with_room_for(1024).is_cut_after(STALL + 10 * SECOND));
+    }
+
+    #[tokio::test]
+    async fn a_client_that_takes_too_little_is_given_up_although_it_never_stands_still() {
+        // With half of what is asked for, half of each second is lost.
+        let half = Line::with_room_for(8 * 1024).seconds_until_cut(300).await;
+        assert!(half.is_some_and(|seconds| (55..=65).contains(&seconds)), "{half:?}");
+        let drops = Line::with_room_for(1).seconds_until_cut(300).await;
+        assert!(drops.is_some_and(|seconds| (29..=35).contains(&seconds)), "{drops:?}");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_takes_enough_is_waited_for_and_saves_up_no_time() {
+        let enough = BYTES_PER_SECOND_MIN as usize;
+        assert_eq!(Line::with_room_for(enough).seconds_until_cut(300).await, None);
+        let mut fast = Line::with_room_for(16 * enough);
+        assert_eq!(fast.seconds_until_cut(40).await, None);
+        assert!(!fast.is_cut_after(STALL.saturating_sub(SECOND)));
+        assert!(fast.is_cut_after(11 * SECOND), "40 seconds in all");
+    }
+}

@@ -60,13 +60,17 @@ fn longer(pause: Duration) -> Duration {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, Mutex};
 
     use tokio::sync::Notify;
 
     use super::*;
+
+    /// Of 1, 2, 4, 8 and 16 ms.
+    const PAUSES: usize = 5;
 
     #[tokio::test]
     #[expect(clippy::panic, reason = "a panic is what the watch is for")]
@@ -105,6 +109,29 @@ mod tests {
         };
         stop.send_replace(true);
         watch("stopping", stopping, start).await;
+    }
+
+    #[tokio::test]
+    async fn each_pause_is_twice_as_long_as_the_one_before() {
+        let (_stop, stopping) = watch::channel(false);
+        let (starts, enough) = (Mutex::new(Vec::new()), Notify::new());
+        let start = || {
+            let mut starts = starts.lock().unwrap();
+            starts.push(Instant::now());
+            if starts.len() > PAUSES {
+                enough.notify_one();
+            }
+            async {}
+        };
+        tokio::select! {
+            () = watch_pausing("ending", stopping, start, Duration::from_millis(1)) => unreachable!("nobody stops it"),
+            () = enough.notified() => {}
+        }
+        let starts = starts.lock().unwrap();
+        for (number, pair) in starts.windows(2).take(PAUSES).enumerate() {
+            let (paused, wanted) = (pair[1] - pair[0], Duration::from_millis(1 << number));
+            assert!(paused >= wanted, "{paused:?} instead of {wanted:?}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What goes out: answers that are not read, connections on which nothing moves, waits for news.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::select_all;
 use kernel::http::UnsentMax;
@@ -15,6 +15,8 @@ use crate::support::{Server, Tenancy, over_http};
 const TICKETS: &str = "/api/psa/tickets";
 const FEED: &str = "/api/admin/webhooks/events?view=feed&limit=200";
 const WAIT_MAX: Duration = Duration::from_mins(1);
+/// Sooner than a connection of HTTP/2 ends because its client does not answer pings.
+const BEFORE_PINGS: Duration = Duration::from_secs(20);
 
 /// Tickets whose page does not fit into what the system keeps of an answer.
 async fn fill(server: &Server, tenancy: &Tenancy) {
@@ -48,6 +50,51 @@ async fn rest(stream: &mut TcpStream) -> Vec<u8> {
     // One that was given up may end with a reset instead of an end.
     let _ = tokio::time::timeout(WAIT_MAX, stream.read_to_end(&mut rest)).await.expect("the connection ends");
     rest
+}
+
+/// A connection of HTTP/2, of whose streams none is sent more than `window` bytes before it asks for them.
+async fn http2(server: &Server, window: u32) -> TcpStream {
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let settings = frame(4, 0, 0, &[&[0, 4][..], &window.to_be_bytes()].concat());
+    stream.write_all(&[&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &settings].concat()).await.unwrap();
+    stream
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+fn ping() -> Vec<u8> {
+    frame(6, 0, 0, &[0; 8])
+}
+
+/// The whole of `GET http://a{path}`, on a stream of its own.
+fn request(stream: u32, path: &str) -> Vec<u8> {
+    // Method and scheme by their numbers in the static table, path and authority by the numbers of their names.
+    let length = u8::try_from(path.len()).unwrap();
+    frame(1, 5, stream, &[&[0x82, 0x86, 0x04, length][..], path.as_bytes(), &[0x01, 1, b'a']].concat())
+}
+
+/// Asks on a stream of its own, and reads up to the end of the answer. False when the connection ends before it.
+async fn is_answered(connection: &mut TcpStream, stream: u32) -> bool {
+    if connection.write_all(&request(stream, "/healthz")).await.is_err() {
+        return false;
+    }
+    let mut head = [0; 9];
+    while connection.read_exact(&mut head).await.is_ok() {
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut payload = vec![0; length as usize];
+        if connection.read_exact(&mut payload).await.is_err() {
+            return false;
+        }
+        let (kind, flags, of) = (head[3], head[4], u32::from_be_bytes([head[5], head[6], head[7], head[8]]));
+        // Data or headers, with the sign that no more follow.
+        if of == stream && kind <= 1 && flags & 1 == 1 {
+            return true;
+        }
+    }
+    false
 }
 
 async fn status_of(server: &Server, tenancy: &Tenancy) -> u16 {
@@ -88,16 +135,13 @@ over_http! {
         setup.settings.in_flight_max = 1;
         setup.settings.stall_timeout = Duration::from_millis(500);
         let server = setup.start().await;
-        let mut stream = TcpStream::connect(server.address).await.unwrap();
-        let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-        // SETTINGS: no stream may be sent a byte before it is asked for.
-        sent.extend([0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0]);
-        // HEADERS of stream 1: GET http://a/, whole.
-        sent.extend([0, 0, 6, 1, 5, 0, 0, 0, 1, 0x82, 0x86, 0x84, 0x41, 1, b'a']);
-        stream.write_all(&sent).await.unwrap();
+        let mut stream = http2(&server, 0).await;
+        stream.write_all(&request(1, "/")).await.unwrap();
         let status = async || server.get(SESSION).await.status;
         until("the answer keeps the only place", WAIT_MAX, async || (status().await == 503).then_some(())).await;
         until("the place is free", WAIT_MAX, async || (status().await == 401).then_some(())).await;
+        let ended = tokio::time::timeout(BEFORE_PINGS, rest(&mut stream)).await;
+        ended.expect("its connection is ended, which else could go on to collect what nobody reads");
     }
 
     async fn a_connection_that_is_read_slowly_is_not(setup: Setup) {
@@ -139,6 +183,41 @@ over_http! {
         until("there is room again", WAIT_MAX, async || (page(&acme).await.status == 200).then_some(())).await;
     }
 
+    async fn a_tenant_that_leaves_too_much_unread_is_given_nothing_more(setup: Setup) {
+        let mut setup = setup;
+        // Less than a page, which whoever has nothing unread gets all the same.
+        setup.settings.unsent_max = UnsentMax { per_payer_bytes: 500_000, total_bytes: 10_000_000 };
+        let server = setup.start().await;
+        let (acme, globex) = (server.tenant("acme").await, server.tenant("globex").await);
+        fill(&server, &acme).await;
+        let mut held = unread(&server, &acme).await;
+        server.get(SESSION).cookie(&acme.admin).await.problem("unavailable");
+        server.post(TICKETS).cookie(&acme.admin).json(&json!({"subject": "Small"})).await.problem("unavailable");
+        server.get(SESSION).cookie(&globex.admin).await.is(200);
+        rest(&mut held).await;
+        until("there is room again", WAIT_MAX, async || (status_of(&server, &acme).await == 200).then_some(())).await;
+    }
+
+    async fn all_together_may_leave_only_so_much_unread(setup: Setup) {
+        let mut setup = setup;
+        setup.settings.unsent_max = UnsentMax { per_payer_bytes: 10_000_000, total_bytes: 2_500_000 };
+        let server = setup.start().await;
+        let (acme, globex) = (server.tenant("acme").await, server.tenant("globex").await);
+        fill(&server, &acme).await;
+        fill(&server, &globex).await;
+        let page = async || server.get(format!("{TICKETS}?limit=200")).cookie(&globex.admin).await;
+        let mut held = [unread(&server, &acme).await, unread(&server, &acme).await];
+        // Whoever has nothing unread gets its answer, whatever others do, and then no other large one.
+        let mut own = unread(&server, &globex).await;
+        page().await.problem("unavailable");
+        server.get(SESSION).cookie(&globex.admin).await.is(200);
+        rest(&mut held[0]).await;
+        page().await.problem("unavailable");
+        rest(&mut held[1]).await;
+        until("there is room again", WAIT_MAX, async || (page().await.status == 200).then_some(())).await;
+        assert!(rest(&mut own).await.len() > 900_000, "what was given is given whole");
+    }
+
     async fn a_head_is_at_most_64_kib(server: Server) {
         let ask = async |bytes: usize| {
             let mut stream = TcpStream::connect(server.address).await.unwrap();
@@ -177,6 +256,39 @@ over_http! {
         stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
         let answer = String::from_utf8(rest(&mut stream).await).unwrap();
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+
+    async fn an_idle_connection_of_http_2_is_closed_in_the_end(setup: Setup) {
+        let mut setup = setup;
+        setup.settings.keep_alive_timeout = Duration::from_millis(50);
+        let server = setup.start().await;
+        let mut stream = http2(&server, 65_535).await;
+        let asked_at = Instant::now();
+        assert!(is_answered(&mut stream, 1).await);
+        let ended = tokio::time::timeout(BEFORE_PINGS, rest(&mut stream)).await;
+        ended.expect("an idle connection is closed");
+        assert!(asked_at.elapsed() >= Duration::from_millis(50), "and not before its time");
+    }
+
+    async fn a_connection_of_http_2_is_kept_while_it_is_used(setup: Setup) {
+        let mut setup = setup;
+        setup.settings.keep_alive_timeout = Duration::from_millis(500);
+        let server = setup.start().await;
+        let (mut used, mut idle) = (http2(&server, 65_535).await, http2(&server, 65_535).await);
+        assert!(is_answered(&mut used, 1).await && is_answered(&mut idle, 1).await);
+        // When the idle one is closed, the time is over for the used one, too, which was there before it.
+        let (mut reads, mut writes) = idle.into_split();
+        let closed = tokio::spawn(async move { reads.read_to_end(&mut Vec::new()).await });
+        let mut number = 1;
+        let go_on = async || {
+            number += 2;
+            assert!(is_answered(&mut used, number).await, "a connection that is used is kept");
+            // Who only shows to be there asks for nothing.
+            drop(writes.write_all(&ping()).await);
+            closed.is_finished().then_some(())
+        };
+        until("the idle one is closed", BEFORE_PINGS, go_on).await;
+        assert!(is_answered(&mut used, number + 2).await);
     }
 
     async fn readers_of_the_feed_keep_nobody_from_anything(setup: Setup) {

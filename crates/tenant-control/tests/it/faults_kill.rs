@@ -28,7 +28,7 @@ async fn a_killed_server_on_postgres_has_lost_nothing_it_acknowledged() {
 
 /// More than the default is for a long run by hand.
 fn cycles() -> usize {
-    std::env::var("TENANT_CONTROL_TEST_KILL_CYCLES").map_or(10, |text| text.parse().expect("a number of cycles"))
+    std::env::var("TENANT_CONTROL_TEST_KILL_CYCLES").map_or(4, |text| text.parse().expect("a number of cycles"))
 }
 
 async fn kill_again_and_again(store: &str, launch: &Launch) {

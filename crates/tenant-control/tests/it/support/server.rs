@@ -33,7 +33,7 @@ impl Setup {
     }
 
     pub async fn postgres() -> Setup {
-        Setup::at(Place::database().await).await
+        Setup::at(Place::migrated_database().await).await
     }
 
     async fn at(place: Place) -> Setup {

