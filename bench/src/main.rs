@@ -30,10 +30,10 @@ type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
 const USAGE: &str = "usage: bench store-sqlite | store-postgres | read | start | memory | webhooks-rate |\n\
     webhooks-latency | webhooks-neighbours | webhooks-backlog | tickets-create | tickets-create-postgres |\n\
-    tickets-lists [SIZES] [--data FOLDER] | lists [ROWS] | fairness | faults | all\n\
+    tickets-lists [SIZES] [--data FOLDER] | tickets-follow [postgres] | lists [ROWS] | fairness | faults | all\n\
     rounds and sizes: see README.md";
 
-const ALL: [&str; 15] = [
+const ALL: [&str; 16] = [
     "store-sqlite",
     "store-postgres",
     "read",
@@ -46,6 +46,7 @@ const ALL: [&str; 15] = [
     "tickets-create",
     "tickets-create-postgres",
     "tickets-lists",
+    "tickets-follow",
     "faults",
     "lists",
     "fairness",
@@ -79,6 +80,7 @@ fn run(arguments: &[&str]) -> Outcome {
         ["tickets-create"] => tickets::create::run(),
         ["tickets-create-postgres"] => tickets::create_postgres::run(),
         ["tickets-lists", more @ ..] => tickets::lists::run(more),
+        ["tickets-follow", more @ ..] => tickets::follow::run(more),
         ["faults"] => faults::run(),
         ["lists", more @ ..] => lists::run(more),
         ["fairness"] => fairness::run(),

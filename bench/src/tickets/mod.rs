@@ -8,6 +8,7 @@ pub mod client;
 pub mod create;
 pub mod create_postgres;
 pub mod data;
+pub mod follow;
 pub mod lists;
 mod load;
 pub mod new;
