@@ -182,34 +182,26 @@ impl Credentials {
     }
 
     /// Learns what is stored, so that a credential that was made elsewhere or before the start is looked up, too,
-    /// while somebody guesses at its address.
+    /// while somebody guesses at its address; and forgets what is no longer.
     pub async fn learn(&self, store: &Store) -> Result<()> {
         let db = store.system(Purpose::Credentials);
+        let mut stored = HashSet::new();
         let mut after = String::new();
-        while self.has_room() {
+        while stored.len() < KNOWN_MAX {
             let rows: Vec<(String, Vec<u8>)> = db.list(STORED_KEYS, crate::args![after, LEARN_ROWS]).await?;
             let Some((last, _)) = rows.last() else { break };
             after.clone_from(last);
-            self.remember_all(rows.into_iter().map(|(_, hash)| hash));
+            stored.extend(rows.into_iter().filter_map(|(_, hash)| <[u8; 32]>::try_from(hash).ok()));
         }
         let mut after = Vec::new();
-        while self.has_room() {
+        while stored.len() < KNOWN_MAX {
             let rows: Vec<Vec<u8>> = db.list(STORED_SESSIONS, crate::args![after.as_slice(), LEARN_ROWS]).await?;
             let Some(last) = rows.last() else { break };
             after.clone_from(last);
-            self.remember_all(rows.into_iter());
+            stored.extend(rows.into_iter().filter_map(|hash| <[u8; 32]>::try_from(hash).ok()));
         }
+        *lock(&self.known) = stored;
         Ok(())
-    }
-
-    fn has_room(&self) -> bool {
-        lock(&self.known).len() < KNOWN_MAX
-    }
-
-    fn remember_all(&self, hashes: impl Iterator<Item = Vec<u8>>) {
-        for hash in hashes.filter_map(|hash| hash.try_into().ok()) {
-            self.remember(hash);
-        }
     }
 
     /// The key of a public id and a hash, if it is right, not revoked and not expired.

@@ -131,7 +131,7 @@ struct Attempt {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        if let Some(line) = self.line().filter(|line| !self.whole || line.spoke_early()) {
+        if let Some(line) = self.line().filter(|line| !self.whole || line.is_unwritten()) {
             line.hang_up();
         }
     }

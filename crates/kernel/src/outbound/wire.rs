@@ -121,9 +121,8 @@ pub(super) struct Line {
 #[derive(Default)]
 struct End {
     hung_up: bool,
-    /// Whether the other side has yet to take something of a request, and whether it has spoken while it had.
+    /// Whether the other side has yet to take something of a request.
     unwritten: bool,
-    spoke_early: bool,
     task: Option<Waker>,
 }
 
@@ -142,9 +141,10 @@ impl Line {
         }
     }
 
-    /// Whether the other side answered a request before it had taken it. It may never take the rest.
-    pub fn spoke_early(&self) -> bool {
-        self.end().spoke_early
+    /// Whether the other side has yet to take something of a request. After its answer it may never do so; and until it
+    /// does, the connection serves no other.
+    pub fn is_unwritten(&self) -> bool {
+        self.end().unwritten
     }
 
     /// Whether to go on. The task is told when that changes.
@@ -189,16 +189,10 @@ impl Connection for Wire {
 impl AsyncRead for Wire {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         self.line.check(cx)?;
-        let filled = buffer.filled().len();
-        let read = match &mut self.stream {
+        match &mut self.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
             Stream::Encrypted(stream) => Pin::new(stream).poll_read(cx, buffer),
-        };
-        if buffer.filled().len() > filled {
-            let mut end = self.line.end();
-            end.spoke_early |= end.unwritten;
         }
-        read
     }
 }
 

@@ -11,6 +11,7 @@
 //! and proves nothing. What could not be proved is closed, and whoever needed it is told that the database is away.
 
 use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool::managed;
@@ -49,7 +50,8 @@ impl Deref for Connection {
 /// Makes connections, each proved beside the witness.
 pub(super) struct Manager {
     driver: deadpool_postgres::Manager,
-    witness: Mutex<Option<ClientWrapper>>,
+    /// Shared, so that connections that are made at once are proved at once.
+    witness: Mutex<Option<Arc<ClientWrapper>>>,
 }
 
 /// Opens the pool. It has no connection yet.
@@ -95,23 +97,34 @@ impl Manager {
     /// The backend of a new connection, which must have one to itself. What could not be found out is no proof: the
     /// connection is not used, and whoever needs one next tries again.
     async fn prove(&self, new: &Client) -> Result<i32> {
-        let mut kept = self.witness.lock().await;
-        // It may have been closed since, and one that fails is not asked again.
+        let kept = self.witness.lock().await.clone();
         let mut found = None;
-        if let Some(witness) = kept.take() {
-            found = compare_in_time(new, &witness).await;
-            *kept = found.is_some().then_some(witness);
+        if let Some(witness) = &kept {
+            found = compare_in_time(new, witness).await;
         }
+        // It may have been closed since, and one that fails is not asked again.
         if found.is_none() {
-            let witness = self.make_witness().await?;
+            let witness = self.next_witness(kept.as_ref()).await?;
             found = compare_in_time(new, &witness).await;
-            *kept = found.is_some().then_some(witness);
         }
         match found {
             Some(Backend::Own(number)) => Ok(number),
             Some(Backend::Shared) => Err(pooled()),
             None => Err(unproved()),
         }
+    }
+
+    /// Another than the one that failed; whoever comes first makes it for all.
+    async fn next_witness(&self, failed: Option<&Arc<ClientWrapper>>) -> Result<Arc<ClientWrapper>> {
+        let mut kept = self.witness.lock().await;
+        if let Some(witness) = kept.as_ref().filter(|witness| failed.is_none_or(|failed| !Arc::ptr_eq(failed, witness)))
+        {
+            return Ok(witness.clone());
+        }
+        *kept = None;
+        let witness = Arc::new(self.make_witness().await?);
+        *kept = Some(witness.clone());
+        Ok(witness)
     }
 
     async fn make_witness(&self) -> Result<ClientWrapper> {

@@ -96,6 +96,7 @@ over_http! {
         let next = format!("{EVENTS}?view=feed&cursor={}", page["next_cursor"].as_str().unwrap());
         server.advance(60 * DAY_MS);
         clean(&server).await;
+        assert_eq!(count(&server.get(&next).cookie(&acme.admin).await.ok(200)), 0, "nothing has happened since");
         publish_one(&server, &acme, "rec_2").await;
         assert_eq!(count(&server.get(&next).cookie(&acme.admin).await.ok(200)), 1);
         server.advance(31 * DAY_MS);

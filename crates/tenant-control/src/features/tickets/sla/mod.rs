@@ -149,6 +149,7 @@ impl Clock {
         let added_up = self.counted.map(|counted| counted.until);
         let moments = [Some(self.created_at), self.paused_at, ended, added_up];
         let moved = moments.into_iter().flatten().any(|moment| moment > now);
+        let responded_then = self.first_responded_at.is_some_and(|at| at <= now);
         self.first_responded_at = self.first_responded_at.map(|at| at.min(now));
         if !moved {
             return Ok(());
@@ -157,7 +158,8 @@ impl Clock {
         self.paused_at = self.paused_at.map(|at| at.min(now));
         self.pauses.iter_mut().for_each(|pause| *pause = (pause.0.min(now), pause.1.min(now)));
         self.counted = self.counted.filter(|counted| counted.until <= now);
-        self.first_response = None;
+        // How a response was that somebody gave in time stays.
+        self.first_response = self.first_response.filter(|_| responded_then);
         let policy = self.policy.take();
         self.promise(policy)
     }

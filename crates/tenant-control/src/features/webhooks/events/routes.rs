@@ -245,7 +245,7 @@ async fn feed(caller: &Caller, db: &Db, query: ListQuery) -> Result<Feed> {
 /// Refuses a cursor behind which events were removed: going on from it would leave them out without a word.
 async fn check_kept(caller: &Caller, db: &Db, given: Position) -> Result<()> {
     let kept_since = caller.app().world.now().plus(-caller.app().settings.event_retention_ms);
-    if given.at >= kept_since || store::is_kept(db, given.sequence).await? {
+    if given.at >= kept_since || store::is_kept(db, given.sequence).await? || store::head(db).await? == given.sequence {
         return Ok(());
     }
     let detail = "Events after this cursor are no longer kept. Start again without a cursor.";
