@@ -20,6 +20,9 @@ use crate::features::webhooks::sender;
 /// The text of a secrets file, for installations that keep it elsewhere.
 const SECRETS_VARIABLE: &str = "TENANT_CONTROL_SECRETS";
 const VARIABLE_PREFIX: &str = "TENANT_CONTROL_";
+/// Where the embedded store is, and where the server listens, unless told otherwise.
+pub const DATA_DIR: &str = "./data";
+pub const LISTEN: &str = "127.0.0.1:8080";
 /// `off` makes the embedded store unsafe, so that the power-cut test can prove that it would notice.
 const SYNCHRONOUS_VARIABLE: &str = "TENANT_CONTROL_TEST_SYNCHRONOUS";
 /// Milliseconds for which a reader of the feed waits, so that tests that ask for everything do not wait for each.
@@ -29,7 +32,7 @@ const NEWS_WAIT_VARIABLE: &str = "TENANT_CONTROL_TEST_NEWS_WAIT_MS";
 #[derive(Args, Clone)]
 pub struct StoreArgs {
     /// Where the embedded store and the secrets file live
-    #[arg(long, value_name = "DIR", env = "TENANT_CONTROL_DATA_DIR", default_value = "./data")]
+    #[arg(long, value_name = "DIR", env = "TENANT_CONTROL_DATA_DIR", default_value = DATA_DIR)]
     pub data_dir: PathBuf,
     /// PostgreSQL to use instead of the embedded store; sslmode and sslrootcert as libpq means them
     #[arg(long, value_name = "URL", env = "TENANT_CONTROL_DATABASE_URL", hide_env_values = true)]
@@ -91,7 +94,7 @@ pub enum LogFormat {
 #[derive(Args, Clone, Debug)]
 pub struct UrlArgs {
     /// Address to listen on
-    #[arg(long, value_name = "ADDRESS", env = "TENANT_CONTROL_LISTEN", default_value = "127.0.0.1:8080")]
+    #[arg(long, value_name = "ADDRESS", env = "TENANT_CONTROL_LISTEN", default_value = LISTEN)]
     pub listen: SocketAddr,
     /// Where clients reach the service, as they write it [default: the listening address]
     #[arg(long, value_name = "URL", env = "TENANT_CONTROL_BASE_URL", value_parser = parse_base_url)]

@@ -17,7 +17,7 @@ use crate::base::{
     Actor, ActorKind, ActorRef, ApiKeyId, Code, Credential, CredentialKind, Error, Result, SessionId, TenantId,
     Timestamp, UserId, sha256,
 };
-use crate::http::{App, Context, Policy, Shared};
+use crate::http::{Context, Policy, Shared};
 use crate::store::Db;
 
 /// Who is calling, with what they may do.
@@ -66,7 +66,7 @@ impl Caller {
         self.app.store.tenant(self.tenant.id, self.actor())
     }
 
-    pub fn app(&self) -> &App {
+    pub fn app(&self) -> &Shared {
         &self.app
     }
 
@@ -154,12 +154,12 @@ impl Caller {
     }
 
     /// 429, then the refusals that need no scope, in the contract's order.
-    fn admit(&self, method: &Method, headers: &HeaderMap) -> Result<()> {
+    async fn admit(&self, method: &Method, headers: &HeaderMap) -> Result<()> {
         let policy = if method.is_safe() { Policy::Read } else { Policy::Write };
         let (state, verdict) = self.app.limiter.charge_caller(policy, &self.credential().id, self.tenant.id);
         self.context.note_rate(state);
         verdict?;
-        self.context.enter(&self.app)?;
+        self.context.enter(&self.app, method).await?;
         match &self.identity {
             Identity::User(_) => csrf::check(method, headers, &self.app.settings.base_url),
             Identity::Key(key) => {
@@ -186,7 +186,7 @@ impl FromRequestParts<Shared> for Caller {
             Err(error) => return Err(context.charge_address(app, Policy::Public).err().unwrap_or(error)),
         };
         context.note_who(caller.actor_id());
-        caller.admit(&parts.method, &parts.headers)?;
+        caller.admit(&parts.method, &parts.headers).await?;
         let now = app.world.now();
         match &caller.identity {
             Identity::User(user) => app.credentials.note_session_use(user.session, now),

@@ -170,7 +170,8 @@ impl Credentials {
         found
     }
 
-    fn remember(&self, hash: [u8; 32]) {
+    /// For a credential that has just been made: its owner may use it at once.
+    pub fn remember(&self, hash: [u8; 32]) {
         let mut known = lock(&self.known);
         if known.len() >= KNOWN_MAX
             && !known.contains(&hash)

@@ -130,6 +130,7 @@ pub async fn redeem_signin_link(
             Ok(true)
         })
         .await?;
+    app.credentials.remember(session_hash);
     Ok(redeemed.then_some(session))
 }
 

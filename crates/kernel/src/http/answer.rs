@@ -12,6 +12,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use super::patience::UnderWay;
 use super::payer::Payer;
@@ -36,8 +37,8 @@ struct Answer<T> {
     body: Body,
     rest: Bytes,
     held: Option<T>,
-    /// Whether something of it was asked for since that was last looked at.
-    asked: bool,
+    /// When something of it was last asked for.
+    asked_at: Instant,
     /// Whether its pieces are copies: a stream of HTTP/2 can keep one for as long as it likes, and with it all the rest.
     copied: bool,
 }
@@ -47,7 +48,7 @@ impl<T: Send + 'static> Held<T> {
     /// while others move.
     pub fn body(body: Body, held: T, stall: Option<Stall>) -> Body {
         let (is_whole, copied) = (body.is_end_stream(), stall.is_some());
-        let answer = Answer { body, rest: Bytes::new(), held: Some(held), asked: false, copied };
+        let answer = Answer { body, rest: Bytes::new(), held: Some(held), asked_at: Instant::now(), copied };
         let answer = Arc::new(Mutex::new(answer));
         let stall = stall.filter(|_| !is_whole);
         let watch = stall.map(|stall| tokio::spawn(give_up(answer.clone(), stall)).abort_handle());
@@ -69,10 +70,12 @@ pub(super) struct Stall {
 
 /// Lets an answer go of which nothing is taken any more, and its connection with it.
 async fn give_up<T>(answer: Arc<Mutex<Answer<T>>>, stall: Stall) {
+    let mut until = Instant::now() + stall.longest;
     loop {
-        tokio::time::sleep(stall.longest).await;
+        tokio::time::sleep_until(until).await;
         let mut answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
-        if !std::mem::replace(&mut answer.asked, false) {
+        until = answer.asked_at + stall.longest;
+        if until <= Instant::now() {
             answer.body = Body::empty();
             answer.rest = Bytes::new();
             answer.held = None;
@@ -95,7 +98,7 @@ impl<T> HttpBody for Held<T> {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let mut answer = self.answer();
-        answer.asked = true;
+        answer.asked_at = Instant::now();
         if answer.rest.is_empty() {
             match Pin::new(&mut answer.body).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {

@@ -18,7 +18,7 @@ use super::server::ConnectionLimits;
 use crate::auth::Credentials;
 use crate::base::{DAY_MS, Error, HOUR_MS, MINUTE_MS, Result, Secrets, TenantId, World};
 use crate::outbound::{self, Outbound};
-use crate::store::Store;
+use crate::store::{Store, TenantTurns};
 
 pub type Shared = Arc<App>;
 
@@ -44,6 +44,8 @@ pub struct App {
     pub last_probe: Mutex<Option<(Instant, bool)>>,
     pub(super) in_flight: AtomicUsize,
     pub(super) in_flight_of: Places<TenantId>,
+    /// Requests of a tenant that are being answered.
+    pub(super) serving: TenantTurns,
     /// Bodies that are awaited, by who pays for the request.
     pub(super) bodies: Places<Payer>,
     /// Requests that wait for news, by tenant and by credential.
@@ -74,12 +76,19 @@ impl App {
             last_probe: Mutex::default(),
             in_flight: AtomicUsize::new(0),
             in_flight_of: Places::default(),
+            serving: TenantTurns::new(serving_max()),
             bodies: Places::default(),
             waits: Places::default(),
             waits_of: Places::default(),
             unsent: Unsent::default(),
         }))
     }
+}
+
+/// Reads of one tenant that are worked on at once; the others wait for their turn. A read takes a thread for as long as it
+/// lasts: so a neighbour's request finds a few before it, and not all that one tenant has asked for.
+fn serving_max() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).max(4) * 2
 }
 
 /// What the operator decides about HTTP and sessions.

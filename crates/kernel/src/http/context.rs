@@ -5,13 +5,15 @@ use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use axum::body::HttpBody;
 use axum::extract::{ConnectInfo, MatchedPath, Request, State};
 use axum::http::{HeaderName, HeaderValue, Method, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::address::ClientAddress;
 use super::answer::{AnswerBytes, Counted, Full, Held, Stall};
@@ -23,6 +25,7 @@ use super::places::Place;
 use super::problem;
 use super::trace::{REQUEST_ID, TraceParent, request_id};
 use crate::base::{Code, Error, Result, TenantId};
+use crate::store::Lane;
 
 /// One request, from its arrival to its line in the log.
 pub struct Context {
@@ -32,6 +35,7 @@ pub struct Context {
     rate: Mutex<Option<RateState>>,
     who: OnceLock<String>,
     flight: Mutex<Option<Flight>>,
+    turn: Mutex<Option<OwnedSemaphorePermit>>,
     waiting: OnceLock<(Place<String>, Place<Payer>)>,
 }
 
@@ -46,6 +50,7 @@ impl Context {
             rate: Mutex::new(None),
             who: OnceLock::new(),
             flight: Mutex::new(None),
+            turn: Mutex::new(None),
             waiting: OnceLock::new(),
         }
     }
@@ -66,15 +71,20 @@ impl Context {
         verdict
     }
 
-    /// The caller is known and the request charged: it counts among those of its tenant from here on.
-    pub(crate) fn enter(&self, app: &Shared) -> Result<()> {
-        if app.unsent.is_full(self.payer(), app.settings.unsent_max) {
-            return Err(unread());
+    /// The caller is known and the request charged: it counts among those of its tenant from here on. One that reads waits
+    /// for its tenant's turn, which it has until its answer is made: else a neighbour would wait until all of one tenant's
+    /// are. Writes have their turns in the store.
+    pub(crate) async fn enter(&self, app: &Shared, method: &Method) -> Result<()> {
+        let tenant = self.tenant();
+        if let Some(flight) = self.flight().as_mut() {
+            flight.enter(app, tenant)?;
         }
-        match self.flight().as_mut() {
-            Some(flight) => flight.enter(app, self.tenant()),
-            None => Ok(()),
+        if let Some(tenant) = tenant.filter(|_| method.is_safe()) {
+            let turn = app.serving.take(Lane::Tenant(tenant), TURN_WAIT_MAX).await?;
+            *self.turn() = Some(turn);
         }
+        // Only now: those before it may have filled it.
+        if app.unsent.is_full(self.payer(), app.settings.unsent_max) { Err(unread()) } else { Ok(()) }
     }
 
     /// Waits for what the client has yet to send. Each tenant has a bounded number of such waits.
@@ -100,7 +110,7 @@ impl Context {
 
     /// Waits with another place than one among the requests under way: else the waits of one tenant would shed everybody.
     async fn wait<T, P>(&self, app: &Shared, place: P, wait: impl Future<Output = T>) -> Result<T> {
-        drop(self.end_flight());
+        drop((self.end_flight(), self.turn().take()));
         let waited = wait.await;
         drop(place);
         self.start_flight(app)?;
@@ -126,14 +136,26 @@ impl Context {
         self.flight().take()
     }
 
+    fn turn(&self) -> MutexGuard<'_, Option<OwnedSemaphorePermit>> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn flight(&self) -> MutexGuard<'_, Option<Flight>> {
         self.flight.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// How long a request waits for its tenant's turn.
+const TURN_WAIT_MAX: Duration = Duration::from_secs(10);
+
 fn unread() -> Error {
     Error::unavailable("answers to this tenant or address are not taken by their clients")
 }
+
+/// An answer up to this size gives its place up when it is handed over, as do all to those who are not known: a stream of
+/// HTTP/2 can refuse to take a single byte, and whoever opens enough of them would have every place. What they cost is memory,
+/// and that is bounded by connections.
+const SMALL_BYTES: u64 = 4 * 1024;
 
 /// Answers of operators' probes must come even when everything else is refused.
 const PROBES: [&str; 2] = ["/healthz", "/readyz"];
@@ -157,6 +179,7 @@ pub async fn serve_context(State(app): State<Shared>, mut request: Request, next
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
 
     let mut response = run(&app, &context, &path, request, next).await;
+    drop(context.turn().take());
     let counted = count_bytes(&app, &context, &method, &mut response);
 
     let path = &path[..path.floor_char_boundary(PATH_BYTES_MAX)];
@@ -170,8 +193,14 @@ pub async fn serve_context(State(app): State<Shared>, mut request: Request, next
     }
     write_headers(&app, &context, path, &mut response);
     log(&context, &method, path, route.as_deref(), &response, started);
-    let held = (context.end_flight(), counted, under_way);
+    let flight = context.end_flight().filter(|_| context.tenant().is_some() && !is_small(&response));
+    let held = (flight, counted, under_way);
     response.map(|body| Held::body(body, held, stall))
+}
+
+/// Whether an answer is so small that nobody has to wait for it to be taken.
+fn is_small(response: &Response) -> bool {
+    response.body().size_hint().upper().is_some_and(|bytes| bytes <= SMALL_BYTES)
 }
 
 /// Counts an answer among those that are not taken yet. One that would be too much is not given, unless it tells of

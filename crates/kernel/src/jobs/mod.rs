@@ -33,7 +33,7 @@ crate::statements! {
 
 /// Last use is at most 60 s late; this leaves room for a slow database.
 const NOTE_EVERY: Duration = Duration::from_secs(10);
-const LEARN_EVERY: Duration = Duration::from_mins(1);
+const LEARN_EVERY: Duration = Duration::from_secs(15);
 const EXCHANGE_EVERY: Duration = Duration::from_secs(1);
 const CLEAN_EVERY: Duration = Duration::from_mins(1);
 /// Rows that one step deletes: a step must not delay the writes queued behind it.

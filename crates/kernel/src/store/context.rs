@@ -48,7 +48,7 @@ pub(super) enum Scope {
 
 /// In whose turn a handle works: tenants take turns, and what the service does by itself has turns of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Lane {
+pub(crate) enum Lane {
     System,
     Tenant(TenantId),
     Job(TenantId),

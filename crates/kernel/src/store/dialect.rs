@@ -40,7 +40,7 @@ pub(super) const EVERY_TENANT: &str = "*";
 /// all that an index has before it shows the first row: where a table's numbers are not known yet, that would be chosen
 /// for a list that needs fifty rows in the order of the index.
 pub(super) const POSTGRES_SETTINGS: &str = "SET statement_timeout = '30s'; SET lock_timeout = '10s'; \
-     SET idle_in_transaction_session_timeout = '30s'; SET default_transaction_read_only = on; \
+     SET idle_in_transaction_session_timeout = '5s'; SET default_transaction_read_only = on; \
      SET client_min_messages = warning; SET jit = off; SET enable_bitmapscan = off";
 
 /// Whether the role would walk through row-level security.

@@ -44,15 +44,16 @@ use tokio::sync::{Semaphore, broadcast};
 use crate::args;
 use crate::base::{Actor, Error, Result, TenantId, World};
 
-use context::{Context, Lane, Scope};
+use context::{Context, Scope};
 use news::News;
 use options::Target;
 use postgres::Session;
 use postgres_pool::Pool;
 use sqlite_readers::Readers;
 use sqlite_writer::Writer;
-use turns::{TenantTurns, Turns};
+use turns::Turns;
 
+pub(crate) use context::Lane;
 pub use context::Purpose;
 pub use db::Db;
 pub use options::{Options, PostgresOptions, Synchronous};
@@ -61,6 +62,7 @@ pub use row::{Column, FromRow, Row};
 pub use select::{Compare, Direction, Select};
 pub use self_check::Check;
 pub use steps::STEP_ROWS;
+pub(crate) use turns::TenantTurns;
 pub use tx::{CLOCK_AHEAD_MAX_MS, Job, STATEMENTS, Tick, Tx};
 pub use values::Value;
 pub use walk::{ARMS_MAX, Arm, Found, Passed, Walk};

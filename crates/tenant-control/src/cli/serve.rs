@@ -1,6 +1,7 @@
 //! `serve`: from the settings to a server that runs until it is told to stop.
 
 use std::future::Future;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use tokio::sync::watch::error::RecvError;
 
 use super::output::say;
 use super::{jobs, log, metrics, store};
-use crate::config::ServeArgs;
+use crate::config::{self, ServeArgs};
 use crate::features::webhooks::sender::Sender;
 use crate::router;
 
@@ -59,7 +60,7 @@ pub async fn run(args: ServeArgs) -> Result<()> {
         env!("CARGO_PKG_VERSION"),
         base_url.as_str()
     ));
-    welcome(&store, &base_url).await?;
+    welcome(&store, &base_url, &args).await?;
     let (stopped_at, broken) = (Arc::new(OnceLock::new()), Arc::new(AtomicBool::new(false)));
     let (note, breaks, writer) = (stopped_at.clone(), broken.clone(), store.clone());
     let stop = async move {
@@ -86,12 +87,12 @@ pub async fn run(args: ServeArgs) -> Result<()> {
 }
 
 /// On an empty store: a first tenant, its admin, and the link that lets a person in.
-async fn welcome(store: &Store, base_url: &BaseUrl) -> Result<()> {
+async fn welcome(store: &Store, base_url: &BaseUrl, args: &ServeArgs) -> Result<()> {
     let Some((tenant, user)) = create_first_admin(store).await? else { return Ok(()) };
     let token = create_signin_link(store, tenant.id, user.id).await?;
     say(&format!(
         "\nThis store is new. A tenant {:?} and its admin {} were made.\nSign in once, within {} minutes:\n\n  {}/signin?token={}\n\n\
-         Another link: tenant-control admin session create --tenant {} --email {} --link\n",
+         Another link: tenant-control admin session create --tenant {} --email {} --link{}\n",
         tenant.slug,
         user.email,
         SIGNIN_LINK_MS / MINUTE_MS,
@@ -99,8 +100,21 @@ async fn welcome(store: &Store, base_url: &BaseUrl) -> Result<()> {
         token.reveal(),
         tenant.slug,
         user.email,
+        told_otherwise(args, base_url),
     ));
     Ok(())
+}
+
+/// What a command must be told as well to find this store and this server. Not the database's URL: it may hold a password.
+fn told_otherwise(args: &ServeArgs, base_url: &BaseUrl) -> String {
+    let mut flags = String::new();
+    if args.store.database_url.is_none() && args.store.data_dir != Path::new(config::DATA_DIR) {
+        flags += &format!(" --data-dir {}", args.store.data_dir.display());
+    }
+    if base_url.as_str() != format!("http://{}", config::LISTEN) {
+        flags += &format!(" --base-url {}", base_url.as_str());
+    }
+    flags
 }
 
 async fn until_stopping(mut stopping: Receiver<bool>) -> Result<(), RecvError> {

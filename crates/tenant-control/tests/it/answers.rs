@@ -71,9 +71,19 @@ fn ping() -> Vec<u8> {
 
 /// The whole of `GET http://a{path}`, on a stream of its own.
 fn request(stream: u32, path: &str) -> Vec<u8> {
-    // Method and scheme by their numbers in the static table, path and authority by the numbers of their names.
+    frame(1, 5, stream, &head(path))
+}
+
+/// The same with a cookie.
+fn request_as(stream: u32, path: &str, cookie: &str) -> Vec<u8> {
+    let length = u8::try_from(cookie.len()).unwrap();
+    frame(1, 5, stream, &[&head(path)[..], &[0x0f, 0x11, length], cookie.as_bytes()].concat())
+}
+
+/// Method and scheme by their numbers in the static table, path and authority by the numbers of their names.
+fn head(path: &str) -> Vec<u8> {
     let length = u8::try_from(path.len()).unwrap();
-    frame(1, 5, stream, &[&[0x82, 0x86, 0x04, length][..], path.as_bytes(), &[0x01, 1, b'a']].concat())
+    [&[0x82, 0x86, 0x04, length][..], path.as_bytes(), &[0x01, 1, b'a']].concat()
 }
 
 /// Asks on a stream of its own, and reads up to the end of the answer. False when the connection ends before it.
@@ -95,6 +105,20 @@ async fn is_answered(connection: &mut TcpStream, stream: u32) -> bool {
         }
     }
     false
+}
+
+/// Reads up to the head of the answer on a stream.
+async fn has_headers(connection: &mut TcpStream, stream: u32) {
+    let mut head = [0; 9];
+    loop {
+        let read = tokio::time::timeout(WAIT_MAX, connection.read_exact(&mut head)).await.expect("an answer");
+        read.expect("the connection goes on");
+        let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+        connection.read_exact(&mut payload).await.unwrap();
+        if head[3] == 1 && u32::from_be_bytes([head[5], head[6], head[7], head[8]]) == stream {
+            return;
+        }
+    }
 }
 
 async fn status_of(server: &Server, tenancy: &Tenancy) -> u16 {
@@ -135,13 +159,41 @@ over_http! {
         setup.settings.in_flight_max = 1;
         setup.settings.stall_timeout = Duration::from_millis(500);
         let server = setup.start().await;
+        let acme = server.tenant("acme").await;
+        fill(&server, &acme).await;
         let mut stream = http2(&server, 0).await;
-        stream.write_all(&request(1, "/")).await.unwrap();
+        stream.write_all(&request_as(1, TICKETS, &acme.admin)).await.unwrap();
         let status = async || server.get(SESSION).await.status;
         until("the answer keeps the only place", WAIT_MAX, async || (status().await == 503).then_some(())).await;
         until("the place is free", WAIT_MAX, async || (status().await == 401).then_some(())).await;
         let ended = tokio::time::timeout(BEFORE_PINGS, rest(&mut stream)).await;
         ended.expect("its connection is ended, which else could go on to collect what nobody reads");
+    }
+
+    async fn streams_that_take_nothing_keep_nobody_from_anything(setup: Setup) {
+        let mut setup = setup;
+        setup.settings.in_flight_max = 4;
+        let server = setup.start().await;
+        let acme = server.tenant("acme").await;
+        let mut streams = Vec::new();
+        for unknown in [true, false] {
+            let mut stream = http2(&server, 0).await;
+            for number in 0..20 {
+                let asked = match (unknown, number % 2) {
+                    (true, 0) => request(2 * number + 1, "/"),
+                    (true, _) => request(2 * number + 1, SESSION),
+                    (false, _) => request_as(2 * number + 1, SESSION, &acme.admin),
+                };
+                stream.write_all(&asked).await.unwrap();
+            }
+            // Its head tells that the last has been answered; the body is never taken.
+            has_headers(&mut stream, 39).await;
+            streams.push(stream);
+        }
+        for _ in 0..8 {
+            assert_eq!(status_of(&server, &acme).await, 200);
+            server.get(SESSION).await.problem("unauthenticated");
+        }
     }
 
     async fn a_connection_that_is_read_slowly_is_not(setup: Setup) {

@@ -1,10 +1,10 @@
 //! `/api/admin/api-keys`
 
 use axum::response::{IntoResponse, Response};
-use kernel::auth::{Caller, Scope};
+use kernel::auth::{Caller, PlainKey, Scope};
 use kernel::base::{ApiKeyId, Result};
 use kernel::http::{
-    Created, FromParams, Idempotency, IfMatch, Json, List, NoContent, Once, OneOrPage, PageRequest, Params, Query,
+    App, Created, FromParams, Idempotency, IfMatch, Json, List, NoContent, Once, OneOrPage, PageRequest, Params, Query,
     Versioned,
 };
 use utoipa::openapi::schema::AnyOfBuilder;
@@ -91,15 +91,23 @@ pub async fn create(
     let db = caller.require(Scope::ApiKeysWrite)?;
     query.parse()?;
     let body = body.read().await?;
-    let (standing, secrets, input) = (caller.standing(), caller.app().secrets.clone(), body.value);
+    let (standing, app, input) = (caller.standing(), caller.app().clone(), body.value);
     idempotency
         .once(&caller, &db, PATH, body.digest, async move |tx| {
             let rights = standing.confirm(tx, Scope::ApiKeysWrite).await?;
-            let made = store::create(tx, &rights, input, &secrets).await?;
+            let made = store::create(tx, &rights, input, &app.secrets).await?;
+            remember(&app, &made);
             let location = format!("{PATH}?id={}", made.record.id);
             Ok(Created { record: made, location })
         })
         .await
+}
+
+/// Whoever gets a new key can use it at once, whatever others at the same address do.
+fn remember(app: &App, made: &NewKey) {
+    if let Some(plain) = PlainKey::parse(&made.key) {
+        app.credentials.remember(plain.hash(&app.secrets));
+    }
 }
 
 /// What PUT answers: the record, and after a rotation also the new key.
@@ -184,7 +192,7 @@ pub async fn replace(
     let id = query.parse()?.id;
     let change = body.read().await?.value;
     idempotency.check()?;
-    let (standing, secrets) = (caller.standing(), caller.app().secrets.clone());
+    let (standing, app) = (caller.standing(), caller.app().clone());
     let changed = db
         .write(async move |tx| {
             let rights = standing.confirm(tx, Scope::ApiKeysWrite).await?;
@@ -193,7 +201,9 @@ pub async fn replace(
                     store::replace(tx, &rights, id, &if_match, input).await.map(Changed::Replaced)
                 }
                 Change::Rotate { overlap_hours } => {
-                    store::rotate(tx, &rights, id, &if_match, overlap_hours, &secrets).await.map(Changed::Rotated)
+                    let made = store::rotate(tx, &rights, id, &if_match, overlap_hours, &app.secrets).await?;
+                    remember(&app, &made);
+                    Ok(Changed::Rotated(made))
                 }
             }
         })
