@@ -147,12 +147,17 @@ impl Reader {
             return Err(format!("{}: {}", answer.status, answer.body).into());
         }
         let page: Value = serde_json::from_str(answer.body)?;
+        let mut last = self.since.clone();
         for row in page["data"].as_array().ok_or("no data")? {
             let (id, version) = (row["id"].as_str().ok_or("no id")?, row["version"].as_u64().ok_or("no version")?);
             self.versions.insert(id.to_owned(), version);
-            row["updated_at"].as_str().ok_or("no time")?.clone_into(&mut self.since);
+            row["updated_at"].as_str().ok_or("no time")?.clone_into(&mut last);
         }
         self.cursor = page["next_cursor"].as_str().map(ToOwned::to_owned);
+        // A cursor belongs to the moment it was asked for with.
+        if self.cursor.is_none() {
+            self.since = last;
+        }
         Ok(page["has_more"] == true)
     }
 }

@@ -157,10 +157,12 @@ impl Default for UnsentMax {
 }
 
 impl Unsent {
-    /// Whether a client still has to take so much that it is given nothing more.
+    /// Whether a client still has to take so much that it is given nothing more. A little before there is no room at all:
+    /// else page after page would be made only to find that it is too large for what is left.
     pub fn is_full(&self, payer: Payer, max: UnsentMax) -> bool {
+        let enough = max.per_payer_bytes - max.per_payer_bytes / 16;
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.by_payer.get(&payer).is_some_and(|bytes| *bytes >= max.per_payer_bytes)
+        counts.by_payer.get(&payer).is_some_and(|bytes| *bytes >= enough)
     }
 
     /// Counts an answer until the value is dropped; none if it is small, an error if there is no room. An answer that

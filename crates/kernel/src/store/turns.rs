@@ -109,10 +109,14 @@ impl TenantTurns {
         if let Ok(turn) = turns.clone().try_acquire_owned() {
             return Ok(turn);
         }
-        match tokio::time::timeout(wait_max, turns.acquire_owned()).await {
-            Ok(Ok(turn)) => Ok(turn),
-            _ => Err(Error::unavailable("too many requests of this tenant are waiting")),
-        }
+        let waited = tokio::time::timeout(wait_max, turns.acquire_owned()).await;
+        let Ok(Ok(turn)) = waited else {
+            return Err(Error::unavailable("too many requests of this tenant are waiting"));
+        };
+        // The thread on which the turn before it ended would go on with this one, and the next, and look at nothing that
+        // has come in from others meanwhile.
+        tokio::task::yield_now().await;
+        Ok(turn)
     }
 
     fn of(&self, lane: Lane) -> Arc<Semaphore> {

@@ -79,7 +79,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
         fail(&problem);
         return ExitCode::from(EXIT_USAGE);
     }
-    let runtime = match tokio::runtime::Runtime::new() {
+    let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => {
             fail(&format!("cannot start: {error}"));
@@ -133,4 +133,12 @@ fn explain(error: &Error) -> String {
         text = fields.collect::<Vec<_>>().join("\n");
     }
     text
+}
+
+/// Tasks that a thread works on before it looks for what has come in. Usually that is 61; but a large page takes
+/// milliseconds, and 61 of them would keep everybody's next request waiting for most of a second.
+const EVENT_INTERVAL: u32 = 8;
+
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().event_interval(EVENT_INTERVAL).build()
 }

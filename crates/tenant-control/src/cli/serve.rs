@@ -107,14 +107,11 @@ async fn welcome(store: &Store, base_url: &BaseUrl, args: &ServeArgs) -> Result<
 
 /// What a command must be told as well to find this store and this server. Not the database's URL: it may hold a password.
 fn told_otherwise(args: &ServeArgs, base_url: &BaseUrl) -> String {
-    let mut flags = String::new();
-    if args.store.database_url.is_none() && args.store.data_dir != Path::new(config::DATA_DIR) {
-        flags += &format!(" --data-dir {}", args.store.data_dir.display());
-    }
-    if base_url.as_str() != format!("http://{}", config::LISTEN) {
-        flags += &format!(" --base-url {}", base_url.as_str());
-    }
-    flags
+    let data_dir = args.store.data_dir.display();
+    let elsewhere = args.store.database_url.is_none() && args.store.data_dir != Path::new(config::DATA_DIR);
+    let flag = |told: bool, text: String| if told { text } else { String::new() };
+    flag(elsewhere, format!(" --data-dir {data_dir}"))
+        + &flag(base_url.as_str() != format!("http://{}", config::LISTEN), format!(" --base-url {}", base_url.as_str()))
 }
 
 async fn until_stopping(mut stopping: Receiver<bool>) -> Result<(), RecvError> {

@@ -94,14 +94,11 @@ fn long_bytes(ticket: &Ticket) -> usize {
     written(description) + custom + ticket.tags.iter().map(|tag| written(tag)).sum::<usize>()
 }
 
-/// What a text takes at most when it is written.
+/// What a text takes at most when it is written. Counted in two runs, which the processor does for many bytes at once.
 fn written(text: &str) -> usize {
-    let byte = |byte: u8| match byte {
-        b'"' | b'\\' => 2,
-        byte if byte.is_ascii_control() => 6,
-        _ => 1,
-    };
-    text.bytes().map(byte).sum()
+    let of_six = text.bytes().filter(u8::is_ascii_control).count();
+    let of_two = text.bytes().filter(|byte| matches!(byte, b'"' | b'\\')).count();
+    text.len() + 5 * of_six + of_two
 }
 
 /// Tickets that can be read whole, without regard to the order.
