@@ -46,7 +46,8 @@ impl Fault {
     }
 }
 
-pub fn run() -> Outcome {
+/// `[log | answers]`: only these.
+pub fn run(arguments: &[&str]) -> Outcome {
     let (seconds, clients) = (setting("BENCH_SECONDS", 20)?, setting("BENCH_CLIENTS", 500)?);
     let time = Duration::from_secs(seconds as u64);
     println!(
@@ -54,9 +55,13 @@ pub fn run() -> Outcome {
          readers while the log fails, and beside {clients} connections that do not read, or do not end their heads"
     );
     let runtime = runtime()?;
-    for (load, faults) in
-        [(LOAD, &[Fault::LogGone, Fault::LogStalled, Fault::LogFull][..]), (0, &[Fault::Unread, Fault::Heads])]
-    {
+    for (part, load, faults) in [
+        ("log", LOAD, &[Fault::LogGone, Fault::LogStalled, Fault::LogFull][..]),
+        ("answers", 0, &[Fault::Unread, Fault::Heads]),
+    ] {
+        if arguments.first().is_some_and(|wanted| *wanted != part) {
+            continue;
+        }
         let usual = measure(&runtime, Fault::None, load, clients, time)?;
         usual.tell(Fault::None);
         for fault in faults {

@@ -30,7 +30,7 @@ type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
 const USAGE: &str = "usage: bench store-sqlite | store-postgres | read | start | memory | webhooks-rate |\n\
     webhooks-latency | webhooks-neighbours | webhooks-backlog | tickets-create | tickets-create-postgres |\n\
-    tickets-lists [SIZES] [--data FOLDER] | tickets-follow [postgres] | lists [ROWS] | fairness | faults | all\n\
+    tickets-lists [SIZES] [--data FOLDER] | tickets-follow [postgres] | lists [ROWS] | fairness | faults [log | answers] | all\n\
     rounds and sizes: see README.md";
 
 const ALL: [&str; 16] = [
@@ -81,7 +81,7 @@ fn run(arguments: &[&str]) -> Outcome {
         ["tickets-create-postgres"] => tickets::create_postgres::run(),
         ["tickets-lists", more @ ..] => tickets::lists::run(more),
         ["tickets-follow", more @ ..] => tickets::follow::run(more),
-        ["faults"] => faults::run(),
+        ["faults", more @ ..] => faults::run(more),
         ["lists", more @ ..] => lists::run(more),
         ["fairness"] => fairness::run(),
         ["all"] => {

@@ -11,6 +11,10 @@ use crate::base::Result;
 
 /// Rows that one request looks at, about: a few tens of milliseconds, off the threads that serve requests.
 const LOOKED_MAX: usize = 3_000;
+/// So many of them an arm costs, which is sought anew at every step.
+const ARM_ROWS: usize = 48;
+/// However many arms there are.
+const LOOKED_MIN: usize = 500;
 /// The most arms of a walk: each is planned by itself, and read as far as the others.
 pub const ARMS_MAX: usize = 128;
 /// A walk that has to judge starts with so many rows over all its arms; every step is twice the one before.
@@ -68,6 +72,7 @@ impl<K: Ord + Copy + Send + Sync> Walk<K> {
     ) -> Result<Found<T>> {
         let (mut rows, mut looked, mut looked_to) = (Vec::new(), 0, None);
         let mut step = self.first_step(count);
+        let most = LOOKED_MAX.saturating_sub(ARM_ROWS * self.arms.len()).max(LOOKED_MIN);
         loop {
             let arms = self.arms_behind(looked_to);
             let seen: Vec<Placed<T>> = look(db, self.text, &arms, step).await?;
@@ -77,10 +82,10 @@ impl<K: Ord + Copy + Send + Sync> Walk<K> {
                     rows.push(row);
                 }
             });
-            if looked_to.is_none() || rows.len() >= count || looked >= LOOKED_MAX {
+            if looked_to.is_none() || rows.len() >= count || looked >= most {
                 return Ok(Found { rows, looked_to });
             }
-            step = (2 * step).min((LOOKED_MAX - looked) / arms.len().max(1)).max(STEP_MIN);
+            step = (2 * step).min((most - looked) / arms.len().max(1)).max(STEP_MIN);
         }
     }
 
