@@ -83,7 +83,9 @@ over_http! {
         watcher(&server, &acme, &receiver).await;
         let hook = hook(&server, &acme, &receiver.url("/hook"), &json!({})).await;
         let start = server.now();
-        for hour in (0..=124).step_by(4) {
+        // Far apart at first, and by the hour where it matters.
+        let hours: Vec<i64> = (0..116).step_by(4).chain(116..=122).collect();
+        for (hour, next) in hours.iter().zip(&hours[1..]) {
             publish_one(&server, &acme, "rec_1").await;
             run(&server).await;
             let record = look(&server, &acme, &hook).await;
@@ -93,11 +95,11 @@ over_http! {
             if record["status"] != "enabled" {
                 break;
             }
-            run_for(&server, 4 * HOUR_MS).await;
+            run_for(&server, (next - hour) * HOUR_MS).await;
         }
         is_off(&look(&server, &acme, &hook).await, "failing");
         let passed = server.now().as_millis() - start.as_millis();
-        assert!((5 * DAY_MS..5 * DAY_MS + 5 * HOUR_MS).contains(&passed), "{passed}");
+        assert!((5 * DAY_MS..5 * DAY_MS + 2 * HOUR_MS).contains(&passed), "{passed}");
         run(&server).await;
         assert_eq!(receiver.count_on("/watch"), 1);
         let left = tally(&server, &acme, &hook).await;
