@@ -170,10 +170,11 @@ async fn neither_does_the_database_password() {
     desk.set("TENANT_CONTROL_DATABASE_URL", database.url_as(&format!("{role}:hunter2")));
     let process = desk.serve(&["--log-level", "trace"]);
     let secrets = drive(&desk, &process).await;
-    // Every connection is cut: what the server says about that must not tell how it connects.
+    // Every connection is cut: what the server says about that must not tell how it connects. It may make no other one
+    // before that, which would be there for the probe.
+    client.batch_execute(&format!("ALTER ROLE {role} NOLOGIN")).await.unwrap();
     let cut = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{role}'");
     client.batch_execute(&cut).await.unwrap();
-    client.batch_execute(&format!("ALTER ROLE {role} NOLOGIN")).await.unwrap();
     let answer = reqwest::get(process.url("/readyz")).await.unwrap();
     assert_eq!(answer.status(), 503);
     client.batch_execute(&cut).await.unwrap();
