@@ -131,7 +131,10 @@ async fn a_role_that_bypasses_row_level_security_is_refused_unless_allowed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_does_not_answer_is_said_without_the_password() {
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // Bound, so that nobody else listens there meanwhile.
+    let bound = tokio::net::TcpSocket::new_v4().unwrap();
+    bound.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let closed = bound.local_addr().unwrap();
     let mut desk = Desk::new();
     for url in [
         format!("postgres://tc:hunter2@{closed}/tc?sslmode=disable"),
