@@ -51,7 +51,7 @@ over_http! {
 
     async fn an_answer_whose_body_breaks_off_holds_back_all_the_same(setup: Setup) {
         let mut setup = setup;
-        setup.sending.timeout = Duration::from_millis(400);
+        setup.sending.timeout = Duration::from_millis(800);
         let server = patient(setup).await;
         let acme = server.tenant("acme").await;
         let receiver = Receiver::start().await;

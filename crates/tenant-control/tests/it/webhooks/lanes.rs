@@ -187,15 +187,20 @@ async fn a_busy_node_sees_what_another_node_changed() {
     let other = server.second_node().await;
     let acme = server.tenant("acme").await;
     let receiver = Receiver::start().await;
-    // Slow enough that the whole would take many seconds.
+    // Slow enough that the whole would take many seconds, and quicker than a lane looks when it has nothing else to do.
     receiver.on_each("/hook", |_, _| {
-        std::thread::sleep(Duration::from_millis(20));
-        Behaviour::Answer(204)
+        let gate = Gate::closed();
+        let held = gate.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(350)).await;
+            gate.open();
+        });
+        Behaviour::Hold(held)
     });
     let hook = hook(&server, &acme, &receiver.url("/hook"), &json!({})).await;
     publish_many(&server, &acme, 500).await;
     let sending = tokio::spawn(other.sender.clone().run(std::future::pending()));
-    receiver.wait_for(10).await;
+    receiver.wait_for(6).await;
     change(&server, &acme, &hook, &json!({"enabled": false})).await;
     let mut left = tally(&server, &acme, &hook).await;
     while left.contains_key("pending") {
