@@ -10,6 +10,7 @@ mod turns;
 mod witness;
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use kernel::args;
 use kernel::base::{Code, Error, OnDuplicate, TenantId, Timestamp};
@@ -133,6 +134,9 @@ on_both! {
     }
 
     async fn a_thousand_writes_at_once_are_all_kept(store: TestStore) {
+        // The last waits for a connection until all others have had theirs.
+        let patient = store.open_again(|options| options.wait_max(Duration::from_mins(1))).await;
+        let store = TestStore { store: patient, place: store.place };
         let mut writes = JoinSet::new();
         for n in 0..1_000_i64 {
             let db = store.system(Purpose::Cli);

@@ -193,9 +193,9 @@ async fn reads_of_tenants_come_in_turn_when_no_connection_is_free() {
     assert_eq!(READ.lock().unwrap().iter().position(|name| *name == quiet), Some(2), "after one of those that waited");
 }
 
-/// A store on the same database with few connections, whose handles give up soon.
+/// A store on the same database with few connections, whose handles give up at some time, and not while a test goes on.
 async fn small_pool(store: &TestStore) -> Store {
-    store.open_again(|options| options.pool_max(4).wait_max(Duration::from_secs(2))).await
+    store.open_again(|options| options.pool_max(4).wait_max(PATIENCE)).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
