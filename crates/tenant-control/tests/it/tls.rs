@@ -165,14 +165,15 @@ async fn a_certificate_that_is_replaced_is_shown_without_a_restart() {
     let reach =
         async |authority: &Authority| connect(process.address, authority.roots(), "h2", &[&version::TLS13]).await.ok();
     assert!(reach(&first).await.is_some());
-    // The new certificate comes before its key: until then the old pair is used.
-    let key = std::fs::read(desk.path("key.pem")).unwrap();
-    second.certify(&desk, "localhost");
-    let new_key = std::fs::read(desk.path("key.pem")).unwrap();
-    desk.file("key.pem", key);
+    // The new certificate comes before its key: until then the old pair is used. Both are made elsewhere, so that the
+    // server never finds the new pair before it is meant to.
+    let elsewhere = Desk::new();
+    second.certify(&elsewhere, "localhost");
+    let made = |name: &str| std::fs::read(elsewhere.path(name)).unwrap();
+    desk.file("cert.pem", made("cert.pem"));
     process.logs(&["WARN", "the TLS certificate cannot be used"]);
     assert!(reach(&first).await.is_some(), "the old one stays while the new one cannot be used");
-    desk.file("key.pem", new_key);
+    desk.file("key.pem", made("key.pem"));
     until("the new certificate is shown", Duration::from_mins(1), async || reach(&second).await).await;
     assert!(reach(&first).await.is_none());
 }

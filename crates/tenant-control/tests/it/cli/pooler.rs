@@ -17,8 +17,21 @@ struct Pooler {
     server_port: u16,
 }
 
+/// A port that was free a moment ago may be taken now.
+const START_ATTEMPTS: usize = 10;
+
 impl Pooler {
     async fn start(database: &TestDatabase, settings: &str) -> Pooler {
+        for _ in 0..START_ATTEMPTS {
+            if let Some(pooler) = Pooler::try_start(database, settings).await {
+                return pooler;
+            }
+        }
+        panic!("PgBouncer does not start");
+    }
+
+    /// None when it has ended instead of listening.
+    async fn try_start(database: &TestDatabase, settings: &str) -> Option<Pooler> {
         let folder = tempfile::TempDir::new().unwrap();
         let own = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         std::fs::write(folder.path().join("users.txt"), "\"tc_test\" \"\"\n").unwrap();
@@ -34,10 +47,13 @@ impl Pooler {
             command.args(["-u", "nobody"]);
         }
         let child = command.arg(&file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let pooler = Pooler { child: child.expect("PgBouncer starts"), folder, port: own, server_port };
-        let listens = async || tokio::net::TcpStream::connect(("127.0.0.1", own)).await.ok().map(drop);
-        until("PgBouncer listens", PATIENCE, listens).await;
-        pooler
+        let mut pooler = Pooler { child: child.expect("PgBouncer starts"), folder, port: own, server_port };
+        let listens = async || {
+            let connected = tokio::net::TcpStream::connect(("127.0.0.1", own)).await.is_ok();
+            let ended = pooler.child.try_wait().expect("its state").is_some();
+            (connected || ended).then_some(!ended)
+        };
+        until("PgBouncer listens", PATIENCE, listens).await.then_some(pooler)
     }
 
     /// Tells it to go on with other settings, which it does without closing a connection.

@@ -105,10 +105,14 @@ fn migrate_is_done_once() {
 
 #[test]
 fn the_first_migration_waits_for_nobody() {
-    let desk = Desk::new();
-    let started = std::time::Instant::now();
-    assert_eq!(desk.run(&["migrate"]).code, 0);
-    // A tenth of a second on an idle machine. A lock that is waited for in vain takes five seconds.
-    assert!(started.elapsed() < std::time::Duration::from_secs(4), "{:?}", started.elapsed());
-    assert_eq!(desk.data_files(), ["tenant-control.db"], "and everything is in the file itself");
+    let takes = || {
+        let desk = Desk::new();
+        let started = std::time::Instant::now();
+        assert_eq!(desk.run(&["migrate"]).code, 0);
+        let took = started.elapsed();
+        assert_eq!(desk.data_files(), ["tenant-control.db"], "and everything is in the file itself");
+        took
+    };
+    // A tenth of a second on an idle machine. A lock that is waited for in vain takes five seconds, and each time.
+    assert!((0..3).any(|_| takes() < std::time::Duration::from_secs(4)), "something is waited for");
 }
