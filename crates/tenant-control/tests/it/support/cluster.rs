@@ -79,7 +79,7 @@ impl Cluster {
         let first: u32 = text.lines().next().unwrap().trim().parse().unwrap();
         send_signal("STOP", first);
         // A process that was being started when its parent stopped is stopped in the next round.
-        until("every process stands still", Duration::from_secs(10), async || {
+        until("every process stands still", Duration::from_mins(1), async || {
             let running: Vec<u32> = children(first).into_iter().filter(|id| !is_stopped(*id)).collect();
             for id in &running {
                 send_signal("STOP", *id);
@@ -122,9 +122,10 @@ fn children(parent: u32) -> Vec<u32> {
     text.split_whitespace().filter_map(|id| id.parse().ok()).collect()
 }
 
+/// One that was about to end when its parent stopped has nobody to take note of it, and stands still for good.
 fn is_stopped(id: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('T'))
+    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['T', 'Z']))
 }
 
 fn find_user(names: &[&str]) -> (u32, u32) {
