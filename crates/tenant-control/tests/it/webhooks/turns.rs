@@ -19,22 +19,22 @@ over_http! {
         let server = open_in_real_time(setup).await;
         let acme = server.tenant("acme").await;
         let receiver = Receiver::start().await;
-        // At their rate, work for five seconds.
+        // At their rate, work for two seconds and more.
         let events = 400;
         for path in ["/busy/1", "/busy/2"] {
-            hook(&server, &acme, &receiver.url(path), &json!({"rate_limit_per_second": 80})).await;
+            hook(&server, &acme, &receiver.url(path), &json!({"rate_limit_per_second": 200})).await;
         }
         publish_many(&server, &acme, events).await;
         let sending = tokio::spawn(server.sender.clone().run(std::future::pending()));
-        receiver.wait_for_on("/busy/1", 10).await;
-        receiver.wait_for_on("/busy/2", 10).await;
+        receiver.wait_for_on("/busy/1", 20).await;
+        receiver.wait_for_on("/busy/2", 20).await;
         hook(&server, &acme, &receiver.url("/third"), &json!({"events": ["api_key.created"]})).await;
         server.key(&acme, &["tickets:read"]).await;
         receiver.wait_for_acknowledged("/third", 1).await;
         for path in ["/busy/1", "/busy/2"] {
             let sent = receiver.count_on(path);
             assert!(sent < events, "it had its turn among them, not after: {sent} on {path}");
-            receiver.wait_for_on(path, (sent + 10).min(events)).await;
+            receiver.wait_for_on(path, (sent + 20).min(events)).await;
             assert!(receiver.tallies(path).values().all(|tally| tally.requests == 1), "a turn costs no second request");
         }
         sending.abort();
