@@ -1,24 +1,23 @@
 //! From a presented credential to who it stands for, and notes of when each was last used.
 //!
-//! On the embedded store every request reads the credential. On PostgreSQL a read may be reused for half a second,
-//! counted from its start, so that a revocation on another node is seen within a second.
+//! What was read may be used again for half a second, counted from the start of the reading: so a revocation by another
+//! process is seen within a second. One by this process is seen before it is answered.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ipnet::IpNet;
-use serde::Serialize;
-
+use super::key_format::PublicId;
+use super::principal::{KeyIdentity, Principal, Tenant, UserIdentity};
 use super::role::Role;
-use super::scope::Scopes;
-use crate::base::{ApiKeyId, Code, Error, Result, SessionId, TenantId, Timestamp, UserId, equal};
-use crate::store::{Db, Engine, FromRow, Purpose, Row, Store};
+use super::scope::{Scope, Scopes};
+use crate::base::{ApiKeyId, Code, Error, Result, SessionId, TenantId, Timestamp, equal};
+use crate::store::{Db, FromRow, Purpose, Row, Store};
 
 crate::statements! {
     FIND_KEY = "SELECT t.id, t.slug, t.name, k.id, k.name, k.scopes, k.allowed_cidrs, k.expires_at, k.revoked_at,
-            s.secret_hash, s.valid_until,
+            s.public_id, s.secret_hash, s.valid_until,
             COALESCE((SELECT u.platform_operator FROM users u WHERE u.tenant_id = k.tenant_id AND u.id = k.maker_user_id), FALSE)
         FROM api_key_secrets s
         JOIN api_keys k ON k.tenant_id = s.tenant_id AND k.id = s.key_id
@@ -38,79 +37,81 @@ crate::statements! {
     NOTE_SESSION_USE = "UPDATE sessions SET last_seen_at = $2 WHERE id = $1 AND last_seen_at < $2";
 }
 
-/// A tenant, as answers name it.
-#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
-pub struct Tenant {
-    #[schema(value_type = String, example = "ten_01jd8z6v2mfkpb7h3q9xw5t4ra")]
-    pub id: TenantId,
-    #[schema(example = "acme")]
-    pub slug: String,
-    #[schema(example = "Acme")]
-    pub name: String,
-}
-
 /// An API key as stored.
-#[derive(Clone)]
-pub struct StoredKey {
-    pub tenant: Tenant,
-    pub id: ApiKeyId,
-    pub name: String,
-    pub scopes: Scopes,
-    pub allowed_cidrs: Vec<IpNet>,
-    pub expires_at: Timestamp,
+struct StoredKey {
+    principal: Arc<Principal>,
+    expires_at: Timestamp,
     revoked_at: Option<Timestamp>,
     secret_hash: Vec<u8>,
     valid_until: Option<Timestamp>,
-    pub made_by_operator: bool,
 }
 
 impl FromRow for StoredKey {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        let cidrs: String = row.get(6)?;
-        Ok(StoredKey {
-            tenant: Tenant { id: row.get(0)?, slug: row.get(1)?, name: row.get(2)? },
+        let (scopes, cidrs, secret): (String, String, String) = (row.get(5)?, row.get(6)?, row.get(9)?);
+        let mut scopes = Scopes::from_json(&scopes)?;
+        let made_by_operator: bool = row.get(12)?;
+        if !made_by_operator {
+            scopes = scopes.without(Scope::PlatformRead);
+        }
+        let key = KeyIdentity {
             id: row.get(3)?,
+            secret: PublicId::parse(&secret).ok_or_else(|| Error::internal("a stored public id is malformed"))?,
             name: row.get(4)?,
-            scopes: Scopes::from_json(&row.get::<String>(5)?)?,
             allowed_cidrs: serde_json::from_str(&cidrs).map_err(Error::internal)?,
+        };
+        Ok(StoredKey {
+            principal: Arc::new(Principal::key(tenant(row)?, key, scopes)),
             expires_at: row.get(7)?,
             revoked_at: row.get(8)?,
-            secret_hash: row.get(9)?,
-            valid_until: row.get(10)?,
-            made_by_operator: row.get(11)?,
+            secret_hash: row.get(10)?,
+            valid_until: row.get(11)?,
         })
     }
 }
 
+impl StoredKey {
+    fn standing(&self, now: Timestamp) -> Result<Found> {
+        if self.revoked_at.is_some() || self.valid_until.is_some_and(|end| end <= now) {
+            return Err(unauthenticated());
+        }
+        if self.expires_at <= now {
+            return Err(Error::new(Code::KeyExpired, format!("The key expired at {}.", self.expires_at)));
+        }
+        Ok((self.principal.clone(), self.expires_at))
+    }
+}
+
 /// A session as stored.
-#[derive(Clone)]
-pub struct StoredSession {
-    pub tenant: Tenant,
-    pub id: SessionId,
-    pub user_id: UserId,
-    pub user_name: String,
-    pub email: String,
-    pub role: Role,
-    pub platform_operator: bool,
-    pub last_seen_at: Timestamp,
-    pub expires_at: Timestamp,
+struct StoredSession {
+    principal: Arc<Principal>,
+    id: SessionId,
+    last_seen_at: Timestamp,
+    expires_at: Timestamp,
 }
 
 impl FromRow for StoredSession {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         let role: String = row.get(7)?;
-        Ok(StoredSession {
-            tenant: Tenant { id: row.get(0)?, slug: row.get(1)?, name: row.get(2)? },
-            id: row.get(3)?,
-            user_id: row.get(4)?,
-            user_name: row.get(5)?,
+        let user = UserIdentity {
+            id: row.get(4)?,
+            session: row.get(3)?,
+            name: row.get(5)?,
             email: row.get(6)?,
             role: Role::parse(&role).ok_or_else(|| Error::internal(format!("unknown role {role:?}")))?,
             platform_operator: row.get(8)?,
+        };
+        Ok(StoredSession {
+            id: user.session,
+            principal: Arc::new(Principal::user(tenant(row)?, user)),
             last_seen_at: row.get(9)?,
             expires_at: row.get(10)?,
         })
     }
+}
+
+fn tenant(row: &Row<'_>) -> Result<Tenant> {
+    Ok(Tenant { id: row.get(0)?, slug: row.get(1)?, name: row.get(2)? })
 }
 
 /// A read may be reused for this long from its start.
@@ -123,8 +124,9 @@ const KNOWN_MAX: usize = 50_000;
 /// Rows of one read of them.
 const LEARN_ROWS: i64 = 1_000;
 
+#[derive(Default)]
 pub struct Credentials {
-    cache: Option<Mutex<Cache>>,
+    cache: Mutex<Cache>,
     /// What is stored, as far as this node has learnt. Nothing is granted for it: it is only looked up whoever else
     /// guesses at the same address.
     known: Mutex<HashSet<[u8; 32]>>,
@@ -139,6 +141,9 @@ struct Cache {
     sessions: HashMap<[u8; 32], (Instant, Arc<StoredSession>)>,
 }
 
+/// Who it is, and when the credential stops working.
+pub type Found = (Arc<Principal>, Timestamp);
+
 #[derive(Default)]
 struct Uses {
     keys: HashMap<ApiKeyId, (TenantId, Timestamp, IpAddr)>,
@@ -150,13 +155,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Credentials {
-    pub fn new(engine: Engine) -> Self {
-        let cache = (engine == Engine::Postgres).then(Mutex::default);
-        Credentials { cache, known: Mutex::default(), uses: Mutex::default() }
-    }
-
     /// Whether a credential of this hash is stored, as far as this node has learnt.
-    pub fn knows(&self, hash: &[u8; 32]) -> bool {
+    fn knows(&self, hash: &[u8; 32]) -> bool {
         lock(&self.known).contains(hash)
     }
 
@@ -205,93 +205,83 @@ impl Credentials {
         Ok(())
     }
 
-    /// The key of a public id and a hash, if it is right, not revoked and not expired.
-    pub async fn find_key(
+    /// Whose the key of a public id and a hash is, if it is right, not revoked and not expired, and when it expires.
+    /// `admit` decides whether the store is asked.
+    pub(super) async fn find_key(
         &self,
         store: &Store,
-        public_id: &str,
-        hash: [u8; 32],
+        (public_id, hash): (&str, [u8; 32]),
         now: Timestamp,
-    ) -> Result<Arc<StoredKey>> {
-        let found = self.look_up_key(store, public_id, hash, now).await;
+        admit: impl FnOnce() -> Result<()>,
+    ) -> Result<Found> {
+        if let Some(key) = self.cached(|cache| cache.keys.get(&hash)) {
+            return key.standing(now);
+        }
+        if !self.knows(&hash) {
+            admit()?;
+        }
+        let found = self.read_key(store, public_id, hash).await.and_then(|key| key.standing(now));
         self.note(hash, found)
     }
 
-    async fn look_up_key(
-        &self,
-        store: &Store,
-        public_id: &str,
-        hash: [u8; 32],
-        now: Timestamp,
-    ) -> Result<Arc<StoredKey>> {
-        let key = if let Some(key) = self.cached(|cache| cache.keys.get(&hash).cloned()) {
-            key
-        } else {
-            let read = self.start_read();
-            let db = store.system(Purpose::Credentials);
-            let found: Option<StoredKey> = db.find(FIND_KEY, crate::args![public_id]).await?;
-            let found = found.filter(|key| equal(&key.secret_hash, &hash)).map(Arc::new);
-            let key = found.ok_or_else(unauthenticated)?;
-            self.keep(read, |cache, started| drop(cache.keys.insert(hash, (started, key.clone()))));
-            key
-        };
-        if key.revoked_at.is_some() || key.valid_until.is_some_and(|end| end <= now) {
-            return Err(unauthenticated());
-        }
-        if key.expires_at <= now {
-            return Err(Error::new(Code::KeyExpired, format!("The key expired at {}.", key.expires_at)));
-        }
+    async fn read_key(&self, store: &Store, public_id: &str, hash: [u8; 32]) -> Result<Arc<StoredKey>> {
+        let read = self.start_read();
+        let db = store.system(Purpose::Credentials);
+        let found: Option<StoredKey> = db.find(FIND_KEY, crate::args![public_id]).await?;
+        let found = found.filter(|key| equal(&key.secret_hash, &hash)).map(Arc::new);
+        let key = found.ok_or_else(unauthenticated)?;
+        self.keep(read, |cache, started| drop(cache.keys.insert(hash, (started, key.clone()))));
         Ok(key)
     }
 
-    /// The session behind the hash of a cookie, and when it ends if nothing more happens.
-    pub async fn find_session(
+    /// Whose the session behind the hash of a cookie is, and when it ends if nothing more happens.
+    pub(super) async fn find_session(
         &self,
         store: &Store,
         hash: [u8; 32],
-        now: Timestamp,
-        idle_ms: i64,
-    ) -> Result<(Arc<StoredSession>, Timestamp)> {
-        let found = self.look_up_session(store, hash, now, idle_ms).await;
-        self.note(hash, found)
+        (now, idle_ms): (Timestamp, i64),
+        admit: impl FnOnce() -> Result<()>,
+    ) -> Result<Found> {
+        if let Some(session) = self.cached(|cache| cache.sessions.get(&hash)) {
+            return self.standing(&session, now, idle_ms);
+        }
+        if !self.knows(&hash) {
+            admit()?;
+        }
+        let session = self.read_session(store, hash).await;
+        self.note(hash, session.and_then(|session| self.standing(&session, now, idle_ms)))
     }
 
-    async fn look_up_session(
-        &self,
-        store: &Store,
-        hash: [u8; 32],
-        now: Timestamp,
-        idle_ms: i64,
-    ) -> Result<(Arc<StoredSession>, Timestamp)> {
-        let session = if let Some(session) = self.cached(|cache| cache.sessions.get(&hash).cloned()) {
-            session
-        } else {
-            let read = self.start_read();
-            let db = store.system(Purpose::Credentials);
-            let found: Option<StoredSession> = db.find(FIND_SESSION, crate::args![hash.as_slice()]).await?;
-            let session = found.map(Arc::new).ok_or_else(unauthenticated)?;
-            self.keep(read, |cache, started| drop(cache.sessions.insert(hash, (started, session.clone()))));
-            session
-        };
+    async fn read_session(&self, store: &Store, hash: [u8; 32]) -> Result<Arc<StoredSession>> {
+        let read = self.start_read();
+        let db = store.system(Purpose::Credentials);
+        let found: Option<StoredSession> = db.find(FIND_SESSION, crate::args![hash.as_slice()]).await?;
+        let session = found.map(Arc::new).ok_or_else(unauthenticated)?;
+        self.keep(read, |cache, started| drop(cache.sessions.insert(hash, (started, session.clone()))));
+        Ok(session)
+    }
+
+    fn standing(&self, session: &StoredSession, now: Timestamp, idle_ms: i64) -> Result<Found> {
         let noted = lock(&self.uses).sessions.get(&session.id).copied();
         let last_seen = noted.map_or(session.last_seen_at, |noted| noted.max(session.last_seen_at));
         if session.expires_at.min(last_seen.plus(idle_ms)) <= now {
             return Err(Error::new(Code::SessionExpired, "The session has expired; sign in again."));
         }
-        Ok((session.clone(), session.expires_at.min(now.plus(idle_ms))))
+        Ok((session.principal.clone(), session.expires_at.min(now.plus(idle_ms))))
     }
 
-    fn cached<T>(&self, get: impl FnOnce(&Cache) -> Option<(Instant, Arc<T>)>) -> Option<Arc<T>> {
-        let (started, value) = get(&lock(self.cache.as_ref()?))?;
-        (started.elapsed() < CACHED_MAX).then_some(value)
+    fn cached<T>(&self, get: impl FnOnce(&Cache) -> Option<&(Instant, Arc<T>)>) -> Option<Arc<T>> {
+        let cache = lock(&self.cache);
+        let (started, value) = get(&cache)?;
+        (started.elapsed() < CACHED_MAX).then(|| value.clone())
     }
 
     fn start_read(&self) -> (Instant, u64) {
-        (Instant::now(), self.cache.as_ref().map_or(0, |cache| lock(cache).epoch))
+        (Instant::now(), lock(&self.cache).epoch)
     }
 
     fn keep(&self, (started, epoch): (Instant, u64), insert: impl FnOnce(&mut Cache, Instant)) {
-        let Some(mut cache) = self.cache.as_ref().map(lock) else { return };
+        let mut cache = lock(&self.cache);
         if cache.epoch == epoch {
             if cache.keys.len() + cache.sessions.len() >= CACHE_ENTRIES_MAX {
                 cache.keys.clear();
@@ -304,19 +294,17 @@ impl Credentials {
     /// Nothing that was read of this tenant before now counts any more. Called when a credential changes, before the
     /// answer. Other tenants keep what is cached of theirs.
     pub fn forget(&self, tenant: TenantId) {
-        if let Some(mut cache) = self.cache.as_ref().map(lock) {
-            cache.epoch += 1;
-            cache.keys.retain(|_, (_, key)| key.tenant.id != tenant);
-            cache.sessions.retain(|_, (_, session)| session.tenant.id != tenant);
-        }
+        let mut cache = lock(&self.cache);
+        cache.epoch += 1;
+        cache.keys.retain(|_, (_, key)| key.principal.tenant.id != tenant);
+        cache.sessions.retain(|_, (_, session)| session.principal.tenant.id != tenant);
     }
 
     /// The same for the sessions of all tenants.
     fn forget_sessions(&self) {
-        if let Some(mut cache) = self.cache.as_ref().map(lock) {
-            cache.epoch += 1;
-            cache.sessions.clear();
-        }
+        let mut cache = lock(&self.cache);
+        cache.epoch += 1;
+        cache.sessions.clear();
     }
 
     pub(super) fn note_key_use(&self, key: ApiKeyId, tenant: TenantId, now: Timestamp, address: IpAddr) {

@@ -2,7 +2,7 @@
 //!
 //! A leaked key can be found by its pattern, and a mistyped one is refused without asking the database.
 
-use crate::base::{BASE62, Chance, Secrets, hmac_sha256};
+use crate::base::{BASE62, Chance, Secrets};
 
 const PREFIX: &str = "tck_";
 const PUBLIC_ID_LEN: usize = 8;
@@ -15,6 +15,10 @@ const LEN: usize = PREFIX.len() + PUBLIC_ID_LEN + 1 + RANDOM_LEN + CHECKSUM_LEN;
 pub struct PublicId([u8; PUBLIC_ID_LEN]);
 
 impl PublicId {
+    pub fn parse(text: &str) -> Option<Self> {
+        text.as_bytes().try_into().ok().map(PublicId)
+    }
+
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
@@ -26,8 +30,8 @@ pub struct PlainKey(String);
 impl PlainKey {
     pub fn generate(chance: &Chance) -> Self {
         let body = format!("{PREFIX}{}_{}", chance.base62(PUBLIC_ID_LEN), chance.base62(RANDOM_LEN));
-        let checksum = checksum(&body);
-        PlainKey(body + &checksum)
+        let checksum = checksum(&body).map(char::from);
+        PlainKey(body + &String::from_iter(checksum))
     }
 
     /// The key, if its form and checksum are right.
@@ -39,18 +43,11 @@ impl PlainKey {
         let (public_id, random) = body.strip_prefix(PREFIX)?.split_at(PUBLIC_ID_LEN);
         let random = random.strip_prefix('_')?;
         let well_formed = public_id.bytes().chain(random.bytes()).all(|byte| byte.is_ascii_alphanumeric());
-        (well_formed && checksum(body) == given).then(|| PlainKey(text.to_owned()))
+        (well_formed && checksum(body) == given.as_bytes()).then(|| PlainKey(text.to_owned()))
     }
 
     pub fn public_id(&self) -> &str {
         &self.0[PREFIX.len()..PREFIX.len() + PUBLIC_ID_LEN]
-    }
-
-    /// The same, to be kept without the rest.
-    pub fn secret_id(&self) -> PublicId {
-        let mut id = [0; PUBLIC_ID_LEN];
-        id.copy_from_slice(self.public_id().as_bytes());
-        PublicId(id)
     }
 
     /// What lists show to tell keys apart.
@@ -64,7 +61,7 @@ impl PlainKey {
 
     /// What the database keeps.
     pub fn hash(&self, secrets: &Secrets) -> [u8; 32] {
-        hmac_sha256(secrets.pepper(), self.0.as_bytes())
+        secrets.pepper().sign(self.0.as_bytes())
     }
 
     /// For the one answer that shows it.
@@ -73,14 +70,14 @@ impl PlainKey {
     }
 }
 
-fn checksum(body: &str) -> String {
+fn checksum(body: &str) -> [u8; CHECKSUM_LEN] {
     let mut rest = crc32fast::hash(body.as_bytes()) as usize;
     let mut text = [b'0'; CHECKSUM_LEN];
     for digit in text.iter_mut().rev() {
         *digit = BASE62[rest % 62];
         rest /= 62;
     }
-    text.iter().map(|digit| *digit as char).collect()
+    text
 }
 
 #[cfg(test)]
@@ -92,7 +89,7 @@ mod tests {
     fn the_checksum_is_crc32_in_base62() {
         // The check value of CRC32 (IEEE), read back from its six digits.
         let mut value = 0u64;
-        for digit in checksum("123456789").bytes() {
+        for digit in checksum("123456789") {
             let place = BASE62.iter().position(|c| *c == digit);
             value = value * 62 + place.unwrap() as u64;
         }

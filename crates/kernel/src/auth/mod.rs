@@ -7,19 +7,21 @@ mod csrf;
 mod key_format;
 mod people;
 mod presented;
+mod principal;
 mod role;
 mod scope;
 mod sessions;
 mod standing;
 
-pub use caller::{Caller, Identity, KeyIdentity, UserIdentity};
+pub use caller::Caller;
 pub use clocks::{TenantClock, bring_credentials_back, find_stuck_clock, list_clocks, set_clock_back};
-pub use credentials::{Credentials, Tenant};
+pub use credentials::Credentials;
 pub use key_format::{PlainKey, PublicId};
 pub use people::{
     NewUser, User, UserChange, create_first_admin, create_tenant, create_user, delete_user, find_tenant, find_user,
     has_user, list_tenants, list_users, operate, update_user,
 };
+pub use principal::{Identity, KeyIdentity, Tenant, UserIdentity};
 pub use role::Role;
 pub use scope::{Scope, Scopes};
 pub use sessions::{SIGNIN_LINK_MS, Token, create_session, create_signin_link, redeem_signin_link, sign_out};

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::credentials::Tenant;
+use super::principal::Tenant;
 use super::role::Role;
 use crate::audit::{self, Changes, Entry};
 use crate::base::{

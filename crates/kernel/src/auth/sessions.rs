@@ -3,8 +3,9 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 
-use super::caller::{Caller, Identity};
+use super::caller::Caller;
 use super::people::has_user;
+use super::principal::Identity;
 use crate::audit::{self, Entry};
 use crate::base::{
     Actor, ActorKind, ActorRef, Error, MINUTE_MS, Result, SessionId, TenantId, Timestamp, UserId, World, sha256,

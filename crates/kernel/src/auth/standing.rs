@@ -10,9 +10,10 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::caller::{Caller, Identity};
+use super::caller::Caller;
 use super::credentials::unauthenticated;
 use super::key_format::PublicId;
+use super::principal::Identity;
 use super::role::Role;
 use super::scope::{Scope, Scopes};
 use crate::base::{ApiKeyId, Code, Error, Result, SessionId, Timestamp, UserId};

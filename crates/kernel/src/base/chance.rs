@@ -1,5 +1,6 @@
 //! Randomness, replaceable in tests.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -44,18 +45,56 @@ impl Chance {
         }
     }
 
+    /// Random bytes for what is no secret: ids. As good as others, and drawn many at a time, because the system's
+    /// generator takes about as long for a few as for hundreds.
+    pub fn public_bytes<const N: usize>(&self) -> [u8; N] {
+        let Chance::System = self else { return self.bytes() };
+        let mut bytes = [0; N];
+        STOCK.with_borrow_mut(|stock| {
+            for byte in &mut bytes {
+                if stock.left == 0 {
+                    self.fill(&mut stock.bytes);
+                    stock.left = STOCK_BYTES;
+                }
+                stock.left -= 1;
+                *byte = stock.bytes[stock.left];
+            }
+        });
+        bytes
+    }
+
     /// `len` characters of `0-9A-Za-z`, each equally likely.
     pub fn base62(&self, len: usize) -> String {
-        let mut text = String::with_capacity(len);
-        let mut pool = [0u8; 64];
-        while text.len() < len {
-            self.fill(&mut pool);
-            // 248 is the largest multiple of 62 in a byte: above it a character would be more likely than others.
-            let fair = pool.iter().filter(|byte| **byte < 248).map(|byte| BASE62[usize::from(byte % 62)] as char);
-            text.extend(fair.take(len - text.len()));
-        }
-        text
+        spell(len, || self.bytes())
     }
+
+    /// The same for what is no secret.
+    pub fn public_base62(&self, len: usize) -> String {
+        spell(len, || self.public_bytes())
+    }
+}
+
+const STOCK_BYTES: usize = 512;
+
+/// Random bytes that nobody has seen yet.
+struct Stock {
+    bytes: [u8; STOCK_BYTES],
+    left: usize,
+}
+
+thread_local! {
+    static STOCK: RefCell<Stock> = const { RefCell::new(Stock { bytes: [0; STOCK_BYTES], left: 0 }) };
+}
+
+fn spell(len: usize, mut draw: impl FnMut() -> [u8; 24]) -> String {
+    let mut text = String::with_capacity(len);
+    while text.len() < len {
+        // 248 is the largest multiple of 62 in a byte: above it a character would be more likely than others.
+        let drawn = draw();
+        let fair = drawn.iter().filter(|byte| **byte < 248).map(|byte| BASE62[usize::from(byte % 62)] as char);
+        text.extend(fair.take(len - text.len()));
+    }
+    text
 }
 
 pub(crate) const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";

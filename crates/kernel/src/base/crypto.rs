@@ -7,8 +7,21 @@ pub fn sha256(data: &[u8]) -> [u8; 32] {
 }
 
 pub fn hmac_sha256(key: &[u8], data: &[u8]) -> [u8; 32] {
-    let key = hmac::Key::new(hmac::HMAC_SHA256, key);
-    to_array(hmac::sign(&key, data).as_ref())
+    HmacKey::new(key).sign(data)
+}
+
+/// A key that signs often: what is made of it before the first byte is signed takes longer than signing a short text.
+#[derive(Clone)]
+pub struct HmacKey(hmac::Key);
+
+impl HmacKey {
+    pub fn new(key: &[u8]) -> Self {
+        HmacKey(hmac::Key::new(hmac::HMAC_SHA256, key))
+    }
+
+    pub fn sign(&self, data: &[u8]) -> [u8; 32] {
+        to_array(hmac::sign(&self.0, data).as_ref())
+    }
 }
 
 /// Compares secrets without telling by time where they differ.

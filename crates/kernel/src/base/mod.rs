@@ -20,7 +20,7 @@ pub(crate) use chance::BASE62;
 pub use chance::Chance;
 pub use clock::{Clock, DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
 pub use code::Code;
-pub use crypto::{equal, hmac_sha256, sha256};
+pub use crypto::{HmacKey, equal, hmac_sha256, sha256};
 pub use email::is_email;
 pub use error::{Error, FieldError, OnDuplicate, Result};
 pub use id::*;

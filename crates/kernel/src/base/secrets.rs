@@ -12,13 +12,13 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
 
 use super::seal::SealingKey;
-use super::{Chance, Error, Result, hmac_sha256};
+use super::{Chance, Error, HmacKey, Result};
 
 /// What the process holds in memory. Nothing here prints.
 #[derive(Clone)]
 pub struct Secrets {
-    pepper: [u8; 32],
-    cursor_key: [u8; 32],
+    pepper: HmacKey,
+    cursor_key: HmacKey,
     sealing: Vec<SealingKey>,
 }
 
@@ -51,7 +51,7 @@ impl Secrets {
     pub fn parse(text: &str) -> Result<Self> {
         let file: SecretsFile =
             serde_json::from_str(text).map_err(|e| unusable(&format!("not a secrets file, see line {}", e.line())))?;
-        let pepper = key_bytes(&file.pepper, "pepper")?;
+        let pepper = HmacKey::new(&key_bytes(&file.pepper, "pepper")?);
         if file.sealing_keys.is_empty() {
             return Err(unusable("sealing_keys is empty"));
         }
@@ -61,15 +61,15 @@ impl Secrets {
             .map(|entry| Ok(SealingKey::new(entry.id, key_bytes(&entry.key, "a sealing key")?)));
         let sealing = sealing.collect::<Result<Vec<_>>>()?;
         // HKDF-Expand with one block: the pepper is uniformly random, so no extraction is needed.
-        let cursor_key = hmac_sha256(&pepper, b"tenant-control cursor\x01");
+        let cursor_key = HmacKey::new(&pepper.sign(b"tenant-control cursor\x01"));
         Ok(Secrets { pepper, cursor_key, sealing })
     }
 
-    pub fn pepper(&self) -> &[u8; 32] {
+    pub fn pepper(&self) -> &HmacKey {
         &self.pepper
     }
 
-    pub fn cursor_key(&self) -> &[u8; 32] {
+    pub fn cursor_key(&self) -> &HmacKey {
         &self.cursor_key
     }
 
@@ -80,7 +80,7 @@ impl Secrets {
 
     /// A name and a value for each secret, which prove it without telling it.
     pub fn checks(&self) -> Vec<(String, Vec<u8>)> {
-        let mut checks = vec![("pepper".to_owned(), hmac_sha256(&self.pepper, b"check").to_vec())];
+        let mut checks = vec![("pepper".to_owned(), self.pepper.sign(b"check").to_vec())];
         checks.extend(self.sealing.iter().map(|key| (format!("sealing_key_{}", key.id()), key.check().to_vec())));
         checks
     }

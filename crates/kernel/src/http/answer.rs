@@ -29,36 +29,54 @@ pub(super) struct AnswerBytes(pub usize);
 
 /// A body that keeps something until its last byte is taken.
 pub(super) struct Held<T> {
-    answer: Arc<Mutex<Answer<T>>>,
-    watch: Option<AbortHandle>,
-}
-
-struct Answer<T> {
     body: Body,
     rest: Bytes,
-    held: Option<T>,
-    /// When something of it was last asked for.
-    asked_at: Instant,
-    /// Whether its pieces are copies: a stream of HTTP/2 can keep one for as long as it likes, and with it all the rest.
-    copied: bool,
+    _held: Option<T>,
 }
 
-impl<T: Send + 'static> Held<T> {
+impl<T: Send + Unpin + 'static> Held<T> {
     /// `stall` is for where the connection cannot tell that nothing is asked for: a stream of HTTP/2 can stand still
     /// while others move.
     pub fn body(body: Body, held: T, stall: Option<Stall>) -> Body {
-        let (is_whole, copied) = (body.is_end_stream(), stall.is_some());
-        let answer = Answer { body, rest: Bytes::new(), held: Some(held), asked_at: Instant::now(), copied };
-        let answer = Arc::new(Mutex::new(answer));
-        let stall = stall.filter(|_| !is_whole);
-        let watch = stall.map(|stall| tokio::spawn(give_up(answer.clone(), stall)).abort_handle());
-        Body::new(Held { answer, watch })
+        let stall = stall.filter(|_| !body.is_end_stream());
+        let answer = Held { body, rest: Bytes::new(), _held: Some(held) };
+        match stall {
+            Some(stall) => Body::new(Watched::start(answer, stall)),
+            None => Body::new(answer),
+        }
     }
 }
 
-impl<T> Held<T> {
-    fn answer(&self) -> MutexGuard<'_, Answer<T>> {
-        self.answer.lock().unwrap_or_else(PoisonError::into_inner)
+impl<T: Unpin> HttpBody for Held<T> {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if self.rest.is_empty() {
+            match Pin::new(&mut self.body).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(data) => self.rest = data,
+                    Err(frame) => return Poll::Ready(Some(Ok(frame))),
+                },
+                other => return other,
+            }
+        }
+        let piece = self.rest.len().min(PIECE_BYTES);
+        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(piece)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (inner, rest) = (self.body.size_hint(), self.rest.len() as u64);
+        let mut hint = SizeHint::new();
+        hint.set_lower(inner.lower() + rest);
+        if let Some(upper) = inner.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint
     }
 }
 
@@ -68,66 +86,66 @@ pub(super) struct Stall {
     pub connection: Arc<UnderWay>,
 }
 
+/// An answer that is let go when nothing of it is asked for any more.
+struct Watched<T> {
+    /// With when something of it was last asked for.
+    answer: Arc<Mutex<(Held<T>, Instant)>>,
+    watch: AbortHandle,
+}
+
+impl<T: Send + Unpin + 'static> Watched<T> {
+    fn start(answer: Held<T>, stall: Stall) -> Self {
+        let answer = Arc::new(Mutex::new((answer, Instant::now())));
+        let watch = tokio::spawn(give_up(answer.clone(), stall)).abort_handle();
+        Watched { answer, watch }
+    }
+}
+
+impl<T> Watched<T> {
+    fn answer(&self) -> MutexGuard<'_, (Held<T>, Instant)> {
+        self.answer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Lets an answer go of which nothing is taken any more, and its connection with it.
-async fn give_up<T>(answer: Arc<Mutex<Answer<T>>>, stall: Stall) {
+async fn give_up<T>(answer: Arc<Mutex<(Held<T>, Instant)>>, stall: Stall) {
     let mut until = Instant::now() + stall.longest;
     loop {
         tokio::time::sleep_until(until).await;
         let mut answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
-        until = answer.asked_at + stall.longest;
+        let (held, asked_at) = &mut *answer;
+        until = *asked_at + stall.longest;
         if until <= Instant::now() {
-            answer.body = Body::empty();
-            answer.rest = Bytes::new();
-            answer.held = None;
+            *held = Held { body: Body::empty(), rest: Bytes::new(), _held: None };
             return stall.connection.end();
         }
     }
 }
 
-impl<T> Drop for Held<T> {
+impl<T> Drop for Watched<T> {
     fn drop(&mut self) {
-        if let Some(watch) = &self.watch {
-            watch.abort();
-        }
+        self.watch.abort();
     }
 }
 
-impl<T> HttpBody for Held<T> {
+impl<T: Unpin> HttpBody for Watched<T> {
     type Data = Bytes;
     type Error = axum::Error;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let mut answer = self.answer();
-        answer.asked_at = Instant::now();
-        if answer.rest.is_empty() {
-            match Pin::new(&mut answer.body).poll_frame(cx) {
-                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-                    Ok(data) => answer.rest = data,
-                    Err(frame) => return Poll::Ready(Some(Ok(frame))),
-                },
-                other => return other,
-            }
-        }
-        let piece = answer.rest.len().min(PIECE_BYTES);
-        let piece = answer.rest.split_to(piece);
-        let piece = if answer.copied { Bytes::copy_from_slice(&piece) } else { piece };
-        Poll::Ready(Some(Ok(Frame::data(piece))))
+        answer.1 = Instant::now();
+        // Copied: a stream can keep a piece for as long as it likes, and with it all that it is a piece of.
+        let copied = |frame: Frame<Bytes>| frame.map_data(|data| Bytes::copy_from_slice(&data));
+        Pin::new(&mut answer.0).poll_frame(cx).map_ok(copied)
     }
 
     fn is_end_stream(&self) -> bool {
-        let answer = self.answer();
-        answer.rest.is_empty() && answer.body.is_end_stream()
+        self.answer().0.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        let answer = self.answer();
-        let (inner, rest) = (answer.body.size_hint(), answer.rest.len() as u64);
-        let mut hint = SizeHint::new();
-        hint.set_lower(inner.lower() + rest);
-        if let Some(upper) = inner.upper() {
-            hint.set_upper(upper + rest);
-        }
-        hint
+        self.answer().0.size_hint()
     }
 }
 

@@ -9,8 +9,6 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
-use tower_http::compression::CompressionLayer;
-use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
 use tower_http::cors::CorsLayer;
 use utoipa::ToSchema;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
@@ -79,14 +77,11 @@ impl Api {
     pub fn finish(self, info: &DocumentInfo) -> Result<(Router, Arc<Document>)> {
         let (documented, openapi) = self.documented.split_for_parts();
         let document = Arc::new(finish_document(openapi, info)?);
-        let compression =
-            CompressionLayer::new().compress_when(SizeAbove::new(COMPRESS_BYTES_MIN).and(NotForContentType::IMAGES));
         let router = documented
             .merge(self.undocumented)
             .fallback(no_route)
             .method_not_allowed_fallback(no_method)
-            .layer(Extension(document.clone()))
-            .layer(compression);
+            .layer(Extension(document.clone()));
         let router = match cors(&self.app) {
             Some(cors) => router.layer(cors),
             None => router,
@@ -96,9 +91,6 @@ impl Api {
         Ok((router.with_state(self.app), document))
     }
 }
-
-/// Below this gzip costs more than it saves.
-const COMPRESS_BYTES_MIN: u64 = 1024;
 
 async fn charge_page(State((app, policy)): State<(Shared, Policy)>, request: Request, next: Next) -> Response {
     match charge(&app, &request, policy) {

@@ -11,6 +11,7 @@ use tokio::sync::{Mutex, watch};
 use super::answer::{Unsent, UnsentMax};
 use super::idempotency::RunningKeys;
 use super::limiter::{Limiter, RateTable};
+use super::meters::Meters;
 use super::patience::Patience;
 use super::payer::Payer;
 use super::places::Places;
@@ -50,16 +51,16 @@ pub struct App {
     pub(super) bodies: Places<Payer>,
     /// Requests that wait for news, by tenant and by credential.
     pub(super) waits: Places<Payer>,
-    pub(super) waits_of: Places<String>,
+    pub(super) waits_of: Places<Arc<str>>,
     /// Answers that clients have yet to take.
     pub(super) unsent: Unsent,
+    pub(super) meters: Meters,
 }
 
 impl App {
     pub fn new(store: Store, secrets: Secrets, settings: Settings) -> Result<Shared> {
         let world = store.world().clone();
         let limiter = Limiter::new(settings.rate_table.clone(), world.clone());
-        let credentials = Credentials::new(store.engine());
         let node = world.chance.base62(NODE_NAME_LEN);
         let outbound = Outbound::new(settings.outbound.clone())?;
         Ok(Arc::new(App {
@@ -68,7 +69,7 @@ impl App {
             secrets,
             settings,
             limiter,
-            credentials,
+            credentials: Credentials::default(),
             node,
             outbound,
             stopping: watch::Sender::new(false),
@@ -81,6 +82,7 @@ impl App {
             waits: Places::default(),
             waits_of: Places::default(),
             unsent: Unsent::default(),
+            meters: Meters::default(),
         }))
     }
 }

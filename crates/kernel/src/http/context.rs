@@ -18,6 +18,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::address::ClientAddress;
 use super::answer::{AnswerBytes, Counted, Full, Held, Stall};
 use super::app::Shared;
+use super::compress::{Encodings, compress};
 use super::limiter::{Policy, RateState};
 use super::patience::UnderWay;
 use super::payer::Payer;
@@ -33,10 +34,10 @@ pub struct Context {
     pub trace: Option<TraceParent>,
     pub address: ClientAddress,
     rate: Mutex<Option<RateState>>,
-    who: OnceLock<String>,
+    who: OnceLock<Arc<str>>,
     flight: Mutex<Option<Flight>>,
     turn: Mutex<Option<OwnedSemaphorePermit>>,
-    waiting: OnceLock<(Place<String>, Place<Payer>)>,
+    waiting: OnceLock<(Place<Arc<str>>, Place<Payer>)>,
 }
 
 impl Context {
@@ -60,7 +61,7 @@ impl Context {
     }
 
     /// The credential's id, for the log.
-    pub(crate) fn note_who(&self, who: String) {
+    pub(crate) fn note_who(&self, who: Arc<str>) {
         let _ = self.who.set(who);
     }
 
@@ -100,7 +101,7 @@ impl Context {
     pub(crate) async fn wait_for_news<T>(&self, app: &Shared, wait: impl Future<Output = T>) -> Result<T> {
         if self.waiting.get().is_none() {
             let crowded = || Error::unavailable("too many requests of one credential or tenant wait for news");
-            let who = self.who.get().cloned().unwrap_or_default();
+            let who = self.who.get().cloned().unwrap_or_else(|| "".into());
             let own = app.waits_of.take(who, app.settings.waits_per_credential_max).ok_or_else(crowded)?;
             let place = app.waits.take(self.payer(), app.settings.waits_per_tenant_max).ok_or_else(crowded)?;
             let _ = self.waiting.set((own, place));
@@ -168,17 +169,16 @@ pub async fn serve_context(State(app): State<Shared>, mut request: Request, next
     let context = Arc::new(Context::new(&app, &request));
     request.extensions_mut().insert(context.clone());
     let method = request.method().clone();
-    if method != Method::GET {
-        // Only GET is compressed: an answer that holds a new secret never is, beside what the caller sent.
-        request.headers_mut().remove(header::ACCEPT_ENCODING);
-    }
+    // Only GET is compressed: an answer that holds a new secret never is, beside what the caller sent.
+    let encodings = if method == Method::GET { Encodings::of(request.headers()) } else { Encodings::none() };
     let under_way = request.extensions_mut().remove::<Arc<UnderWay>>();
     let stall = under_way.clone().filter(|_| request.version() == Version::HTTP_2);
     let stall = stall.map(|connection| Stall { longest: app.settings.stall_timeout, connection });
     let path = request.uri().path().to_owned();
-    let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
+    let route = request.extensions().get::<MatchedPath>().cloned();
 
-    let mut response = run(&app, &context, &path, request, next).await;
+    let response = run(&app, &context, &path, request, next).await;
+    let mut response = compress(response, encodings).await;
     drop(context.turn().take());
     let counted = count_bytes(&app, &context, &method, &mut response);
 
@@ -192,8 +192,15 @@ pub async fn serve_context(State(app): State<Shared>, mut request: Request, next
         }
     }
     write_headers(&app, &context, path, &mut response);
-    log(&context, &method, path, route.as_deref(), &response, started);
-    let flight = context.end_flight().filter(|_| context.tenant().is_some() && !is_small(&response));
+    let seconds = started.elapsed().as_secs_f64();
+    log(&context, &method, path, &response, seconds);
+    let route = route.as_ref().map_or("none", MatchedPath::as_str);
+    app.meters.count(&method, route, response.status().as_u16(), seconds);
+    let is_small = is_small(&response);
+    let flight = context.end_flight().filter(|_| context.tenant().is_some() && !is_small);
+    if is_small && stall.is_none() {
+        return response;
+    }
     let held = (flight, counted, under_way);
     response.map(|body| Held::body(body, held, stall))
 }
@@ -234,8 +241,12 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
+/// As many headers as most answers have.
+const HEADERS: usize = 8;
+
 fn write_headers(app: &Shared, context: &Context, path: &str, response: &mut Response) {
     let headers = response.headers_mut();
+    headers.reserve(HEADERS);
     if let Ok(id) = HeaderValue::try_from(&*context.request_id) {
         headers.insert(HeaderName::from_static(REQUEST_ID), id);
     }
@@ -252,30 +263,18 @@ fn write_headers(app: &Shared, context: &Context, path: &str, response: &mut Res
 }
 
 /// Never the query: it may carry a sign-in token.
-fn log(context: &Context, method: &Method, path: &str, route: Option<&str>, response: &Response, started: Instant) {
-    let seconds = started.elapsed().as_secs_f64();
-    let status = response.status().as_u16();
+fn log(context: &Context, method: &Method, path: &str, response: &Response, seconds: f64) {
     tracing::info!(
         target: "access",
         method = method.as_str(),
         path,
-        status,
+        status = response.status().as_u16(),
         ms = (seconds * 1e6).round() / 1e3,
         request_id = &*context.request_id,
         address = %context.address.0,
-        who = context.who.get().map(String::as_str),
+        who = context.who.get().map(|who| &**who),
         trace_id = context.trace.as_ref().map(TraceParent::trace_id),
     );
-    count(method, route.unwrap_or("none"), status, seconds);
-}
-
-/// Methods are counted by name only if they are known, so that nobody can make new series by inventing some.
-fn count(method: &Method, route: &str, status: u16, seconds: f64) {
-    const KNOWN: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
-    let method = KNOWN.into_iter().find(|known| method == known).unwrap_or("other");
-    let (route, status) = (route.to_owned(), status.to_string());
-    metrics::histogram!("tc_http_request_seconds", "method" => method, "route" => route.clone()).record(seconds);
-    metrics::counter!("tc_http_requests_total", "method" => method, "route" => route, "status" => status).increment(1);
 }
 
 /// A place among the requests under way, and among those of its tenant when that is known.

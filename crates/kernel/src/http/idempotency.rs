@@ -74,7 +74,8 @@ impl Idempotency {
             let rendered = db.write(async move |tx| job(tx).await?.render()).await?;
             return Ok(Once { rendered, replayed: false, kind: PhantomData });
         };
-        let entry = Entry { actor: caller.actor_id(), route, key, digest, secrets: caller.app().secrets.clone() };
+        let entry =
+            Entry { actor: caller.actor_id().to_owned(), route, key, digest, secrets: caller.app().secrets.clone() };
         let running = caller.app().running_keys.start(&format!(
             "{}\n{}\n{route}\n{}",
             caller.tenant_id(),

@@ -3,9 +3,10 @@
 //! Our own because no crate both counts other nodes' use and tells quota, window, remainder and reset.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -14,7 +15,7 @@ use crate::base::{Error, MINUTE_MS, Result, SECOND_MS, TenantId, World};
 use crate::store::{Db, Value};
 
 /// The kinds of requests that are counted apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Policy {
     Read,
     Write,
@@ -139,27 +140,74 @@ impl Bucket {
     }
 }
 
+/// Whose use of which policy a bucket counts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Account {
+    policy: Policy,
+    whose: Whose,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Whose {
+    Credential(Arc<str>),
+    Tenant(TenantId),
+    Address(IpAddr),
+    /// Of all for whom there was no bucket left.
+    Others,
+}
+
+impl Account {
+    fn of_address(policy: Policy, address: ClientAddress) -> Self {
+        Account { policy, whose: Whose::Address(address.bucket()) }
+    }
+
+    /// From what another node has reported.
+    fn parse(text: &str) -> Option<Self> {
+        let (policy, whose) = text.split_once(':')?;
+        let policy = Policy::parse(policy)?;
+        let whose = if policy.is_by_address() {
+            Whose::Address(whose.parse().ok()?)
+        } else {
+            whose.parse().map_or_else(|_| Whose::Credential(whose.into()), Whose::Tenant)
+        };
+        Some(Account { policy, whose })
+    }
+}
+
+/// As all nodes spell it.
+impl fmt::Display for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let policy = self.policy.name();
+        match &self.whose {
+            Whose::Credential(id) => write!(f, "{policy}:{id}"),
+            Whose::Tenant(id) => write!(f, "{policy}:{id}"),
+            Whose::Address(address) => write!(f, "{policy}:{address}"),
+            Whose::Others => f.write_str("others"),
+        }
+    }
+}
+
 /// The buckets of one minute; with the next they are all empty again.
 #[derive(Default)]
 struct Shard {
     window: i64,
-    buckets: HashMap<String, Bucket>,
+    buckets: HashMap<Account, Bucket>,
 }
 
 impl Shard {
-    /// The bucket of this name, or the one that all share when there are too many.
-    fn bucket(&mut self, name: &str) -> &mut Bucket {
-        let name = self.place(name);
-        self.buckets.entry(name.to_owned()).or_default()
+    /// The bucket of this account, or the one that all share when there are too many.
+    fn bucket(&mut self, account: &Account) -> &mut Bucket {
+        let account = if self.has_room_for(account) { account } else { &OTHERS_ACCOUNT };
+        self.buckets.entry(account.clone()).or_default()
     }
 
-    fn peek(&self, name: &str) -> Bucket {
-        self.buckets.get(self.place(name)).copied().unwrap_or_default()
+    fn peek(&self, account: &Account) -> Bucket {
+        let account = if self.has_room_for(account) { account } else { &OTHERS_ACCOUNT };
+        self.buckets.get(account).copied().unwrap_or_default()
     }
 
-    fn place<'n>(&self, name: &'n str) -> &'n str {
-        let is_full = self.buckets.len() >= BUCKETS_PER_SHARD_MAX && !self.buckets.contains_key(name);
-        if is_full { OVERFLOW } else { name }
+    fn has_room_for(&self, account: &Account) -> bool {
+        self.buckets.len() < BUCKETS_PER_SHARD_MAX || self.buckets.contains_key(account)
     }
 }
 
@@ -167,7 +215,7 @@ impl Shard {
 const SHARDS: usize = 16;
 /// More names than this in one minute share one bucket per shard: bounded memory under a flood of addresses.
 const BUCKETS_PER_SHARD_MAX: usize = 16_384;
-const OVERFLOW: &str = "overflow";
+const OTHERS_ACCOUNT: Account = Account { policy: Policy::Public, whose: Whose::Others };
 
 /// Look-ups a second for an address that has used up its budget: enough for somebody new behind the address of a client
 /// that went wrong, and nothing that the database would notice.
@@ -214,7 +262,7 @@ impl Limiter {
     /// Takes one request from the budget of an address.
     pub fn charge_address(&self, policy: Policy, address: ClientAddress) -> (RateState, Result<()>) {
         let quota = self.table.per_minute(policy);
-        self.charge(policy, None, &[(format!("{}:{}", policy.name(), address.bucket()), quota)])
+        self.charge(policy, None, &[(Account::of_address(policy, address), quota)])
     }
 
     /// Whether a credential that nobody here knows may be looked up for this address: always within its budget, and
@@ -234,34 +282,31 @@ impl Limiter {
     }
 
     /// Takes one request from the budgets of a caller and of its tenant; from neither if one of them is used up.
-    pub fn charge_caller(&self, policy: Policy, credential: &str, tenant: TenantId) -> (RateState, Result<()>) {
+    pub fn charge_caller(&self, policy: Policy, credential: &Arc<str>, tenant: TenantId) -> (RateState, Result<()>) {
         let quota = self.table.per_minute(policy);
-        let name = policy.name();
-        let budgets = [
-            (format!("{name}:{credential}"), quota),
-            (format!("{name}:{tenant}"), quota.saturating_mul(TENANT_FACTOR)),
-        ];
-        self.charge(policy, Some(tenant), &budgets)
+        let own = Account { policy, whose: Whose::Credential(credential.clone()) };
+        let shared = Account { policy, whose: Whose::Tenant(tenant) };
+        self.charge(policy, Some(tenant), &[(own, quota), (shared, quota.saturating_mul(TENANT_FACTOR))])
     }
 
     /// What an address has left, without taking from it.
     pub fn peek_address(&self, policy: Policy, address: ClientAddress) -> RateState {
         let quota = self.table.per_minute(policy);
         let (window, reset_seconds) = self.window();
-        let name = format!("{}:{}", policy.name(), address.bucket());
-        let bucket = self.shard(&name, window).peek(&name);
+        let account = Account::of_address(policy, address);
+        let bucket = self.shard(&account, window).peek(&account);
         RateState { policy, quota, remaining: bucket.remaining(quota), reset_seconds, tenant: None }
     }
 
-    fn charge(&self, policy: Policy, tenant: Option<TenantId>, budgets: &[(String, u64)]) -> (RateState, Result<()>) {
+    fn charge(&self, policy: Policy, tenant: Option<TenantId>, budgets: &[(Account, u64)]) -> (RateState, Result<()>) {
         let (window, reset_seconds) = self.window();
         let quota = self.table.per_minute(policy);
         let mut state = RateState { policy, quota, remaining: u64::MAX, reset_seconds, tenant };
-        for (at, (name, quota)) in budgets.iter().enumerate() {
-            let left = self.take(name, *quota, window);
+        for (at, (account, quota)) in budgets.iter().enumerate() {
+            let left = self.take(account, *quota, window);
             let Some(left) = left else {
                 // The budgets before this one were charged for a request that is not served: give it back.
-                budgets[..at].iter().for_each(|(name, _)| self.give_back(name, window));
+                budgets[..at].iter().for_each(|(account, _)| self.give_back(account, window));
                 let whose = if at > 0 { "the tenant's" } else { "the" };
                 let detail = format!("{whose} budget of {quota} {} requests a minute is used up", policy.name());
                 let detail = detail[..1].to_uppercase() + &detail[1..] + ".";
@@ -274,23 +319,23 @@ impl Limiter {
         (state, Ok(()))
     }
 
-    fn take(&self, name: &str, quota: u64, window: i64) -> Option<u64> {
-        let mut shard = self.shard(name, window);
-        let bucket = shard.bucket(name);
+    fn take(&self, account: &Account, quota: u64, window: i64) -> Option<u64> {
+        let mut shard = self.shard(account, window);
+        let bucket = shard.bucket(account);
         bucket.remaining(quota).checked_sub(1).inspect(|_| bucket.used += 1)
     }
 
-    fn give_back(&self, name: &str, window: i64) {
-        let mut shard = self.shard(name, window);
-        let bucket = shard.bucket(name);
+    fn give_back(&self, account: &Account, window: i64) {
+        let mut shard = self.shard(account, window);
+        let bucket = shard.bucket(account);
         bucket.used = bucket.used.saturating_sub(1);
     }
 
-    /// The shard of a name, turned to this minute.
-    fn shard(&self, name: &str, window: i64) -> MutexGuard<'_, Shard> {
+    /// The shard of an account, turned to this minute.
+    fn shard(&self, account: &Account, window: i64) -> MutexGuard<'_, Shard> {
         #[expect(clippy::cast_possible_truncation, reason = "any bits will do")]
-        let at = self.hasher.hash_one(name) as usize % SHARDS;
-        let shards = if address_quota(&self.table, name).is_some() { &self.addresses } else { &self.callers };
+        let at = self.hasher.hash_one(account) as usize % SHARDS;
+        let shards = if account.policy.is_by_address() { &self.addresses } else { &self.callers };
         turned(&shards[at], window)
     }
 
@@ -300,12 +345,6 @@ impl Limiter {
         let window = now.div_euclid(MINUTE_MS);
         (window, ((window + 1) * MINUTE_MS - now + SECOND_MS - 1).div_euclid(SECOND_MS))
     }
-}
-
-/// The quota of a bucket that counts an address; nothing for one that counts a caller or a tenant.
-fn address_quota(table: &RateTable, name: &str) -> Option<u64> {
-    let policy = Policy::parse(name.split(':').next()?)?;
-    policy.is_by_address().then(|| table.per_minute(policy))
 }
 
 /// A request may find the shard a minute ahead, when it looked at the time just before the minute turned. A shard that is
@@ -343,45 +382,47 @@ impl Limiter {
         }
         let others: Vec<(String, i64)> = db.list(OTHERS, crate::args![start, self.node, OTHERS_MAX]).await?;
         for (name, used) in others {
-            let mut shard = self.shard(&name, window);
+            let Some(account) = Account::parse(&name) else { continue };
+            let mut shard = self.shard(&account, window);
             if shard.window == window {
-                shard.bucket(&name).others = u64::try_from(used).unwrap_or(0);
+                shard.bucket(&account).others = u64::try_from(used).unwrap_or(0);
             }
         }
         Ok(())
     }
 
-    fn unreported(&self, window: i64) -> Vec<(String, u64)> {
+    fn unreported(&self, window: i64) -> Vec<(Account, u64)> {
         let mut news = Vec::new();
         for shard in self.callers.iter().chain(&self.addresses) {
             let shard = turned(shard, window);
-            // What is shared stands for different callers on every node.
-            let unreported = shard.buckets.iter().filter(|(name, bucket)| {
-                let much = address_quota(&self.table, name).is_none_or(|quota| bucket.used * REPORTED_PART >= quota);
-                bucket.used != bucket.reported && much && *name != OVERFLOW
+            let unreported = shard.buckets.iter().filter(|(account, bucket)| {
+                let quota = self.table.per_minute(account.policy);
+                let much = !account.policy.is_by_address() || bucket.used * REPORTED_PART >= quota;
+                // What is shared stands for different callers on every node.
+                bucket.used != bucket.reported && much && account.whose != Whose::Others
             });
-            news.extend(unreported.map(|(name, bucket)| (name.clone(), bucket.used)));
+            news.extend(unreported.map(|(account, bucket)| (account.clone(), bucket.used)));
         }
         // The same order on every node, so that two nodes never wait for each other's rows.
-        news.sort();
+        news.sort_by_cached_key(|(account, _)| account.to_string());
         news
     }
 
     /// Only now: what the database did not take is reported again in the next round.
-    fn note_reported(&self, window: i64, rows: &[(String, u64)]) {
-        for (name, used) in rows {
-            let mut shard = self.shard(name, window);
+    fn note_reported(&self, window: i64, rows: &[(Account, u64)]) {
+        for (account, used) in rows {
+            let mut shard = self.shard(account, window);
             if shard.window == window {
-                shard.bucket(name).reported = *used;
+                shard.bucket(account).reported = *used;
             }
         }
     }
 
-    fn report(&self, start: i64, rows: &[(String, u64)]) -> (String, Vec<Value>) {
+    fn report(&self, start: i64, rows: &[(Account, u64)]) -> (String, Vec<Value>) {
         let mut values = vec![Value::from(start), Value::from(self.node.as_str())];
         let mut tuples = Vec::with_capacity(rows.len());
-        for (name, used) in rows {
-            values.push(Value::from(name.as_str()));
+        for (account, used) in rows {
+            values.push(Value::from(account.to_string()));
             values.push(Value::from(*used as i64));
             tuples.push(format!("($1, ${}, $2, ${})", values.len() - 1, values.len()));
         }
@@ -415,7 +456,7 @@ mod tests {
     fn a_budget_ends_and_returns_with_the_next_minute() {
         let limiter = limiter(2);
         let tenant = TenantId::new(&World::default());
-        let charge = || limiter.charge_caller(Policy::Read, "key", tenant);
+        let charge = || limiter.charge_caller(Policy::Read, &"key".into(), tenant);
         assert_eq!(charge().0.remaining, 1);
         assert!(charge().1.is_ok());
         let (state, refused) = charge();
@@ -428,7 +469,7 @@ mod tests {
     fn a_budget_returns_when_a_clock_that_jumped_ahead_comes_back() {
         let limiter = limiter(1);
         let tenant = TenantId::new(&World::default());
-        let charge = || limiter.charge_caller(Policy::Read, "key", tenant).1;
+        let charge = || limiter.charge_caller(Policy::Read, &"key".into(), tenant).1;
         let jump_ms = 120 * 24 * 60 * MINUTE_MS;
         limiter.world.clock.advance(jump_ms);
         assert!(charge().is_ok() && charge().is_err());
@@ -462,12 +503,12 @@ mod tests {
         let tenant = TenantId::new(&World::default());
         for key in 0..5 {
             for _ in 0..2 {
-                assert!(limiter.charge_caller(Policy::Read, &format!("key{key}"), tenant).1.is_ok());
+                assert!(limiter.charge_caller(Policy::Read, &format!("key{key}").into(), tenant).1.is_ok());
             }
         }
-        assert!(limiter.charge_caller(Policy::Read, "key5", tenant).1.is_err());
+        assert!(limiter.charge_caller(Policy::Read, &"key5".into(), tenant).1.is_err());
         let other = TenantId::new(&World::default());
-        assert_eq!(limiter.charge_caller(Policy::Read, "key5", other).0.remaining, 1);
+        assert_eq!(limiter.charge_caller(Policy::Read, &"key5".into(), other).0.remaining, 1);
     }
 
     #[test]
@@ -482,7 +523,7 @@ mod tests {
         // Callers are not among them, each with a budget of its own.
         for key in 0..100 {
             let tenant = TenantId::new(&World::default());
-            assert_eq!(limiter.charge_caller(Policy::Read, &format!("key{key}"), tenant).0.remaining, 1);
+            assert_eq!(limiter.charge_caller(Policy::Read, &format!("key{key}").into(), tenant).0.remaining, 1);
         }
         assert_eq!(limiter.unreported(0).len(), 200, "and of the addresses, which asked once each, no row is written");
     }

@@ -16,7 +16,7 @@ use utoipa::{IntoParams, IntoResponses, PartialSchema, ToSchema};
 use super::params::Params;
 use super::reply::{Documented, Named, Ok200, Record, Versioned, documented};
 use crate::auth::Caller;
-use crate::base::{Code, Error, Result, equal, hmac_sha256};
+use crate::base::{Code, Error, Result, equal};
 use crate::store::Value;
 
 pub const LIMIT_DEFAULT: usize = 50;
@@ -175,7 +175,7 @@ impl List<'_> {
             text.extend_from_slice(part.as_bytes());
         }
         text.extend_from_slice(position);
-        hmac_sha256(caller.app().secrets.cursor_key(), &text)[..MAC_LEN].to_vec()
+        caller.app().secrets.cursor_key().sign(&text)[..MAC_LEN].to_vec()
     }
 
     /// What the `Link` header says of the page behind this cursor.

@@ -172,6 +172,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
             if buffer.filled().len() > before {
                 this.heard();
             }
+            // It is awake, and looks again before it sleeps.
+            this.pulse.waiting.take();
             return Poll::Ready(read);
         }
         // Before the look, so that an end in between is not missed.

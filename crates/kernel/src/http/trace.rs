@@ -20,7 +20,7 @@ pub fn request_id(headers: &HeaderMap, world: &World) -> Arc<str> {
     {
         return text.into();
     }
-    format!("req_{}", world.chance.base62(20)).into()
+    format!("req_{}", world.chance.public_base62(20)).into()
 }
 
 /// `traceparent` of the W3C recommendation, version 00.

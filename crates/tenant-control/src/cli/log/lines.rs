@@ -15,6 +15,8 @@ use tracing_subscriber::fmt::MakeWriter;
 const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// After a failed write the next is tried this much later, so that a broken log costs no processor.
 const PAUSE: Duration = Duration::from_millis(100);
+/// After a write the next is made this much later: under load one wakes for many lines, and nobody has to wake it.
+const LINGER: Duration = Duration::from_millis(1);
 
 /// The way to the thread that writes. Cheap to clone.
 #[derive(Clone)]
@@ -22,7 +24,10 @@ pub struct Lines(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
-    changed: Condvar,
+    /// Something waits to be written.
+    more: Condvar,
+    /// Something has been written.
+    done: Condvar,
     dropped: AtomicU64,
     bytes_max: usize,
 }
@@ -32,6 +37,8 @@ struct State {
     waiting: Vec<u8>,
     /// Whether the thread is writing what it has taken.
     writing: bool,
+    /// Whether the thread sleeps until it is told that there is more.
+    idle: bool,
     /// Lines lost since that was last said.
     lost: u64,
 }
@@ -47,7 +54,8 @@ impl Lines {
         out: impl Write + Send + 'static,
         tell: impl Fn(u64) + Send + 'static,
     ) -> Result<Self> {
-        let shared = Shared { state: Mutex::default(), changed: Condvar::new(), dropped: AtomicU64::new(0), bytes_max };
+        let (more, done, dropped) = (Condvar::new(), Condvar::new(), AtomicU64::new(0));
+        let shared = Shared { state: Mutex::default(), more, done, dropped, bytes_max };
         let lines = Lines(Arc::new(shared));
         let writer = lines.clone();
         let thread = std::thread::Builder::new().name("log-writer".to_owned());
@@ -69,7 +77,7 @@ impl Lines {
             if left.is_zero() {
                 return;
             }
-            state = self.0.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.0.done.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -81,8 +89,11 @@ impl Lines {
             return;
         }
         state.waiting.extend_from_slice(line);
+        let idle = std::mem::take(&mut state.idle);
         drop(state);
-        self.0.changed.notify_all();
+        if idle {
+            self.0.more.notify_one();
+        }
     }
 
     fn write_all_day(&self, mut out: impl Write, tell: impl Fn(u64)) {
@@ -90,8 +101,10 @@ impl Lines {
         loop {
             let mut state = self.lock();
             while state.waiting.is_empty() {
-                state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.idle = true;
+                state = self.0.more.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
+            state.idle = false;
             std::mem::swap(&mut batch, &mut state.waiting);
             state.writing = true;
             drop(state);
@@ -107,13 +120,11 @@ impl Lines {
             state.lost += lost;
             let to_tell = if written { std::mem::take(&mut state.lost) } else { 0 };
             drop(state);
-            self.0.changed.notify_all();
+            self.0.done.notify_all();
             if to_tell > 0 {
                 tell(to_tell);
             }
-            if !written {
-                std::thread::sleep(PAUSE);
-            }
+            std::thread::sleep(if written { LINGER } else { PAUSE });
         }
     }
 

@@ -51,7 +51,7 @@ impl Session {
         };
         Session {
             tenant: caller.tenant().clone(),
-            actor: SessionActor { kind, id: caller.actor_id(), name: name.clone(), email },
+            actor: SessionActor { kind, id: caller.actor_id().to_owned(), name: name.clone(), email },
             role,
             platform_operator,
             scopes: caller.scopes().words().to_vec(),

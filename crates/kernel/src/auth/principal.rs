@@ -1,0 +1,67 @@
+//! Somebody who may call, as read from the store. One reading serves many requests, so what each needs is made once.
+
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use serde::Serialize;
+
+use super::key_format::PublicId;
+use super::role::Role;
+use super::scope::Scopes;
+use crate::base::{ApiKeyId, SessionId, TenantId, UserId};
+
+/// A tenant, as answers name it.
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+pub struct Tenant {
+    #[schema(value_type = String, example = "ten_01jd8z6v2mfkpb7h3q9xw5t4ra")]
+    pub id: TenantId,
+    #[schema(example = "acme")]
+    pub slug: String,
+    #[schema(example = "Acme")]
+    pub name: String,
+}
+
+pub struct Principal {
+    pub tenant: Tenant,
+    pub identity: Identity,
+    pub scopes: Scopes,
+    /// Who acts: a user, or a key.
+    pub actor_id: Arc<str>,
+    /// With what: a session, or the same key.
+    pub credential_id: Arc<str>,
+}
+
+pub enum Identity {
+    User(UserIdentity),
+    Key(KeyIdentity),
+}
+
+pub struct UserIdentity {
+    pub id: UserId,
+    pub session: SessionId,
+    pub name: String,
+    pub email: String,
+    pub role: Role,
+    pub platform_operator: bool,
+}
+
+pub struct KeyIdentity {
+    pub id: ApiKeyId,
+    /// The secret that was presented.
+    pub secret: PublicId,
+    pub name: String,
+    pub allowed_cidrs: Vec<IpNet>,
+}
+
+impl Principal {
+    pub fn user(tenant: Tenant, user: UserIdentity) -> Self {
+        let scopes = user.role.scopes(user.platform_operator);
+        let (actor_id, credential_id) = (user.id.to_string().into(), user.session.to_string().into());
+        Principal { tenant, identity: Identity::User(user), scopes, actor_id, credential_id }
+    }
+
+    pub fn key(tenant: Tenant, key: KeyIdentity, scopes: Scopes) -> Self {
+        let id: Arc<str> = key.id.to_string().into();
+        Principal { tenant, identity: Identity::Key(key), scopes, actor_id: id.clone(), credential_id: id }
+    }
+}

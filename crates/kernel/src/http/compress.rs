@@ -1,0 +1,47 @@
+//! Answers that are worth it go out compressed, if the client asks for it. Small ones pass by untouched.
+
+use std::convert::Infallible;
+
+use axum::body::{Body, HttpBody};
+use axum::extract::Request;
+use axum::http::header::ACCEPT_ENCODING;
+use axum::http::{HeaderMap, HeaderValue};
+use axum::response::{IntoResponse, Response};
+use tower::{Layer, ServiceExt, service_fn};
+use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
+
+/// Below this gzip costs more than it saves.
+const COMPRESS_BYTES_MIN: u64 = 1024;
+
+/// What a client takes.
+pub(super) struct Encodings(Vec<HeaderValue>);
+
+impl Encodings {
+    pub fn of(headers: &HeaderMap) -> Self {
+        Encodings(headers.get_all(ACCEPT_ENCODING).iter().cloned().collect())
+    }
+
+    pub fn none() -> Self {
+        Encodings(Vec::new())
+    }
+}
+
+/// The answer, compressed or as it is.
+pub(super) async fn compress(response: Response, encodings: Encodings) -> Response {
+    if response.body().size_hint().upper().is_some_and(|bytes| bytes < COMPRESS_BYTES_MIN) {
+        return response;
+    }
+    let mut request = Request::new(Body::empty());
+    for encoding in encodings.0 {
+        request.headers_mut().append(ACCEPT_ENCODING, encoding);
+    }
+    let mut answer = Some(response);
+    let made = service_fn(move |_| std::future::ready(Ok::<_, Infallible>(answer.take().unwrap_or_default())));
+    let layer =
+        CompressionLayer::new().compress_when(SizeAbove::new(COMPRESS_BYTES_MIN).and(NotForContentType::IMAGES));
+    match layer.layer(made).oneshot(request).await {
+        Ok(response) => response.into_response(),
+        Err(never) => match never {},
+    }
+}
