@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use rusqlite::Connection;
 
 use crate::args;
 use crate::base::{Actor, Clock, Error, MINUTE_MS, Result, TenantId, Timestamp, World, sha256};
@@ -16,7 +15,8 @@ use super::context::Context;
 use super::delta::LAST_TICK;
 use super::news::News;
 use super::postgres::Session;
-use super::{Args, Engine, FromRow, Param, Select, Value, dialect, sqlite};
+use super::sqlite::{self, Lite};
+use super::{Args, Engine, FromRow, Param, Select, Value, dialect};
 
 /// An async closure whose future can be required to be Send, which `AsyncFnOnce` alone cannot say yet.
 pub trait Job<A, R>: AsyncFnOnce(A) -> R + FnOnce(A) -> <Self as Job<A, R>>::Fut {
@@ -80,7 +80,7 @@ pub struct Tx {
 }
 
 enum Conn {
-    Sqlite(Connection),
+    Sqlite(Lite),
     Postgres(Session),
 }
 
@@ -108,7 +108,7 @@ impl Tx {
     /// those like it: many of them cost one round trip. If it fails, whatever comes next does.
     pub async fn later(&mut self, sql: &'static str, values: Vec<Value>) -> Result<()> {
         match &self.connection {
-            Conn::Sqlite(_) => self.exec(sql, &params(&values)).await.map(drop),
+            Conn::Sqlite(_) => self.exec_each(sql, std::slice::from_ref(&values)).await.map(drop),
             Conn::Postgres(_) => {
                 self.later.push((sql, values));
                 Ok(())
@@ -136,7 +136,7 @@ impl Tx {
         // Doomed until it has worked: a future dropped half-way must not leave a transaction that looks sound.
         let doomed = replace(&mut self.doomed, true);
         let changed = match &mut self.connection {
-            Conn::Sqlite(connection) => sqlite::exec(connection, self.context.bound(), sql, args)?,
+            Conn::Sqlite(lite) => lite.exec(self.context.bound(), sql, args)?,
             Conn::Postgres(session) => session.exec(&self.context, sql, args).await?,
         };
         self.doomed = doomed;
@@ -151,11 +151,7 @@ impl Tx {
         let doomed = replace(&mut self.doomed, true);
         let mut changed = 0;
         match &mut self.connection {
-            Conn::Sqlite(connection) => {
-                for row in rows {
-                    changed += sqlite::exec(connection, self.context.bound(), sql, &params(row))?;
-                }
-            }
+            Conn::Sqlite(lite) => changed = lite.exec_each(self.context.bound(), sql, rows)?,
             // The first may have to begin the transaction.
             Conn::Postgres(session) => {
                 let mut rows = rows.iter();
@@ -178,7 +174,7 @@ impl Tx {
         self.catch_up().await?;
         let doomed = replace(&mut self.doomed, true);
         let found = match &mut self.connection {
-            Conn::Sqlite(connection) => sqlite::find(connection, self.context.bound(), sql, args)?,
+            Conn::Sqlite(lite) => lite.find(self.context.bound(), sql, args)?,
             Conn::Postgres(session) => session.find(&self.context, sql, args).await?,
         };
         self.doomed = doomed;
@@ -189,7 +185,7 @@ impl Tx {
         self.catch_up().await?;
         let doomed = replace(&mut self.doomed, true);
         let found = match &mut self.connection {
-            Conn::Sqlite(connection) => sqlite::list(connection, self.context.bound(), sql, args)?,
+            Conn::Sqlite(lite) => lite.list(self.context.bound(), sql, args)?,
             Conn::Postgres(session) => session.list(&self.context, sql, args).await?,
         };
         self.doomed = doomed;
@@ -306,7 +302,7 @@ impl Tx {
 
 /// What the engines do around a job.
 impl Tx {
-    pub(super) fn sqlite(connection: Connection, context: Arc<Context>) -> Self {
+    pub(super) fn sqlite(connection: Lite, context: Arc<Context>) -> Self {
         Tx {
             connection: Conn::Sqlite(connection),
             context,
@@ -410,14 +406,14 @@ impl Tx {
     /// Runs a fixed statement on SQLite; on PostgreSQL the session does this itself.
     pub(super) fn control(&self, sql: &str) -> rusqlite::Result<()> {
         match &self.connection {
-            Conn::Sqlite(connection) => sqlite::control(connection, sql),
+            Conn::Sqlite(lite) => lite.control(sql),
             Conn::Postgres(_) => Ok(()),
         }
     }
 
     /// Whether SQLite is outside a transaction.
     fn is_idle(&self) -> bool {
-        matches!(&self.connection, Conn::Sqlite(connection) if connection.is_autocommit())
+        matches!(&self.connection, Conn::Sqlite(lite) if lite.connection.is_autocommit())
     }
 
     /// Ends a failed transaction of SQLite, unless SQLite has done so.
@@ -431,14 +427,14 @@ impl Tx {
 
     pub(super) fn changes(&self) -> u64 {
         match &self.connection {
-            Conn::Sqlite(connection) => connection.total_changes(),
+            Conn::Sqlite(lite) => lite.connection.total_changes(),
             Conn::Postgres(_) => 0,
         }
     }
 
     /// Writes to SQLite's file without changing anything, to find out whether the disk takes writes again.
     pub(super) fn probe(&mut self) -> Result<()> {
-        let Conn::Sqlite(connection) = &self.connection else {
+        let Conn::Sqlite(Lite { connection, .. }) = &self.connection else {
             return Ok(());
         };
         let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(sqlite::fault)?;
@@ -447,7 +443,7 @@ impl Tx {
 
     pub(super) fn checkpoint(&self) -> rusqlite::Result<()> {
         match &self.connection {
-            Conn::Sqlite(connection) => connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())),
+            Conn::Sqlite(lite) => lite.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())),
             Conn::Postgres(_) => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! The seven traps of a store with two engines, each of which a first version fell into.
+//! The traps of a store with two engines, each of which a first version fell into.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -56,6 +56,12 @@ on_both! {
         let sql = "SELECT CAST($3 AS TEXT), CAST($1 AS TEXT), CAST($2 AS TEXT), CAST($1 AS TEXT)";
         let (c, a, b, again): (String, String, String, String) = db.one(sql, args!["a", "b", "c"]).await.unwrap();
         assert_eq!([a, b, c, again], ["a", "b", "c", "a"]);
+    }
+
+    async fn a_number_in_a_text_is_no_parameter(store: TestStore) {
+        let db = store.system(Purpose::Cli);
+        let sql = "SELECT '$.tags[0]' || '$2' || CAST($1 AS TEXT) /* $3 */";
+        assert_eq!(db.one::<String>(sql, args!["!"]).await.unwrap(), "$.tags[0]$2!");
     }
 
     async fn a_statement_dropped_half_way_or_a_foreign_await_keeps_nothing_open(store: TestStore) {
