@@ -105,10 +105,14 @@ impl Tx {
     }
 
     /// Runs a statement whose answer nobody needs, in its place among the others. On PostgreSQL it is sent together with
-    /// those like it: many of them cost one round trip. If it fails, whatever comes next does.
+    /// those like it: many of them cost one round trip. If it fails, whatever comes next does; the error names the
+    /// statement that failed, and a constraint that it broke is not taken for one of whoever came next.
     pub async fn later(&mut self, sql: &'static str, values: Vec<Value>) -> Result<()> {
         match &self.connection {
-            Conn::Sqlite(_) => self.exec_each(sql, std::slice::from_ref(&values)).await.map(drop),
+            Conn::Sqlite(_) => {
+                let done = self.exec_each(sql, std::slice::from_ref(&values)).await;
+                done.map(drop).map_err(|error| error.of_statement(sql))
+            }
             Conn::Postgres(_) => {
                 self.later.push((sql, values));
                 Ok(())
