@@ -44,6 +44,7 @@ const MIGRATIONS: &[Migration] = migrations! {
     "0004_webhooks"
     "0005_order_of_changes"
     "0006_lists"
+    "0009_live_tickets"
 };
 
 const NOTE: &str = "INSERT INTO schema_migrations (name, checksum, applied_at) VALUES ($1, $2, $3)";
