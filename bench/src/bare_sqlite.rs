@@ -8,7 +8,7 @@ use rusqlite::{Connection, params};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::Outcome;
-use crate::workload::{AUDIT, BODY, EVENT, RECORD, SUBJECT, TICK, id};
+use crate::workload::{AUDIT, BODY, EVENT, RECORD, SUBJECT, id};
 
 /// The store's own bounds.
 const QUEUE_MAX: usize = 1_024;
@@ -16,8 +16,12 @@ const GROUP_MAX: usize = 256;
 
 /// The store's own settings of its writing connection.
 const SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; \
-     PRAGMA cache_size = -32768; PRAGMA wal_autocheckpoint = 4000; PRAGMA journal_size_limit = 67108864; \
+     PRAGMA cache_size = -32768; PRAGMA wal_autocheckpoint = 16000; PRAGMA journal_size_limit = 134217728; \
      PRAGMA temp_store = MEMORY;";
+
+/// The clock as the store moves it here: what RETURNING returns would be gathered in a table of its own each time.
+const LAST_TICK: &str = "SELECT last_at, sequence FROM tenant_clocks WHERE tenant_id = $1";
+const SET_CLOCK: &str = "UPDATE tenant_clocks SET last_at = ?2, sequence = ?3 WHERE tenant_id = ?1";
 
 /// Whether each job can fail alone, as in the store.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -65,7 +69,8 @@ fn write_loop(
     let mut commit = connection.prepare("COMMIT")?;
     let mut open = connection.prepare("SAVEPOINT job")?;
     let mut keep = connection.prepare("RELEASE job")?;
-    let mut tick = connection.prepare(TICK)?;
+    let mut last_tick = connection.prepare(LAST_TICK)?;
+    let mut set_clock = connection.prepare(SET_CLOCK)?;
     let mut record = connection.prepare(RECORD)?;
     let mut event = connection.prepare(EVENT)?;
     let mut audit = connection.prepare(AUDIT)?;
@@ -76,9 +81,10 @@ fn write_loop(
             if savepoints == Savepoints::Yes {
                 open.raw_execute()?;
             }
-            // SQLite numbers `$N` by first appearance: `$2` comes first in this one.
-            let (at, sequence): (i64, i64) =
-                tick.query_row(params![now_ms(), job.tenant], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            let (last, sequence): (i64, i64) =
+                last_tick.query_row(params![job.tenant], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            let (at, sequence) = (last.max(now_ms()), sequence + 1);
+            set_clock.execute(params![job.tenant, at, sequence])?;
             record.execute(params![job.tenant, job.record, job.number, SUBJECT, at])?;
             event.execute(params![job.tenant, sequence, BODY, at])?;
             audit.execute(params![job.tenant, job.entry, at, job.record])?;

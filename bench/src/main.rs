@@ -25,6 +25,10 @@ mod workload;
 use std::error::Error;
 use std::process::ExitCode;
 
+/// The service's own, so that what is measured in this process is what it would be in that one.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Every failure ends the run and is shown as it is.
 type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 

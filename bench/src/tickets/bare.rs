@@ -90,8 +90,10 @@ pub async fn write(db: &Db, new: New) -> Result<()> {
         let event = EventId::new_at(tx.world(), at);
         let (name, family, any) = ("ticket.created", "ticket.*", "*");
         tx.exec(events::INSERT, args![tick.sequence, event, name, "ticket", id, at, body]).await?;
-        tx.exec(events::WAKE, args![at, name, family, any]).await?;
-        tx.exec(events::DELIVER, args![event, tick.sequence, name, id, at, at, name, family, any]).await?;
+        if tx.is_worthwhile(events::SUBSCRIBED, args![name, family, any]).await? {
+            tx.exec(events::WAKE, args![at, name, family, any]).await?;
+            tx.exec(events::DELIVER, args![event, tick.sequence, name, id, at, at, name, family, any]).await?;
+        }
         Ok(())
     })
     .await

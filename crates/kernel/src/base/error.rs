@@ -110,6 +110,16 @@ impl Error {
         error
     }
 
+    /// The failure of a statement that nobody waited for. The log is told which, and no constraint that it broke is
+    /// [`OnDuplicate`]'s: that would be asked by whoever came next.
+    #[must_use]
+    pub fn of_statement(mut self, sql: &str) -> Self {
+        let cause = self.cause().unwrap_or_default();
+        self.0.source = Some(format!("in the statement {sql}: {cause}").into());
+        self.0.duplicate = false;
+        self
+    }
+
     pub fn code(&self) -> Code {
         self.0.code
     }

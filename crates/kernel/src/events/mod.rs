@@ -79,6 +79,10 @@ macro_rules! deliver {
 crate::statements! {
     INSERT = "INSERT INTO events (tenant_id, sequence, id, type, family, record_id, at, body)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+    /// Whether anybody wants an event. Three looks: an `IN` is a table of its own to SQLite, made each time.
+    SUBSCRIBED = "SELECT webhook_id FROM webhook_subscriptions WHERE tenant_id = $1 AND pattern = $2
+        UNION ALL SELECT webhook_id FROM webhook_subscriptions WHERE tenant_id = $1 AND pattern = $3
+        UNION ALL SELECT webhook_id FROM webhook_subscriptions WHERE tenant_id = $1 AND pattern = $4 LIMIT 1";
     WAKE = wake!(concat!(
         "(SELECT w.id FROM webhooks w WHERE w.tenant_id = $1 AND w.status = 'enabled' AND w.id IN ",
         subscribers!("3", "4", "5"),
@@ -174,9 +178,12 @@ async fn write(tx: &mut Tx, name: &str, record: &str, data: Box<RawValue>, to: O
         tx.later(WAKE_ONE, vec![now.into(), webhook.into()]).await?;
         tx.later(DELIVER_ONE, event.into_iter().chain([webhook.into()]).collect()).await?;
     } else {
-        let patterns: [Value; 3] = patterns(name).map(Into::into);
-        tx.later(WAKE, [now.into()].into_iter().chain(patterns.clone()).collect()).await?;
-        tx.later(DELIVER, event.into_iter().chain(patterns).collect()).await?;
+        let [kind, family, any] = patterns(name);
+        if tx.is_worthwhile(SUBSCRIBED, crate::args![kind, family, any]).await? {
+            let patterns: [Value; 3] = [kind.into(), family.into(), any.into()];
+            tx.later(WAKE, [now.into()].into_iter().chain(patterns.clone()).collect()).await?;
+            tx.later(DELIVER, event.into_iter().chain(patterns).collect()).await?;
+        }
     }
     tx.announce();
     Ok(Published { id, sequence, at })

@@ -8,7 +8,7 @@ use crate::base::{Actor, Clock, Error, Result, TenantId, Timestamp, World};
 use super::context::{Context, Purpose, Scope};
 use super::postgres::Session;
 use super::tx::{Job, Tx};
-use super::{Args, Backend, Engine, FromRow, Select, Store, dialect, sqlite};
+use super::{Args, Backend, Engine, FromRow, Select, Store, dialect};
 
 /// A handle to the records of one tenant, or to all on behalf of the system.
 ///
@@ -108,7 +108,7 @@ impl Db {
                 .readers
                 .lend(self.context.lane())
                 .await?
-                .read(|reader| sqlite::find(reader, self.context.bound(), sql, args)),
+                .read(|reader| reader.find(self.context.bound(), sql, args)),
             Backend::Postgres(postgres) => {
                 let _turn = postgres.turns.take_to_read(self.context.lane(), postgres.wait_max).await?;
                 Session::for_reading(&postgres.pool).await?.find(&self.context, sql, args).await
@@ -123,7 +123,7 @@ impl Db {
                 .readers
                 .lend(self.context.lane())
                 .await?
-                .read(|reader| sqlite::list(reader, self.context.bound(), sql, args)),
+                .read(|reader| reader.list(self.context.bound(), sql, args)),
             Backend::Postgres(postgres) => {
                 let _turn = postgres.turns.take_to_read(self.context.lane(), postgres.wait_max).await?;
                 Session::for_reading(&postgres.pool).await?.list(&self.context, sql, args).await
@@ -161,7 +161,7 @@ impl Db {
                         return Err(Error::internal("the engine has changed"));
                     };
                     let lent = lite.scanners.lend_now()?;
-                    lent.read(|reader| sqlite::list(reader, context.bound(), &finished.text, &finished.params()))
+                    lent.read(|reader| reader.list(context.bound(), &finished.text, &finished.params()))
                 };
                 tokio::task::spawn_blocking(work).await.map_err(Error::internal)?
             }

@@ -59,12 +59,38 @@ pub(super) const SQLITE_MIGRATION_BEGIN: &str = "BEGIN EXCLUSIVE";
 /// looks every name up from the start of a list; `?N` is the number itself. And it is told which index to use where a
 /// statement names one, as `/* INDEXED BY name */` behind the table: without numbers of what is in a table it takes the
 /// index with a value before the order for no better than the one without. To PostgreSQL that is a comment.
+///
+/// What is quoted and what is a comment stays as it is: the path of a JSON value starts with a `$`, too.
 pub(super) fn sqlite_text(sql: &str) -> String {
-    let text = sql.replace('$', "?");
-    if text.contains(INDEX_NAMED) { text.replace(INDEX_NAMED, "INDEXED BY ").replace(" */", "") } else { text }
+    let (mut text, mut rest) = (String::with_capacity(sql.len()), sql);
+    while let Some(start) = rest.find(['$', '\'', '"', '/', '-']) {
+        let (before, found) = rest.split_at(start);
+        text.push_str(before);
+        if let Some((index, after)) = found.strip_prefix(INDEX_NAMED).and_then(|named| named.split_once(" */")) {
+            text.push_str("INDEXED BY ");
+            text.push_str(index);
+            rest = after;
+            continue;
+        }
+        let length = whole(found);
+        let (token, after) = found.split_at(length);
+        let is_number = token == "$" && after.starts_with(|next: char| next.is_ascii_digit());
+        text.push_str(if is_number { "?" } else { token });
+        rest = after;
+    }
+    text.push_str(rest);
+    text
 }
 
 const INDEX_NAMED: &str = "/* INDEXED BY ";
+
+/// How long what begins here is, if it is quoted or a comment; else one character. A doubled quote is read as the end of
+/// one text and the beginning of the next, which comes to the same.
+fn whole(found: &str) -> usize {
+    let ends = [("'", "'"), ("\"", "\""), ("/*", "*/"), ("--", "\n")];
+    let Some((begin, end)) = ends.into_iter().find(|(begin, _)| found.starts_with(begin)) else { return 1 };
+    found[begin.len()..].find(end).map_or(found.len(), |at| begin.len() + at + end.len())
+}
 
 /// What ends a SELECT whose rows are to be locked, those apart that are locked already.
 pub(super) fn skip_locked(engine: Engine) -> &'static str {
@@ -119,5 +145,28 @@ pub(super) fn explain(engine: Engine) -> &'static str {
     match engine {
         Engine::Sqlite => "EXPLAIN QUERY PLAN ",
         Engine::Postgres => "EXPLAIN ",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sqlite_text;
+
+    #[test]
+    fn numbers_are_spelt_for_sqlite_and_texts_are_left_alone() {
+        for (sql, spelt) in [
+            ("SELECT $2, $10 FROM t WHERE a = $1", "SELECT ?2, ?10 FROM t WHERE a = ?1"),
+            ("SELECT body ->> '$.tags[0]' FROM t WHERE a = $1", "SELECT body ->> '$.tags[0]' FROM t WHERE a = ?1"),
+            ("SELECT 'it''s $1', \"a$1\" = $1", "SELECT 'it''s $1', \"a$1\" = ?1"),
+            ("SELECT $1 -- of $2\n, $2 - 1 / $3", "SELECT ?1 -- of $2\n, ?2 - 1 / ?3"),
+            (
+                "SELECT $1 /* not $2 */ FROM t /* INDEXED BY t_by_a */ WHERE a = $2",
+                "SELECT ?1 /* not $2 */ FROM t INDEXED BY t_by_a WHERE a = ?2",
+            ),
+            ("SELECT '$1 is never closed", "SELECT '$1 is never closed"),
+            ("SELECT '\u{e4} $1' || $1", "SELECT '\u{e4} $1' || ?1"),
+        ] {
+            assert_eq!(sqlite_text(sql), spelt);
+        }
     }
 }

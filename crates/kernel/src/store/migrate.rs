@@ -44,6 +44,7 @@ const MIGRATIONS: &[Migration] = migrations! {
     "0004_webhooks"
     "0005_order_of_changes"
     "0006_lists"
+    "0009_live_tickets"
 };
 
 const NOTE: &str = "INSERT INTO schema_migrations (name, checksum, applied_at) VALUES ($1, $2, $3)";
@@ -121,7 +122,7 @@ pub(super) async fn migrate_sqlite(path: PathBuf, world: World) -> Result<Vec<St
 
 pub(super) async fn pending_sqlite(path: PathBuf) -> Result<Vec<String>> {
     let work = move || {
-        let connection = sqlite::open_reader(&path, LOCK_WAIT_MAX)?;
+        let connection = sqlite::open_reader(&path, LOCK_WAIT_MAX)?.connection;
         let exists = dialect::migrations_table_exists(Engine::Sqlite);
         let exists: i64 = connection.query_row(exists, [], |row| row.get(0)).map_err(sqlite_fault)?;
         let applied = if exists == 0 { HashMap::new() } else { applied_sqlite(&connection)? };

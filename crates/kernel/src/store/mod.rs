@@ -253,7 +253,7 @@ impl Store {
         match self.backend() {
             Backend::Sqlite(sqlite) => {
                 let lent = sqlite.readers.lend(Lane::System).await?;
-                lent.read(|reader| reader.prepare(sql).map(drop).map_err(sqlite::fault))
+                lent.read(|reader| reader.check(sql))
             }
             Backend::Postgres(postgres) => Session::for_reading(&postgres.pool).await?.prepare_check(sql).await,
         }

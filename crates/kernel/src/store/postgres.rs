@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use futures_util::{TryStreamExt, future};
+use futures_util::{TryFutureExt, TryStreamExt, future};
 use tokio::time::error::Elapsed;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row as PgRow, Statement};
@@ -111,14 +111,21 @@ impl Session {
         let client = self.client()?;
         // Prepared first, for one that waits for its plan would be overtaken.
         for (sql, _) in statements {
-            client.prepare_cached(sql).await.map_err(fault)?;
+            client.prepare_cached(sql).await.map_err(|error| fault(error).of_statement(sql))?;
         }
         let asked = statements.iter().map(|(sql, values)| {
             let values: Vec<&dyn Param> = values.iter().map(|value| value as &dyn Param).collect();
-            async move { ask(client, State::InTransaction, context, context.bound(), sql, &values).await }
+            let asked = async move { ask(client, State::InTransaction, context, context.bound(), sql, &values).await };
+            asked.map_err(move |refusal| (refusal, *sql))
         });
+        // The first that was refused is the one at fault: those behind it are refused for its sake, and answered after it.
         let answers = tokio::time::timeout(ANSWER_MAX, future::try_join_all(asked)).await;
-        self.judge(answers).map(drop)
+        let mut refused = None;
+        let answers = answers.map(|answers| answers.map_err(|(refusal, sql)| (refused = Some(sql), refusal).1));
+        self.judge(answers).map(drop).map_err(|error| match refused {
+            Some(sql) => error.of_statement(sql),
+            None => error,
+        })
     }
 
     pub async fn list<T: FromRow>(&mut self, context: &Context, sql: &str, args: Args<'_>) -> Result<Vec<T>> {

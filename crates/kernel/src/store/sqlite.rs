@@ -1,5 +1,7 @@
 //! SQLite: how connections are opened, statements are bound and failures are named.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -13,18 +15,19 @@ use crate::base::{Error, Result};
 
 use super::context::mismatch;
 use super::dialect;
-use super::{Args, FromRow, Options, Row, Synchronous};
+use super::{Args, FromRow, Options, Param, Row, Synchronous, Value};
 
 /// Prepared statements kept per connection: more than the product has, so that only lists with rare filters are
 /// ever prepared again.
 const STATEMENTS_MAX: usize = 256;
 
-/// Pages in the log before the writer moves them into the database: 16 MiB, which spreads the work of moving over
-/// thousands of commits and is read back in well under a second after a crash.
-const CHECKPOINT_PAGES: i64 = 4_000;
+/// Pages in the log before the writer moves them into the database: 64 MiB. A page that was changed by many commits is
+/// moved once, so that the work is half of what it is at 16 MiB; it takes some tens of milliseconds, every thousands of
+/// commits. Read back after a crash it takes well under a second.
+const CHECKPOINT_PAGES: i64 = 16_000;
 
 /// What the log is cut back to when a long read had made it grow.
-const LOG_BYTES_MAX: i64 = 64 << 20;
+const LOG_BYTES_MAX: i64 = 128 << 20;
 
 /// What must fit on the disk before it counts as writable again: the pages of a busy group.
 const PROBE_BYTES: usize = 256 << 10;
@@ -33,7 +36,7 @@ const PROBE_BYTES: usize = 256 << 10;
 const WAL_ATTEMPTS_MAX: u32 = 500;
 
 /// Opens the connection that writes. The file is made if it is missing, readable by its owner alone.
-pub(super) fn open_writer(path: &Path, options: &Options) -> Result<Connection> {
+pub(super) fn open_writer(path: &Path, options: &Options) -> Result<Lite> {
     create_private(path)
         .map_err(|error| Error::unavailable(format!("{} cannot be opened: {error}", path.display())))?;
     let connection = open(path, options.wait_max)?;
@@ -47,14 +50,14 @@ pub(super) fn open_writer(path: &Path, options: &Options) -> Result<Connection> 
          PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}; PRAGMA journal_size_limit = {LOG_BYTES_MAX};"
     );
     connection.execute_batch(&settings).map_err(fault)?;
-    Ok(connection)
+    Ok(connection.into())
 }
 
 /// Opens a connection that can only read. The file exists, because the writer was opened first.
-pub(super) fn open_reader(path: &Path, wait_max: Duration) -> Result<Connection> {
+pub(super) fn open_reader(path: &Path, wait_max: Duration) -> Result<Lite> {
     let connection = open(path, wait_max)?;
     connection.execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -8192;").map_err(fault)?;
-    Ok(connection)
+    Ok(connection.into())
 }
 
 /// Waits up to `wait_max` for another process (an admin command, a backup) to let go of the lock.
@@ -108,59 +111,111 @@ fn enter_wal(connection: &Connection) -> Result<()> {
     Err(Error::unavailable("another process keeps the database from being opened"))
 }
 
-/// Runs one of the fixed statements that open and end transactions, prepared once.
-pub(super) fn control(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
-    connection.prepare_cached(sql)?.raw_execute().map(drop)
+/// A connection, with the texts of its statements in SQLite's own spelling.
+pub(super) struct Lite {
+    pub connection: Connection,
+    texts: RefCell<Texts>,
 }
 
-pub(super) fn exec(connection: &Connection, tenant: Option<&String>, sql: &str, args: Args<'_>) -> Result<u64> {
-    let mut statement = prepare(connection, sql)?;
-    bind(&mut statement, tenant, sql, args)?;
-    statement.raw_execute().map(|rows| rows as u64).map_err(fault)
-}
-
-pub(super) fn list<T: FromRow>(
-    connection: &Connection,
-    tenant: Option<&String>,
-    sql: &str,
-    args: Args<'_>,
-) -> Result<Vec<T>> {
-    let mut statement = prepare(connection, sql)?;
-    bind(&mut statement, tenant, sql, args)?;
-    let mut rows = statement.raw_query();
-    let mut found = Vec::new();
-    while let Some(row) = rows.next().map_err(fault)? {
-        found.push(T::from_row(&Row::sqlite(row))?);
-    }
-    Ok(found)
-}
-
-/// At most one row; a second is a fault of the statement.
-pub(super) fn find<T: FromRow>(
-    connection: &Connection,
-    tenant: Option<&String>,
-    sql: &str,
-    args: Args<'_>,
-) -> Result<Option<T>> {
-    let mut statement = prepare(connection, sql)?;
-    bind(&mut statement, tenant, sql, args)?;
-    let mut rows = statement.raw_query();
-    let Some(row) = rows.next().map_err(fault)? else {
-        return Ok(None);
-    };
-    let found = T::from_row(&Row::sqlite(row))?;
-    match rows.next().map_err(fault)? {
-        None => Ok(Some(found)),
-        Some(_) => Err(Error::internal(format!("the statement found more than one row: {sql}"))),
+impl From<Connection> for Lite {
+    fn from(connection: Connection) -> Self {
+        Lite { connection, texts: RefCell::default() }
     }
 }
 
-fn prepare<'c>(connection: &'c Connection, sql: &str) -> Result<CachedStatement<'c>> {
-    connection.prepare_cached(&dialect::sqlite_text(sql)).map_err(fault)
+impl Lite {
+    /// Runs one of the fixed statements that open and end transactions, prepared once.
+    pub fn control(&self, sql: &str) -> rusqlite::Result<()> {
+        self.connection.prepare_cached(sql)?.raw_execute().map(drop)
+    }
+
+    pub fn exec(&self, tenant: Option<&String>, sql: &str, args: Args<'_>) -> Result<u64> {
+        let mut statement = self.prepare(sql)?;
+        bind(&mut statement, tenant, sql, args.iter().copied())?;
+        statement.raw_execute().map(|rows| rows as u64).map_err(fault)
+    }
+
+    /// Runs the statement once for each row of arguments, and says how many rows it changed in all.
+    pub fn exec_each(&self, tenant: Option<&String>, sql: &str, rows: &[Vec<Value>]) -> Result<u64> {
+        let mut changed = 0;
+        if rows.is_empty() {
+            return Ok(changed);
+        }
+        let mut statement = self.prepare(sql)?;
+        for row in rows {
+            bind(&mut statement, tenant, sql, row.iter().map(|value| value as &dyn Param))?;
+            changed += statement.raw_execute().map_err(fault)? as u64;
+        }
+        Ok(changed)
+    }
+
+    pub fn list<T: FromRow>(&self, tenant: Option<&String>, sql: &str, args: Args<'_>) -> Result<Vec<T>> {
+        let mut statement = self.prepare(sql)?;
+        bind(&mut statement, tenant, sql, args.iter().copied())?;
+        let mut rows = statement.raw_query();
+        let mut found = Vec::new();
+        while let Some(row) = rows.next().map_err(fault)? {
+            found.push(T::from_row(&Row::sqlite(row))?);
+        }
+        Ok(found)
+    }
+
+    /// At most one row; a second is a fault of the statement.
+    pub fn find<T: FromRow>(&self, tenant: Option<&String>, sql: &str, args: Args<'_>) -> Result<Option<T>> {
+        let mut statement = self.prepare(sql)?;
+        bind(&mut statement, tenant, sql, args.iter().copied())?;
+        let mut rows = statement.raw_query();
+        let Some(row) = rows.next().map_err(fault)? else {
+            return Ok(None);
+        };
+        let found = T::from_row(&Row::sqlite(row))?;
+        match rows.next().map_err(fault)? {
+            None => Ok(Some(found)),
+            Some(_) => Err(Error::internal(format!("the statement found more than one row: {sql}"))),
+        }
+    }
+
+    /// Prepares a statement without running it.
+    pub fn check(&self, sql: &str) -> Result<()> {
+        self.prepare(sql).map(drop)
+    }
+
+    fn prepare(&self, sql: &str) -> Result<CachedStatement<'_>> {
+        self.connection.prepare_cached(self.texts.borrow_mut().spell(sql)).map_err(fault)
+    }
+}
+
+/// Statements in SQLite's spelling, by where their texts are: those of the product stay in one place for ever. Of what
+/// was in a place before, the text tells.
+#[derive(Default)]
+struct Texts(HashMap<usize, Text>);
+
+struct Text {
+    written: Box<str>,
+    spelt: Box<str>,
+}
+
+impl Texts {
+    fn spell(&mut self, sql: &str) -> &str {
+        if self.0.len() >= STATEMENTS_MAX {
+            self.0.clear();
+        }
+        let spell = || Text { written: sql.into(), spelt: dialect::sqlite_text(sql).into() };
+        let text = self.0.entry(sql.as_ptr().addr()).or_insert_with(spell);
+        if *text.written != *sql {
+            *text = spell();
+        }
+        &text.spelt
+    }
 }
 
 /// Binds the tenant to `$1`, where there is one, and the arguments to the numbers behind it.
-fn bind(statement: &mut Statement<'_>, tenant: Option<&String>, sql: &str, args: Args<'_>) -> Result<()> {
+fn bind<'a>(
+    statement: &mut Statement<'_>,
+    tenant: Option<&String>,
+    sql: &str,
+    args: impl ExactSizeIterator<Item = &'a dyn Param>,
+) -> Result<()> {
     let own = usize::from(tenant.is_some());
     let (uses, bound) = (statement.parameter_count(), own + args.len());
     // The highest number; that all below it occur is looked at where it costs nobody anything, but for the tenant's.
@@ -171,7 +226,7 @@ fn bind(statement: &mut Statement<'_>, tenant: Option<&String>, sql: &str, args:
     if let Some(tenant) = tenant {
         statement.raw_bind_parameter(1, tenant).map_err(fault)?;
     }
-    for (place, value) in args.iter().enumerate() {
+    for (place, value) in args.enumerate() {
         statement.raw_bind_parameter(own + place + 1, value).map_err(fault)?;
     }
     Ok(())

@@ -7,17 +7,16 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use rusqlite::Connection;
 use tokio::sync::{Semaphore, SemaphorePermit, TryAcquireError};
 
 use crate::base::{Error, Result};
 
 use super::context::Lane;
-use super::sqlite;
+use super::sqlite::{self, Lite};
 use super::turns::TenantTurns;
 
 pub(super) struct Readers {
-    idle: Mutex<Vec<Connection>>,
+    idle: Mutex<Vec<Lite>>,
     permits: Semaphore,
     waiting: TenantTurns,
     wait_max: Duration,
@@ -72,13 +71,13 @@ fn closed() -> Error {
 
 /// A connection on loan; it goes back when dropped, also when the reader panics.
 pub(super) struct Lent<'a> {
-    connection: Option<Connection>,
+    connection: Option<Lite>,
     readers: &'a Readers,
     _permit: SemaphorePermit<'a>,
 }
 
 impl Lent<'_> {
-    pub fn read<R>(self, work: impl FnOnce(&Connection) -> Result<R>) -> Result<R> {
+    pub fn read<R>(self, work: impl FnOnce(&Lite) -> Result<R>) -> Result<R> {
         work(self.connection.as_ref().ok_or_else(closed)?)
     }
 }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use rusqlite::Connection;
 
 use crate::args;
 use crate::base::{Actor, Clock, Error, MINUTE_MS, Result, TenantId, Timestamp, World, sha256};
@@ -16,7 +15,8 @@ use super::context::Context;
 use super::delta::LAST_TICK;
 use super::news::News;
 use super::postgres::Session;
-use super::{Args, Engine, FromRow, Param, Select, Value, dialect, sqlite};
+use super::sqlite::{self, Lite};
+use super::{Args, Engine, FromRow, Param, Select, Value, dialect};
 
 /// An async closure whose future can be required to be Send, which `AsyncFnOnce` alone cannot say yet.
 pub trait Job<A, R>: AsyncFnOnce(A) -> R + FnOnce(A) -> <Self as Job<A, R>>::Fut {
@@ -43,6 +43,9 @@ pub const CLOCK_AHEAD_MAX_MS: i64 = 10 * MINUTE_MS;
 const TICK: &str = "UPDATE tenant_clocks SET last_at = CASE WHEN last_at > $2 THEN last_at ELSE $2 END, \
      sequence = sequence + 1 WHERE tenant_id = $1 RETURNING last_at, sequence";
 
+/// The same where nobody else can move it meanwhile.
+const SET_CLOCK: &str = "UPDATE tenant_clocks SET last_at = $2, sequence = $3 WHERE tenant_id = $1";
+
 /// Starts the clock of a tenant that has none yet; of two that try, the second moves what the first has made.
 const FIRST_TICK: &str = "INSERT INTO tenant_clocks (tenant_id, last_at, sequence) VALUES ($1, $2, 1) \
      ON CONFLICT (tenant_id) DO UPDATE SET \
@@ -53,8 +56,13 @@ const FIRST_TICK: &str = "INSERT INTO tenant_clocks (tenant_id, last_at, sequenc
 const NEXT_SEQUENCE: &str = "UPDATE tenant_clocks SET sequence = sequence + 1 WHERE tenant_id = $1 RETURNING sequence";
 
 /// The statements of this module, for the test that prepares every statement.
-pub const STATEMENTS: &[(&str, &str)] =
-    &[("TICK", TICK), ("FIRST_TICK", FIRST_TICK), ("NEXT_SEQUENCE", NEXT_SEQUENCE), ("LAST_TICK", LAST_TICK)];
+pub const STATEMENTS: &[(&str, &str)] = &[
+    ("TICK", TICK),
+    ("SET_CLOCK", SET_CLOCK),
+    ("FIRST_TICK", FIRST_TICK),
+    ("NEXT_SEQUENCE", NEXT_SEQUENCE),
+    ("LAST_TICK", LAST_TICK),
+];
 
 /// The moment and the number of a tenant's write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,7 +88,7 @@ pub struct Tx {
 }
 
 enum Conn {
-    Sqlite(Connection),
+    Sqlite(Lite),
     Postgres(Session),
 }
 
@@ -105,14 +113,27 @@ impl Tx {
     }
 
     /// Runs a statement whose answer nobody needs, in its place among the others. On PostgreSQL it is sent together with
-    /// those like it: many of them cost one round trip. If it fails, whatever comes next does.
+    /// those like it: many of them cost one round trip. If it fails, whatever comes next does; the error names the
+    /// statement that failed, and a constraint that it broke is not taken for one of whoever came next.
     pub async fn later(&mut self, sql: &'static str, values: Vec<Value>) -> Result<()> {
         match &self.connection {
-            Conn::Sqlite(_) => self.exec(sql, &params(&values)).await.map(drop),
+            Conn::Sqlite(_) => {
+                let done = self.exec_each(sql, std::slice::from_ref(&values)).await;
+                done.map(drop).map_err(|error| error.of_statement(sql))
+            }
             Conn::Postgres(_) => {
                 self.later.push((sql, values));
                 Ok(())
             }
+        }
+    }
+
+    /// Whether statements that do nothing unless `sql` finds a row are worth sending. SQLite is asked: a look costs it less than
+    /// they do. On PostgreSQL a look is a round trip, and they go along with others.
+    pub async fn is_worthwhile(&mut self, sql: &str, args: Args<'_>) -> Result<bool> {
+        match &self.connection {
+            Conn::Sqlite(_) => Ok(self.find::<String>(sql, args).await?.is_some()),
+            Conn::Postgres(_) => Ok(true),
         }
     }
 
@@ -136,7 +157,7 @@ impl Tx {
         // Doomed until it has worked: a future dropped half-way must not leave a transaction that looks sound.
         let doomed = replace(&mut self.doomed, true);
         let changed = match &mut self.connection {
-            Conn::Sqlite(connection) => sqlite::exec(connection, self.context.bound(), sql, args)?,
+            Conn::Sqlite(lite) => lite.exec(self.context.bound(), sql, args)?,
             Conn::Postgres(session) => session.exec(&self.context, sql, args).await?,
         };
         self.doomed = doomed;
@@ -151,11 +172,7 @@ impl Tx {
         let doomed = replace(&mut self.doomed, true);
         let mut changed = 0;
         match &mut self.connection {
-            Conn::Sqlite(connection) => {
-                for row in rows {
-                    changed += sqlite::exec(connection, self.context.bound(), sql, &params(row))?;
-                }
-            }
+            Conn::Sqlite(lite) => changed = lite.exec_each(self.context.bound(), sql, rows)?,
             // The first may have to begin the transaction.
             Conn::Postgres(session) => {
                 let mut rows = rows.iter();
@@ -178,7 +195,7 @@ impl Tx {
         self.catch_up().await?;
         let doomed = replace(&mut self.doomed, true);
         let found = match &mut self.connection {
-            Conn::Sqlite(connection) => sqlite::find(connection, self.context.bound(), sql, args)?,
+            Conn::Sqlite(lite) => lite.find(self.context.bound(), sql, args)?,
             Conn::Postgres(session) => session.find(&self.context, sql, args).await?,
         };
         self.doomed = doomed;
@@ -189,7 +206,7 @@ impl Tx {
         self.catch_up().await?;
         let doomed = replace(&mut self.doomed, true);
         let found = match &mut self.connection {
-            Conn::Sqlite(connection) => sqlite::list(connection, self.context.bound(), sql, args)?,
+            Conn::Sqlite(lite) => lite.list(self.context.bound(), sql, args)?,
             Conn::Postgres(session) => session.list(&self.context, sql, args).await?,
         };
         self.doomed = doomed;
@@ -215,7 +232,7 @@ impl Tx {
             return Err(Error::internal("only a tenant's handle has a clock to move"));
         }
         let now = self.world().now();
-        let (at, sequence) = match self.find(TICK, args![now]).await? {
+        let (at, sequence) = match self.move_clock(now).await? {
             Some(moved) => moved,
             None => self.one(FIRST_TICK, args![now]).await?,
         };
@@ -223,6 +240,18 @@ impl Tx {
         let tick = Tick { at, sequence };
         self.tick = Some(tick);
         Ok(tick)
+    }
+
+    /// What RETURNING returns SQLite gathers in a table that it makes for each execution: dearer than a look and a change,
+    /// between which nobody else writes.
+    async fn move_clock(&mut self, now: Timestamp) -> Result<Option<(Timestamp, i64)>> {
+        if self.engine() == Engine::Postgres {
+            return self.find(TICK, args![now]).await;
+        }
+        let Some((last, sequence)) = self.find::<(Timestamp, i64)>(LAST_TICK, args![]).await? else { return Ok(None) };
+        let moved = (last.max(now), sequence + 1);
+        self.exec(SET_CLOCK, args![moved.0, moved.1]).await?;
+        Ok(Some(moved))
     }
 
     /// What the database takes for the time: its own where it has one, once a statement has been asked.
@@ -306,7 +335,7 @@ impl Tx {
 
 /// What the engines do around a job.
 impl Tx {
-    pub(super) fn sqlite(connection: Connection, context: Arc<Context>) -> Self {
+    pub(super) fn sqlite(connection: Lite, context: Arc<Context>) -> Self {
         Tx {
             connection: Conn::Sqlite(connection),
             context,
@@ -410,14 +439,14 @@ impl Tx {
     /// Runs a fixed statement on SQLite; on PostgreSQL the session does this itself.
     pub(super) fn control(&self, sql: &str) -> rusqlite::Result<()> {
         match &self.connection {
-            Conn::Sqlite(connection) => sqlite::control(connection, sql),
+            Conn::Sqlite(lite) => lite.control(sql),
             Conn::Postgres(_) => Ok(()),
         }
     }
 
     /// Whether SQLite is outside a transaction.
     fn is_idle(&self) -> bool {
-        matches!(&self.connection, Conn::Sqlite(connection) if connection.is_autocommit())
+        matches!(&self.connection, Conn::Sqlite(lite) if lite.connection.is_autocommit())
     }
 
     /// Ends a failed transaction of SQLite, unless SQLite has done so.
@@ -431,14 +460,14 @@ impl Tx {
 
     pub(super) fn changes(&self) -> u64 {
         match &self.connection {
-            Conn::Sqlite(connection) => connection.total_changes(),
+            Conn::Sqlite(lite) => lite.connection.total_changes(),
             Conn::Postgres(_) => 0,
         }
     }
 
     /// Writes to SQLite's file without changing anything, to find out whether the disk takes writes again.
     pub(super) fn probe(&mut self) -> Result<()> {
-        let Conn::Sqlite(connection) = &self.connection else {
+        let Conn::Sqlite(Lite { connection, .. }) = &self.connection else {
             return Ok(());
         };
         let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(sqlite::fault)?;
@@ -447,7 +476,7 @@ impl Tx {
 
     pub(super) fn checkpoint(&self) -> rusqlite::Result<()> {
         match &self.connection {
-            Conn::Sqlite(connection) => connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())),
+            Conn::Sqlite(lite) => lite.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())),
             Conn::Postgres(_) => Ok(()),
         }
     }

@@ -277,6 +277,30 @@ async fn no_statement_walks_a_table_that_grows_on_sqlite() {
     assert!(wrong.is_empty(), "these walk all rows, or all of a tenant:\n{}", wrong.join("\n"));
 }
 
+/// What nearly every write runs, beside the inserts of the audit trail and of events.
+const OFTEN: &[&str] =
+    &["LAST_TICK", "SET_CLOCK", "SUBSCRIBED", "HOLD", "SETTLE", "INSERT_ATTEMPT", "INSERT_TERMS", "INSERT_CHANGE"];
+
+/// SQLite makes a table, and throws it away, for what RETURNING returns and for an IN of three or more: each costs as much as
+/// the rest of a small statement.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nearly_every_write_runs_makes_no_table_on_sqlite() {
+    let store = TestStore::sqlite().await;
+    let named = tenant_control::statements().into_iter().filter(|(name, _)| OFTEN.contains(name));
+    let inserts = [("INSERT", kernel::audit::INSERT), ("INSERT", kernel::events::INSERT)];
+    let (mut looked_at, mut wrong) = (0, Vec::new());
+    for (name, sql) in named.chain(inserts) {
+        let nothing = Value::Null;
+        let args: Vec<&dyn Param> = (0..places(sql)).map(|_| &nothing as &dyn Param).collect();
+        let steps: Vec<(i64, String)> =
+            store.system(Purpose::Cli).list(&format!("EXPLAIN {sql}"), &args).await.unwrap();
+        wrong.extend(steps.iter().any(|(_, step)| step == "OpenEphemeral").then_some(name));
+        looked_at += 1;
+    }
+    assert!(looked_at >= OFTEN.len() + inserts.len(), "{looked_at}");
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn no_statement_walks_a_table_that_grows_on_postgres() {
     let store = TestStore::postgres().await;

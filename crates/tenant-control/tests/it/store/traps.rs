@@ -1,10 +1,10 @@
-//! The seven traps of a store with two engines, each of which a first version fell into.
+//! The traps of a store with two engines, each of which a first version fell into.
 
 use std::sync::mpsc;
 use std::time::Duration;
 
 use kernel::args;
-use kernel::base::{Code, Error};
+use kernel::base::{Code, Error, OnDuplicate};
 use kernel::store::{Db, Purpose, Tx};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -59,6 +59,27 @@ on_both! {
         let sql = "SELECT CAST($3 AS TEXT), CAST($1 AS TEXT), CAST($2 AS TEXT), CAST($1 AS TEXT)";
         let (c, a, b, again): (String, String, String, String) = db.one(sql, args!["a", "b", "c"]).await.unwrap();
         assert_eq!([a, b, c, again], ["a", "b", "c", "a"]);
+    }
+
+    async fn a_number_in_a_text_is_no_parameter(store: TestStore) {
+        let db = store.system(Purpose::Cli);
+        let sql = "SELECT '$.tags[0]' || '$2' || CAST($1 AS TEXT) /* $3 */";
+        assert_eq!(db.one::<String>(sql, args!["!"]).await.unwrap(), "$.tags[0]$2!");
+    }
+
+    async fn the_failure_of_what_nobody_waited_for_is_its_own(store: TestStore) {
+        let db = store.system(Purpose::Cli);
+        inserting(&db, 1).await.unwrap();
+        let failed = db.write(async |tx| {
+            insert(tx, 2, "a").await?;
+            tx.later(INSERT, vec![1_i64.into(), "a".into(), 0_i64.into()]).await?;
+            // What breaks no constraint is not told that it did.
+            insert(tx, 3, "a").await.on_duplicate(|| Error::conflict("The third is there already."))
+        });
+        let error = failed.await.unwrap_err();
+        assert_eq!(error.code(), Code::Internal);
+        assert!(error.cause().unwrap().contains(INSERT), "{error}");
+        assert_eq!(count(&store).await, 1);
     }
 
     async fn a_statement_dropped_half_way_or_a_foreign_await_keeps_nothing_open(store: TestStore) {

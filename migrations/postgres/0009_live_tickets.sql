@@ -1,0 +1,1 @@
+-- For SQLite alone, which makes a table of a list of words whenever it writes an index of some of the rows. PostgreSQL does not.
