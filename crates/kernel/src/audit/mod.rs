@@ -7,10 +7,16 @@ use serde_json::{Map, Value, json};
 use crate::base::{AuditId, Error, Result, TenantId, Timestamp};
 use crate::store::{Db, Tx};
 
+crate::columns! {
+    /// All of an entry.
+    pub struct EntryColumns in "audit_entries" {
+        id, at, actor_type, actor_id, actor_name, action, target_type, target_id, address, credential_type, credential_id,
+        request_id, changes,
+    }
+}
+
 crate::statements! {
-    INSERT = "INSERT INTO audit_entries (tenant_id, id, at, actor_type, actor_id, actor_name, action, target_type, target_id,
-            address, credential_type, credential_id, request_id, changes)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
+    INSERT = EntryColumns::INSERT;
     /// The next tenant that has entries of before a moment: one look at an index for each.
     NEXT_TO_CLEAN = "SELECT t.id FROM tenants t WHERE t.id > $1 AND (SELECT a.at FROM audit_entries a
             WHERE a.tenant_id = t.id AND a.at < $2 ORDER BY a.at, a.id LIMIT 1) IS NOT NULL
@@ -71,22 +77,22 @@ pub async fn record(tx: &mut Tx, entry: Entry) -> Result<()> {
     let credential_type = actor.credential.as_ref().map(|credential| credential.kind.as_str());
     let credential_id = actor.credential.as_ref().map(|credential| credential.id.clone());
     let address = actor.address.map(|address| address.to_string());
-    let row = vec![
-        id.into(),
-        at.into(),
-        actor.who.kind.as_str().into(),
-        actor.who.id.into(),
-        actor.who.name.into(),
-        entry.action.into(),
-        entry.target_type.into(),
-        entry.target_id.into(),
-        address.into(),
-        credential_type.into(),
-        credential_id.into(),
-        actor.request_id.as_deref().into(),
-        changes.into(),
-    ];
-    tx.later(INSERT, row).await
+    let row = EntryColumns {
+        id: id.into(),
+        at: at.into(),
+        actor_type: actor.who.kind.as_str().into(),
+        actor_id: actor.who.id.into(),
+        actor_name: actor.who.name.into(),
+        action: entry.action.into(),
+        target_type: entry.target_type.into(),
+        target_id: entry.target_id.into(),
+        address: address.into(),
+        credential_type: credential_type.into(),
+        credential_id: credential_id.into(),
+        request_id: actor.request_id.as_deref().into(),
+        changes: changes.into(),
+    };
+    tx.later(INSERT, row.into_vec()).await
 }
 
 /// Removes what is of before a moment, some rows at a time and tenant by tenant: an index of all tenants' entries by time

@@ -8,11 +8,11 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
-use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, OneOfBuilder, SchemaType, Type};
-use utoipa::openapi::{Ref, RefOr, Required, Schema};
-use utoipa::{IntoParams, IntoResponses, PartialSchema, ToSchema};
+use utoipa::openapi::{Ref, RefOr, Schema};
+use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
+use super::param::Param;
 use super::params::Params;
 use super::reply::{Documented, Named, Ok200, Record, Versioned, documented};
 use crate::auth::Caller;
@@ -29,17 +29,25 @@ pub const PAGE_BYTES_MAX: usize = 1 << 20;
 /// Enough of an HMAC that guessing one is hopeless.
 const MAC_LEN: usize = 16;
 
-/// Which page of a list is asked for. `filters` is what the cursor is bound to, beside list and tenant.
+/// Which page of a list is asked for, and with which filters: beside list and tenant, they are what a cursor is bound to.
 #[derive(Clone, Debug)]
 pub struct PageRequest {
     pub limit: usize,
     cursor: Option<String>,
+    /// In the spelling of the query string.
+    filters: Vec<(&'static str, String)>,
 }
 
+const LIMIT: Param = Param::new("limit", "Records per page, at most; large records end a page earlier.").unbound();
+const CURSOR: Param =
+    Param::new("cursor", "The `next_cursor` of the page before; only for the same list and filters.").unbound();
+
 impl PageRequest {
+    /// Comes last: whatever was taken before is a filter of the list.
     pub fn take(params: &mut Params) -> Result<Self> {
-        let limit = params.take_number("limit", 1..=LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT);
-        Ok(PageRequest { limit, cursor: params.take("cursor") })
+        let limit = params.take_number(LIMIT, 1..=LIMIT_MAX, LIMIT_DEFAULT)?;
+        let cursor = params.take_text(CURSOR)?;
+        Ok(PageRequest { limit, cursor, filters: params.take_filters() })
     }
 
     /// Whether it goes on from a page before.
@@ -52,45 +60,79 @@ impl PageRequest {
         self.limit + 1
     }
 
-    /// The position to go on from, if the cursor was made for this list, these filters and this tenant.
-    pub fn position(&self, caller: &Caller, list: &List<'_>) -> Result<Option<Vec<Value>>> {
+    /// The position to go on from, if the cursor was made for the list at this path, these filters and this tenant.
+    pub fn position(&self, caller: &Caller, path: &str) -> Result<Option<Vec<Value>>> {
         let Some(cursor) = &self.cursor else { return Ok(None) };
-        let refused =
-            || Error::new(Code::InvalidCursor, "The cursor was not made for this list, these filters and this tenant.");
         let bytes = BASE64.decode(cursor).map_err(|_| refused())?;
         let (mac, position) = bytes.split_at_checked(MAC_LEN).ok_or_else(refused)?;
-        if !equal(mac, &list.mac(caller, position)) {
+        if !equal(mac, &self.mac(caller, path, position)) {
             return Err(refused());
         }
         serde_json::from_slice(position).map(Some).map_err(|_| refused())
+    }
+
+    /// The same as the list's own type of place.
+    pub fn place<P>(&self, caller: &Caller, path: &str, parse: impl Fn(&[Value]) -> Option<P>) -> Result<Option<P>> {
+        let position = self.position(caller, path)?;
+        position.map(|position| parse(&position).ok_or_else(refused)).transpose()
     }
 
     /// Cuts the extra row off and signs where the next page starts.
     pub fn page<T>(
         &self,
         caller: &Caller,
-        list: &List<'_>,
+        path: &str,
         mut rows: Vec<T>,
         position: impl Fn(&T) -> Vec<Value>,
     ) -> Result<Page<T>> {
         let has_more = rows.len() > self.limit;
         rows.truncate(self.limit);
         let next = rows.last().filter(|_| has_more).map(position);
-        self.page_before(caller, list, rows, next)
+        self.page_before(caller, path, rows, next)
     }
 
     /// A page of rows that are already cut, behind whose end `next` stands.
     pub fn page_before<T>(
         &self,
         caller: &Caller,
-        list: &List<'_>,
+        path: &str,
         data: Vec<T>,
         next: Option<Vec<Value>>,
     ) -> Result<Page<T>> {
-        let next_cursor = next.map(|position| list.cursor(caller, &position)).transpose()?;
-        let next_link = next_cursor.as_ref().map(|cursor| list.link(caller, self.limit, cursor));
+        let (next_cursor, next_link) = next.map(|position| self.next(caller, path, &position)).transpose()?.unzip();
         Ok(Page { data, has_more: next_cursor.is_some(), next_cursor, next_link })
     }
+
+    /// A cursor behind this position, good for this list, these filters and this tenant alone, and what the `Link` header
+    /// says of the page behind it.
+    pub fn next(&self, caller: &Caller, path: &str, position: &[Value]) -> Result<(String, String)> {
+        let position = serde_json::to_vec(position).map_err(Error::internal)?;
+        let mut bytes = self.mac(caller, path, &position);
+        bytes.extend_from_slice(&position);
+        let cursor = BASE64.encode(bytes);
+        let mut link = format!("<{}{path}?", caller.app().settings.base_url.as_str());
+        for (name, value) in &self.filters {
+            let _ = write!(link, "{name}={}&", utf8_percent_encode(value, NON_ALPHANUMERIC));
+        }
+        let _ = write!(link, "limit={}&cursor={cursor}>; rel=\"next\"", self.limit);
+        Ok((cursor, link))
+    }
+
+    fn mac(&self, caller: &Caller, path: &str, position: &[u8]) -> Vec<u8> {
+        let mut text = Vec::new();
+        let tenant = caller.tenant_id().to_string();
+        let filters = self.filters.iter().flat_map(|(name, value)| [*name, value.as_str()]);
+        for part in [path, &tenant].into_iter().chain(filters) {
+            text.extend_from_slice(&(part.len() as u64).to_be_bytes());
+            text.extend_from_slice(part.as_bytes());
+        }
+        text.extend_from_slice(position);
+        caller.app().secrets.cursor_key().sign(&text)[..MAC_LEN].to_vec()
+    }
+}
+
+fn refused() -> Error {
+    Error::new(Code::InvalidCursor, "The cursor was not made for this list, these filters and this tenant.")
 }
 
 /// What the records of a page come to, so that it ends in time.
@@ -124,67 +166,6 @@ impl std::io::Write for Counted {
 
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
-    }
-}
-
-impl IntoParams for PageRequest {
-    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
-        let limit = ObjectBuilder::new()
-            .schema_type(Type::Integer)
-            .minimum(Some(1))
-            .maximum(Some(LIMIT_MAX as u64))
-            .default(Some(LIMIT_DEFAULT.into()));
-        let cursor = ObjectBuilder::new().schema_type(Type::String);
-        let parameter = |name: &str, description: &str, schema: ObjectBuilder| {
-            ParameterBuilder::new()
-                .name(name)
-                .parameter_in(ParameterIn::Query)
-                .required(Required::False)
-                .description(Some(description))
-                .schema(Some(schema))
-                .build()
-        };
-        vec![
-            parameter("limit", "Records per page, at most; large records end a page earlier.", limit),
-            parameter("cursor", "The `next_cursor` of the page before; only for the same list and filters.", cursor),
-        ]
-    }
-}
-
-/// A list with the filters in force, in the spelling of the query string.
-pub struct List<'a> {
-    pub path: &'a str,
-    pub filters: Vec<(&'static str, String)>,
-}
-
-impl List<'_> {
-    /// A cursor behind this position, good for this list, these filters and this tenant alone.
-    pub fn cursor(&self, caller: &Caller, position: &[Value]) -> Result<String> {
-        let position = serde_json::to_vec(position).map_err(Error::internal)?;
-        let mut bytes = self.mac(caller, &position);
-        bytes.extend_from_slice(&position);
-        Ok(BASE64.encode(bytes))
-    }
-
-    fn mac(&self, caller: &Caller, position: &[u8]) -> Vec<u8> {
-        let mut text = Vec::new();
-        let tenant = caller.tenant_id().to_string();
-        let filters = self.filters.iter().flat_map(|(name, value)| [*name, value.as_str()]);
-        for part in [self.path, &tenant].into_iter().chain(filters) {
-            text.extend_from_slice(&(part.len() as u64).to_be_bytes());
-            text.extend_from_slice(part.as_bytes());
-        }
-        text.extend_from_slice(position);
-        caller.app().secrets.cursor_key().sign(&text)[..MAC_LEN].to_vec()
-    }
-
-    /// What the `Link` header says of the page behind this cursor.
-    pub fn link(&self, caller: &Caller, limit: usize, cursor: &str) -> String {
-        let mut link = format!("<{}{}?", caller.app().settings.base_url.as_str(), self.path);
-        for (name, value) in &self.filters {
-            let _ = write!(link, "{name}={}&", utf8_percent_encode(value, NON_ALPHANUMERIC));
-        }
-        link + &format!("limit={limit}&cursor={cursor}>; rel=\"next\"")
     }
 }
 

@@ -8,7 +8,11 @@ use std::ops::RangeInclusive;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use percent_encoding::percent_decode_str;
+use utoipa::openapi::Ref;
+use utoipa::openapi::path::{Parameter, ParameterIn};
+use utoipa::{IntoParams, ToSchema};
 
+use super::param::{Known, Param, Shape};
 use crate::base::{Code, Error, RecordId, Result, Timestamp, Word};
 
 /// The parameters of a route, parsed when the handler asks, after the scope is checked.
@@ -17,18 +21,16 @@ pub struct Query<T> {
     kind: PhantomData<fn() -> T>,
 }
 
-/// A type made from a query string. `take_*` every parameter that the route knows; the rest is refused afterwards.
+/// A type made from a query string, by taking every parameter that the route knows. This is the one place that names
+/// them: the document lists what is taken, in that order; what is not taken is refused; a cursor is bound to what was.
+///
+/// So a declaration takes everything each time, whatever is given, and the page, if it has one, last.
 pub trait FromParams: Sized {
-    /// Every parameter that the route knows.
-    const NAMES: &'static [&'static str];
-
     fn from_params(params: &mut Params) -> Result<Self>;
 }
 
 /// A route without parameters.
 impl FromParams for () {
-    const NAMES: &'static [&'static str] = &[];
-
     fn from_params(_: &mut Params) -> Result<Self> {
         Ok(())
     }
@@ -36,14 +38,29 @@ impl FromParams for () {
 
 impl<T: FromParams> Query<T> {
     pub fn parse(&self) -> Result<T> {
-        // A misspelt name explains a missing one, so it is reported first.
-        let mut params = Params::parse(&self.raw, T::NAMES)?;
-        let value = T::from_params(&mut params)?;
-        // What was not taken would be ignored.
-        match params.pairs.first() {
-            None => Ok(value),
+        let mut params = Params::parse(&self.raw)?;
+        let value = T::from_params(&mut params);
+        // A misspelt name explains a missing one, so it is reported first. Where nothing is wrong, all that the route
+        // knows has been taken.
+        let known = if value.is_ok() { Vec::new() } else { known::<T>() };
+        match params.given.iter().find(|(name, _)| known.iter().all(|known| known.param.name != name)) {
+            None => value,
             Some((name, _)) => Err(unknown(name)),
         }
+    }
+}
+
+/// What a route knows: what it takes when nothing is given.
+fn known<T: FromParams>() -> Vec<Known> {
+    let mut params = Params { given: Vec::new(), filters: Some(Vec::new()), known: Some(Vec::new()) };
+    // What this run makes is of no use to anybody.
+    drop(T::from_params(&mut params));
+    params.known.unwrap_or_default()
+}
+
+impl<T: FromParams> IntoParams for Query<T> {
+    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        known::<T>().into_iter().map(Known::document).collect()
     }
 }
 
@@ -55,16 +72,21 @@ impl<S: Sync, T> FromRequestParts<S> for Query<T> {
     }
 }
 
-/// Parameters that have not been taken yet.
+/// A query string of which each parameter is taken once.
 pub struct Params {
-    pairs: Vec<(String, String)>,
+    /// What has not been taken yet.
+    given: Vec<(String, String)>,
+    /// What a cursor is bound to, in one spelling for each value; none once the page is taken.
+    filters: Option<Vec<(&'static str, String)>>,
+    /// Collects what is taken, when that is all that is asked.
+    known: Option<Vec<Known>>,
 }
 
 impl Params {
-    /// Keeps known names only, and takes time in proportion to the query, whatever it is made of.
-    fn parse(raw: &str, known: &[&str]) -> Result<Self> {
+    /// Takes time in proportion to the query, whatever it is made of.
+    fn parse(raw: &str) -> Result<Self> {
         let mut pairs: Vec<(String, String)> = Vec::new();
-        let (mut given, mut first_unknown) = (HashSet::new(), None);
+        let mut given = HashSet::new();
         for pair in raw.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let name = decode(name).ok_or_else(|| invalid(name, "the name is not percent-encoded UTF-8"))?;
@@ -72,92 +94,186 @@ impl Params {
             if !given.insert(name.clone()) {
                 return Err(invalid(&name, "is given more than once"));
             }
-            if known.contains(&name.as_str()) {
-                pairs.push((name, value));
-            } else {
-                first_unknown.get_or_insert(name);
-            }
+            pairs.push((name, value));
         }
-        match first_unknown {
-            None => Ok(Params { pairs }),
-            Some(name) => Err(unknown(&name)),
-        }
+        Ok(Params { given: pairs, filters: Some(Vec::new()), known: None })
     }
 
-    pub fn take(&mut self, name: &str) -> Option<String> {
-        let at = self.pairs.iter().position(|(known, _)| known == name)?;
-        Some(self.pairs.swap_remove(at).1)
+    /// What all others stand on. `parse` gives the value and its one spelling, or what would be right.
+    fn take<V>(
+        &mut self,
+        param: Param,
+        shape: Shape,
+        parse: impl FnOnce(String) -> Result<(V, String), String>,
+    ) -> Result<Option<V>> {
+        if let Some(known) = &mut self.known {
+            known.push(Known { param, shape });
+        }
+        let filters = self.filters.as_mut().ok_or_else(|| Error::internal("a parameter is taken after the page"))?;
+        let Some(at) = self.given.iter().position(|(name, _)| name == param.name) else { return Ok(None) };
+        let (_, text) = self.given.remove(at);
+        let (value, spelling) = parse(text).map_err(|detail| invalid(param.name, &detail))?;
+        if param.bound {
+            filters.push((param.name, spelling));
+        }
+        Ok(Some(value))
+    }
+
+    /// The filters that were given. Nothing can be taken after it: a cursor would not be bound to it.
+    pub(super) fn take_filters(&mut self) -> Vec<(&'static str, String)> {
+        self.filters.take().unwrap_or_default()
+    }
+
+    /// Whether it is given, and not taken yet.
+    pub fn has(&self, name: &str) -> bool {
+        self.given.iter().any(|(given, _)| given == name)
     }
 
     /// The record that PUT, PATCH and DELETE act on. A malformed id is the same as one that does not exist.
-    pub fn take_id<I: RecordId>(&mut self) -> Result<I> {
-        let text = self
-            .take("id")
-            .ok_or_else(|| Error::new(Code::MissingParameter, "Name the record with the query parameter id."))?;
-        Ok(text.parse().unwrap_or(I::NONE))
+    pub fn take_id<I: RecordId>(&mut self, about: &'static str) -> Result<I> {
+        let id = self.take(Param::new(ID, about).required(), Shape::Text, |text| Ok(id(&text)))?;
+        // Whoever asks what is known gives nothing.
+        let id = id.or_else(|| self.known.is_some().then_some(I::NONE));
+        id.ok_or_else(|| Error::new(Code::MissingParameter, "Name the record with the query parameter id."))
     }
 
     /// The record that GET shows, or `None` for the list. With an id, no other parameter makes sense.
-    pub fn take_optional_id<I: RecordId>(&mut self) -> Result<Option<I>> {
-        let Some(text) = self.take("id") else { return Ok(None) };
-        if let Some((other, _)) = self.pairs.first() {
-            return Err(invalid(other, "cannot be combined with id"));
+    pub fn take_optional_id<I: RecordId>(&mut self, about: &'static str) -> Result<Option<I>> {
+        self.take_optional_id_beside(about, &[])
+    }
+
+    /// The same where some make sense.
+    pub fn take_optional_id_beside<I: RecordId>(&mut self, about: &'static str, beside: &[&str]) -> Result<Option<I>> {
+        let id = self.take(Param::new(ID, about), Shape::Text, |text| Ok(id(&text)))?;
+        let other = self.given.iter().find(|(name, _)| !beside.contains(&name.as_str()));
+        match other.filter(|_| id.is_some()) {
+            Some((name, _)) => Err(invalid(name, "cannot be combined with id")),
+            None => Ok(id),
         }
-        Ok(Some(text.parse().unwrap_or(I::NONE)))
+    }
+
+    /// Any text.
+    pub fn take_text(&mut self, param: Param) -> Result<Option<String>> {
+        self.take_parsed(param, |text| Ok(text.to_owned()))
+    }
+
+    /// A value of one spelling that a parser accepts; its error says what would be right.
+    pub fn take_parsed<V>(&mut self, param: Param, parse: impl Fn(&str) -> Result<V, String>) -> Result<Option<V>> {
+        self.take(param, Shape::Text, |text| parse(&text).map(|value| (value, text)))
+    }
+
+    /// One word or nothing: whether it is given.
+    pub fn take_flag(&mut self, param: Param, word: &str) -> Result<bool> {
+        let wrong = || Err(format!("must be {word}, or left out"));
+        let given = self.take_parsed(param, |text| if text == word { Ok(()) } else { wrong() })?;
+        Ok(given.is_some())
+    }
+
+    pub fn take_word<W: Word + ToSchema>(&mut self, param: Param) -> Result<Option<W>> {
+        self.take(param, Shape::Word(name_of::<W>), |text| {
+            let word = W::parse(&text).ok_or_else(|| format!("must be {}", W::expected()))?;
+            Ok((word, text))
+        })
     }
 
     /// A whole number in a range.
-    pub fn take_number(&mut self, name: &str, range: RangeInclusive<usize>) -> Result<Option<usize>> {
-        let Some(text) = self.take(name) else { return Ok(None) };
-        let number = text.parse().ok().filter(|number| range.contains(number));
-        let wrong = || invalid(name, &format!("must be a whole number from {} to {}", range.start(), range.end()));
-        number.map(Some).ok_or_else(wrong)
+    pub fn take_number(&mut self, param: Param, range: RangeInclusive<usize>, default: usize) -> Result<usize> {
+        let shape = Shape::Number { range: range.clone(), default };
+        let number = self.take(param, shape, |text| {
+            let number = text.parse().ok().filter(|number| range.contains(number));
+            let number =
+                number.ok_or_else(|| format!("must be a whole number from {} to {}", range.start(), range.end()))?;
+            Ok((number, number.to_string()))
+        })?;
+        Ok(number.unwrap_or(default))
     }
 
-    pub fn take_time(&mut self, name: &str) -> Result<Option<Timestamp>> {
-        let Some(text) = self.take(name) else { return Ok(None) };
-        let hint = if text.contains(' ') { "; write + as %2B" } else { "" };
-        let wrong = || invalid(name, &format!("must be an RFC 3339 time such as 2026-01-31T08:00:00Z{hint}"));
-        Timestamp::parse(&text).map(Some).ok_or_else(wrong)
+    pub fn take_time(&mut self, param: Param) -> Result<Option<Timestamp>> {
+        self.take(param, Shape::Time, |text| {
+            let hint = if text.contains(' ') { "; write + as %2B" } else { "" };
+            let wrong = || format!("must be an RFC 3339 time such as 2026-01-31T08:00:00Z{hint}");
+            Timestamp::parse(&text).map(|at| (at, at.to_string())).ok_or_else(wrong)
+        })
     }
+}
 
-    /// A comma list that means any of; `expected` says what one value must be.
-    pub fn take_list<V>(
+/// Comma lists that mean any of.
+impl Params {
+    /// `expected` says what one value must be.
+    pub fn take_list<V: ToString>(
         &mut self,
-        name: &str,
+        param: Param,
         expected: &str,
         parse: impl Fn(&str) -> Option<V>,
     ) -> Result<Option<Vec<V>>> {
-        let Some(text) = self.take(name) else { return Ok(None) };
-        let parts: Vec<&str> = text.split(',').collect();
-        if parts.len() > LIST_MAX {
-            return Err(invalid(name, &format!("takes at most {LIST_MAX} values")));
-        }
-        let values: Option<Vec<V>> = parts.into_iter().map(parse).collect();
-        values.map(Some).ok_or_else(|| invalid(name, &format!("must be {expected}, or a comma list of them")))
+        self.take(param, Shape::Texts, |text| {
+            let values = split(&text, expected, parse)?;
+            let spelling = joined(&values);
+            Ok((values, spelling))
+        })
+    }
+
+    /// The same where a cursor goes on however the values are ordered or repeated.
+    pub fn take_set(
+        &mut self,
+        param: Param,
+        expected: &str,
+        is_valid: impl Fn(&str) -> bool,
+    ) -> Result<Option<Vec<String>>> {
+        self.take(param, Shape::Texts, |text| {
+            let mut values = split(&text, expected, |text| is_valid(text).then(|| text.to_owned()))?;
+            values.sort_unstable();
+            values.dedup();
+            let spelling = joined(&values);
+            Ok((values, spelling))
+        })
+    }
+
+    pub fn take_words<W: Word + ToSchema>(&mut self, param: Param) -> Result<Option<Vec<W>>> {
+        self.take(param, Shape::Words(name_of::<W>), |text| Ok((split(&text, &W::expected(), W::parse)?, text)))
+    }
+
+    /// Whole numbers from 1.
+    pub fn take_numbers(&mut self, param: Param) -> Result<Option<Vec<i64>>> {
+        self.take(param, Shape::Numbers, |text| {
+            let numbers = split(&text, "a whole number from 1", |text| text.parse().ok().filter(|number| *number > 0))?;
+            let spelling = joined(&numbers);
+            Ok((numbers, spelling))
+        })
+    }
+
+    /// Ids; `noun` says whose.
+    pub fn take_ids<I: RecordId>(&mut self, param: Param, noun: &str) -> Result<Option<Vec<I>>> {
+        self.take_list(param, &format!("the id of {noun}"), |text| text.parse().ok())
     }
 }
 
-impl Params {
-    /// A comma list of words.
-    pub fn take_words<W: Word>(&mut self, name: &str) -> Result<Option<Vec<W>>> {
-        self.take_list(name, &W::expected(), W::parse)
-    }
+const ID: &str = "id";
 
-    /// A comma list of ids; `noun` says whose.
-    pub fn take_ids<I: RecordId>(&mut self, name: &str, noun: &str) -> Result<Option<Vec<I>>> {
-        self.take_list(name, &format!("the id of {noun}"), |text| text.parse().ok())
-    }
+fn id<I: RecordId>(text: &str) -> (I, String) {
+    let id: I = text.parse().unwrap_or(I::NONE);
+    (id, id.to_string())
+}
 
-    /// A value that a parser accepts; its error says what would be right.
-    pub fn take_parsed<V>(&mut self, name: &str, parse: impl Fn(&str) -> Result<V, String>) -> Result<Option<V>> {
-        let Some(text) = self.take(name) else { return Ok(None) };
-        parse(&text).map(Some).map_err(|detail| invalid(name, &detail))
+/// How the document refers to the schema of a word.
+fn name_of<W: ToSchema>() -> Ref {
+    Ref::from_schema_name(W::name())
+}
+
+fn split<V>(text: &str, expected: &str, parse: impl Fn(&str) -> Option<V>) -> Result<Vec<V>, String> {
+    if text.split(',').count() > LIST_MAX {
+        return Err(format!("takes at most {LIST_MAX} values"));
     }
+    let values: Option<Vec<V>> = text.split(',').map(parse).collect();
+    values.ok_or_else(|| format!("must be {expected}, or a comma list of them"))
+}
+
+fn joined<V: ToString>(values: &[V]) -> String {
+    values.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// More values than this in one filter is a mistake, and each is a bound argument.
-const LIST_MAX: usize = 100;
+pub const LIST_MAX: usize = 100;
 
 /// As much of a client's own text as an answer repeats.
 const NAME_CHARS_MAX: usize = 100;
@@ -187,4 +303,83 @@ fn decode(text: &str) -> Option<String> {
         rest = &rest[at + 3..];
     }
     percent_decode_str(&text).decode_utf8().ok().map(Into::into)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::page::PageRequest;
+    use super::*;
+
+    struct Listed {
+        number: Option<Vec<i64>>,
+        since: Option<Timestamp>,
+        filters: Vec<(&'static str, String)>,
+    }
+
+    impl FromParams for Listed {
+        fn from_params(params: &mut Params) -> Result<Self> {
+            let (number, since) = (Param::new("number", "Of these."), Param::new("since", "Not before."));
+            Ok(Listed {
+                number: params.take_numbers(number)?,
+                since: params.take_time(since)?,
+                filters: params.take_filters(),
+            })
+        }
+    }
+
+    struct One;
+
+    impl FromParams for One {
+        fn from_params(params: &mut Params) -> Result<Self> {
+            let _: crate::base::UserId = params.take_id("Whom.")?;
+            params.take_text(Param::new("after", "Nothing."))?;
+            Ok(One)
+        }
+    }
+
+    /// What is taken after the page would be no part of what a cursor is bound to.
+    struct Late;
+
+    impl FromParams for Late {
+        fn from_params(params: &mut Params) -> Result<Self> {
+            PageRequest::take(params)?;
+            params.take_text(Param::new("late", "A filter."))?;
+            Ok(Late)
+        }
+    }
+
+    fn parse<T: FromParams>(raw: &str) -> Result<T> {
+        Query { raw: raw.to_owned(), kind: PhantomData }.parse()
+    }
+
+    fn refusal<T: FromParams>(raw: &str) -> Option<Code> {
+        parse::<T>(raw).err().map(|error| error.code())
+    }
+
+    #[test]
+    fn what_is_taken_is_what_the_document_lists_and_what_a_cursor_is_bound_to() -> Result<()> {
+        let listed = parse::<Listed>("since=2026-01-31T09:00:00%2B01:00&number=007,2")?;
+        assert_eq!(listed.number, Some(vec![7, 2]));
+        assert!(listed.since.is_some());
+        let spelt = [("number", "7,2".to_owned()), ("since", "2026-01-31T08:00:00.000Z".to_owned())];
+        assert_eq!(listed.filters, spelt, "in the order of the declaration, each value in one spelling");
+        let names = |known: Vec<Parameter>| known.into_iter().map(|known| known.name).collect::<Vec<_>>();
+        assert_eq!(names(<Query<Listed>>::into_params(|| None)), ["number", "since"]);
+        assert_eq!(names(<Query<One>>::into_params(|| None)), ["id", "after"], "what is required ends no declaration");
+        Ok(())
+    }
+
+    #[test]
+    fn an_unknown_name_is_reported_before_anything_else_that_is_wrong() {
+        assert_eq!(refusal::<Listed>("sicne=1"), Some(Code::UnknownParameter));
+        assert_eq!(refusal::<Listed>("number=x&sicne=1"), Some(Code::UnknownParameter));
+        assert_eq!(refusal::<Listed>("number=x&since=1"), Some(Code::InvalidParameter));
+        assert_eq!(refusal::<One>("after=1&idd=1"), Some(Code::UnknownParameter));
+        assert_eq!(refusal::<One>("after=1"), Some(Code::MissingParameter));
+    }
+
+    #[test]
+    fn nothing_can_be_taken_after_the_page() {
+        assert_eq!(refusal::<Late>(""), Some(Code::Internal));
+    }
 }

@@ -8,6 +8,7 @@
 //! Deliberately left out: an object mapper, retries (a client that gets 503 repeats), and nested transactions.
 
 mod backup;
+mod columns;
 mod context;
 mod db;
 pub mod delta;
@@ -53,6 +54,8 @@ use sqlite_readers::Readers;
 use sqlite_writer::Writer;
 use turns::Turns;
 
+#[doc(hidden)]
+pub use columns::Text;
 pub(crate) use context::Lane;
 pub use context::Purpose;
 pub use db::Db;

@@ -23,10 +23,10 @@ impl<'a> Row<'a> {
     }
 
     /// Who did it, from three columns: type, id and name.
-    pub fn actor(&self, index: usize) -> Result<ActorRef> {
-        let kind: String = self.get(index)?;
+    pub fn actor(&self, [kind, id, name]: [usize; 3]) -> Result<ActorRef> {
+        let kind: String = self.get(kind)?;
         let kind = ActorKind::parse(&kind).ok_or_else(|| Error::internal(format!("unknown actor type {kind:?}")))?;
-        Ok(ActorRef { kind, id: self.get(index + 1)?, name: self.get(index + 2)? })
+        Ok(ActorRef { kind, id: self.get(id)?, name: self.get(name)? })
     }
 
     /// The last column.

@@ -35,33 +35,10 @@ pub const ACTIVE_KEYS_MAX: i64 = 100;
 /// "The same day as the key that made it" must not fail for the seconds in between.
 const EXPIRY_SLACK_MS: i64 = MINUTE_MS;
 
-/// Whether a key works.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(as = ApiKeyStatus)]
-pub enum Status {
-    Active,
-    Expired,
-    Revoked,
-}
-
-impl Status {
-    pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "active" => Some(Status::Active),
-            "expired" => Some(Status::Expired),
-            "revoked" => Some(Status::Revoked),
-            _ => None,
-        }
-    }
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Status::Active => "active",
-            Status::Expired => "expired",
-            Status::Revoked => "revoked",
-        }
-    }
+kernel::words! {
+    /// Whether a key works.
+    #[schema(as = ApiKeyStatus)]
+    pub enum Status { Active "active", Expired "expired", Revoked "revoked" }
 }
 
 /// An API key, without its secret.

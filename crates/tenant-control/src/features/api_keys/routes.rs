@@ -4,53 +4,42 @@ use axum::response::{IntoResponse, Response};
 use kernel::auth::{Caller, PlainKey, Scope};
 use kernel::base::{ApiKeyId, Result};
 use kernel::http::{
-    App, Created, FromParams, Idempotency, IfMatch, Json, List, NoContent, Once, OneOrPage, PageRequest, Params, Query,
-    Versioned,
+    App, Created, FromParams, Idempotency, IfMatch, Json, NoContent, Once, OneOrPage, PageRequest, Param, Params,
+    Query, Versioned,
 };
 use utoipa::openapi::schema::AnyOfBuilder;
 use utoipa::openapi::{OneOfBuilder, Ref, RefOr, Schema};
-use utoipa::{IntoParams, IntoResponses, PartialSchema, ToSchema};
+use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
 use super::{ApiKey, Change, Input, NewKey, Rotation, Status, store};
 
 const PATH: &str = "/api/admin/api-keys";
 
-#[derive(IntoParams)]
-#[into_params(parameter_in = Query)]
 pub struct ListQuery {
-    /// One key, revoked or not. Cannot be combined with the other parameters.
-    #[param(value_type = Option<String>)]
     id: Option<ApiKeyId>,
-    /// Any of these, as a comma list. Without it: active and expired.
-    #[param(value_type = Option<Vec<Status>>, style = Form, explode = false)]
     status: Option<Vec<Status>>,
-    #[param(ignore)]
     page: PageRequest,
 }
 
 impl FromParams for ListQuery {
-    const NAMES: &'static [&'static str] = &["id", "status", "limit", "cursor"];
-
     fn from_params(params: &mut Params) -> Result<Self> {
-        let id = params.take_optional_id()?;
-        let status = params.take_list("status", "active, expired or revoked", Status::parse)?;
-        Ok(ListQuery { id, status, page: PageRequest::take(params)? })
+        let one = "One key, revoked or not. Cannot be combined with the other parameters.";
+        let status = "Any of these, as a comma list. Without it: active and expired.";
+        Ok(ListQuery {
+            id: params.take_optional_id(one)?,
+            status: params.take_words(Param::new("status", status))?,
+            page: PageRequest::take(params)?,
+        })
     }
 }
 
-#[derive(IntoParams)]
-#[into_params(parameter_in = Query)]
 pub struct OneQuery {
-    /// The key to act on.
-    #[param(value_type = String)]
     id: ApiKeyId,
 }
 
 impl FromParams for OneQuery {
-    const NAMES: &'static [&'static str] = &["id"];
-
     fn from_params(params: &mut Params) -> Result<Self> {
-        Ok(OneQuery { id: params.take_id()? })
+        Ok(OneQuery { id: params.take_id("The key to act on.")? })
     }
 }
 
@@ -58,7 +47,7 @@ impl FromParams for OneQuery {
 ///
 /// Newest first. Never shows a key itself, only its `prefix` and `last_four`.
 #[utoipa::path(
-    get, path = PATH, tag = "Control plane", operation_id = "list_api_keys", params(ListQuery, PageRequest),
+    get, path = PATH, tag = "Control plane", operation_id = "list_api_keys", params(Query<ListQuery>),
     security(("api_key" = ["api_keys:read"]))
 )]
 pub async fn list(caller: Caller, query: Query<ListQuery>) -> Result<OneOrPage<ApiKey>> {
@@ -67,12 +56,9 @@ pub async fn list(caller: Caller, query: Query<ListQuery>) -> Result<OneOrPage<A
     if let Some(id) = query.id {
         return store::get(&db, id).await.map(OneOrPage::One);
     }
-    let filters =
-        query.status.iter().map(|any| ("status", any.iter().map(|s| s.as_str()).collect::<Vec<_>>().join(",")));
-    let list = List { path: PATH, filters: filters.collect() };
-    let after = query.page.position(&caller, &list)?;
+    let after = query.page.position(&caller, PATH)?;
     let rows = store::list(&db, query.status.as_deref(), after, query.page.fetch()).await?;
-    query.page.page(&caller, &list, rows, |key| vec![key.created_at.into(), key.id.into()]).map(OneOrPage::Page)
+    query.page.page(&caller, PATH, rows, |key| vec![key.created_at.into(), key.id.into()]).map(OneOrPage::Page)
 }
 
 /// Create an API key
@@ -178,7 +164,7 @@ fn one_of(names: [std::borrow::Cow<'static, str>; 2]) -> RefOr<Schema> {
 /// `rotate` alone, answers with a new `key` under the same id and expiry, while the old one works for the overlap;
 /// a second rotation ends the first one's overlap. A key can do neither with one that holds more than itself or ends later.
 #[utoipa::path(
-    put, path = PATH, tag = "Control plane", operation_id = "replace_api_key", params(OneQuery), request_body = Change,
+    put, path = PATH, tag = "Control plane", operation_id = "replace_api_key", params(Query<OneQuery>), request_body = Change,
     security(("api_key" = ["api_keys:write"]))
 )]
 pub async fn replace(
@@ -217,7 +203,7 @@ pub async fn replace(
 /// At once on this node and within a second on every other, together with the keys it has made. The record stays
 /// readable as revoked.
 #[utoipa::path(
-    delete, path = PATH, tag = "Control plane", operation_id = "revoke_api_key", params(OneQuery),
+    delete, path = PATH, tag = "Control plane", operation_id = "revoke_api_key", params(Query<OneQuery>),
     security(("api_key" = ["api_keys:write"]))
 )]
 pub async fn revoke(

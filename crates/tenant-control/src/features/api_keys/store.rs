@@ -4,9 +4,7 @@ use ipnet::IpNet;
 use kernel::args;
 use kernel::audit::{self, Changes, Entry};
 use kernel::auth::{PlainKey, Rights, Scopes, Standing};
-use kernel::base::{
-    ActorKind, ActorRef, ApiKeyId, Code, DAY_MS, Error, HOUR_MS, MINUTE_MS, Result, Secrets, TenantId, Timestamp,
-};
+use kernel::base::{ApiKeyId, Code, DAY_MS, Error, HOUR_MS, MINUTE_MS, Result, Secrets, TenantId, Timestamp};
 use kernel::events;
 use kernel::http::IfMatch;
 use kernel::store::{Db, Direction, FromRow, Row, STEP_ROWS, Select, Tx, Value};
@@ -18,29 +16,36 @@ use super::{
     within_maker,
 };
 
-/// The list and the one record read the same columns, by their place.
-macro_rules! select {
-    ($more:literal) => {
-        concat!(
-            "SELECT k.id, k.name, k.scopes, k.allowed_cidrs, k.prefix, k.last_four, k.expires_at, k.revoked_at,
-                u.last_used_at, u.last_used_ip, k.created_by_type, k.created_by_id, k.created_by_name,
-                k.version, k.created_at, k.updated_at
-            FROM api_keys k LEFT JOIN api_key_uses u ON u.tenant_id = k.tenant_id AND u.key_id = k.id
-            WHERE k.tenant_id = $1",
-            $more
-        )
-    };
+kernel::columns! {
+    /// What is read of a key and its last use.
+    struct KeyColumns {
+        id = "k.id", name = "k.name", scopes = "k.scopes", allowed_cidrs = "k.allowed_cidrs", prefix = "k.prefix",
+        last_four = "k.last_four", expires_at = "k.expires_at", revoked_at = "k.revoked_at", last_used_at = "u.last_used_at",
+        last_used_ip = "u.last_used_ip", created_by_type = "k.created_by_type", created_by_id = "k.created_by_id",
+        created_by_name = "k.created_by_name", version = "k.version", created_at = "k.created_at",
+        updated_at = "k.updated_at",
+    }
+}
+
+kernel::columns! {
+    /// What is written of a new key.
+    struct NewKeyColumns in "api_keys" {
+        id, name, scopes, allowed_cidrs, prefix, last_four, expires_at, maker_key_id, maker_user_id, created_by_type,
+        created_by_id, created_by_name, version, created_at, updated_at,
+    }
 }
 
 kernel::statements! {
-    LIST = select!("");
-    GET = select!(" AND k.id = $2");
+    LIST = kernel::sql![
+        "SELECT ",
+        KeyColumns::LIST,
+        " FROM api_keys k LEFT JOIN api_key_uses u ON u.tenant_id = k.tenant_id AND u.key_id = k.id WHERE k.tenant_id = $1"
+    ];
+    GET = kernel::sql![LIST, " AND k.id = $2"];
     ACTIVE = "SELECT id FROM api_keys /* INDEXED BY api_keys_by_end */
         WHERE tenant_id = $1 AND revoked_at IS NULL AND expires_at > $2 ORDER BY expires_at LIMIT $3";
     COUNT_ACTIVE = "SELECT COUNT(*) FROM api_keys WHERE tenant_id = $1 AND revoked_at IS NULL AND expires_at > $2";
-    INSERT = "INSERT INTO api_keys (tenant_id, id, name, scopes, allowed_cidrs, prefix, last_four, expires_at, maker_key_id,
-            maker_user_id, created_by_type, created_by_id, created_by_name, version, created_at, updated_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 1, $14, $14)";
+    INSERT = NewKeyColumns::INSERT;
     /// A new secret; its public id must be new in the whole installation.
     INSERT_SECRET = "INSERT INTO api_key_secrets (tenant_id, public_id, key_id, secret_hash) VALUES ($1, $2, $3, $4)
         ON CONFLICT (public_id) DO NOTHING";
@@ -106,28 +111,24 @@ struct StoredKey {
 
 impl FromRow for StoredKey {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        let scopes = Scopes::from_json(&row.get::<String>(2)?)?;
-        let revoked_at: Option<Timestamp> = row.get(7)?;
-        let kind: String = row.get(10)?;
+        const AT: KeyColumns<usize> = KeyColumns::AT;
+        let scopes = Scopes::from_json(&row.get::<String>(AT.scopes)?)?;
+        let revoked_at: Option<Timestamp> = row.get(AT.revoked_at)?;
         let record = ApiKey {
-            id: row.get(0)?,
-            name: row.get(1)?,
+            id: row.get(AT.id)?,
+            name: row.get(AT.name)?,
             scopes: scopes.words().to_vec(),
-            allowed_cidrs: serde_json::from_str(&row.get::<String>(3)?).map_err(Error::internal)?,
-            prefix: row.get(4)?,
-            last_four: row.get(5)?,
+            allowed_cidrs: serde_json::from_str(&row.get::<String>(AT.allowed_cidrs)?).map_err(Error::internal)?,
+            prefix: row.get(AT.prefix)?,
+            last_four: row.get(AT.last_four)?,
             status: if revoked_at.is_some() { Status::Revoked } else { Status::Active },
-            expires_at: row.get(6)?,
-            last_used_at: row.get(8)?,
-            last_used_ip: row.get(9)?,
-            created_by: ActorRef {
-                kind: ActorKind::parse(&kind).ok_or_else(|| Error::internal(format!("unknown actor type {kind:?}")))?,
-                id: row.get(11)?,
-                name: row.get(12)?,
-            },
-            version: row.get(13)?,
-            created_at: row.get(14)?,
-            updated_at: row.get(15)?,
+            expires_at: row.get(AT.expires_at)?,
+            last_used_at: row.get(AT.last_used_at)?,
+            last_used_ip: row.get(AT.last_used_ip)?,
+            created_by: row.actor([AT.created_by_type, AT.created_by_id, AT.created_by_name])?,
+            version: row.get(AT.version)?,
+            created_at: row.get(AT.created_at)?,
+            updated_at: row.get(AT.updated_at)?,
         };
         Ok(StoredKey { record, scopes })
     }
@@ -214,26 +215,24 @@ pub async fn create(tx: &mut Tx, rights: &Rights, input: Input, secrets: &Secret
     let scopes = json(input.scopes.words())?;
     let cidrs = json(&allowed_cidrs)?;
     let name = input.name.into_string();
-    let (prefix, last_four) = (plain.prefix().to_owned(), plain.last_four().to_owned());
-    tx.exec(
-        INSERT,
-        args![
-            id,
-            name,
-            scopes,
-            cidrs,
-            prefix,
-            last_four,
-            expires_at,
-            maker_key,
-            maker_user,
-            by.kind.as_str(),
-            by.id,
-            by.name,
-            at
-        ],
-    )
-    .await?;
+    let row = NewKeyColumns {
+        id: id.into(),
+        name: name.into(),
+        scopes: scopes.into(),
+        allowed_cidrs: cidrs.into(),
+        prefix: plain.prefix().into(),
+        last_four: plain.last_four().into(),
+        expires_at: expires_at.into(),
+        maker_key_id: maker_key.into(),
+        maker_user_id: maker_user.into(),
+        created_by_type: by.kind.as_str().into(),
+        created_by_id: by.id.into(),
+        created_by_name: by.name.into(),
+        version: Value::Int(1),
+        created_at: at.into(),
+        updated_at: at.into(),
+    };
+    tx.later(INSERT, row.into_vec()).await?;
     let plain = insert_secret(tx, id, plain, secrets).await?;
     audit::record(tx, Entry::new("api_key.create", "api_key", id)).await?;
     let record = read(tx, id).await?.at(now);

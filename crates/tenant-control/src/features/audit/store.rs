@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use kernel::audit::EntryColumns;
 use kernel::base::{AuditId, Error, RecordId, Result, Timestamp};
 use kernel::http::PageBytes;
 use kernel::store::{ARMS_MAX, Arm, Db, FromRow, Passed, Row, Select, Value, Walk};
@@ -51,9 +52,7 @@ kernel::statements! {
         "$8"
     );
     /// Those of one part of a page; the list adds their ids.
-    READ = "SELECT id, at, actor_type, actor_id, actor_name, action, target_type, target_id, address,
-            credential_type, credential_id, request_id, changes
-        FROM audit_entries WHERE tenant_id = $1";
+    READ = EntryColumns::SELECT;
 }
 
 /// Entries that are read at once: the largest are some tens of kilobytes.
@@ -61,18 +60,19 @@ const READ_ROWS: usize = 50;
 
 impl FromRow for AuditEntry {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        let credential_type: Option<String> = row.get(9)?;
-        let credential_id: Option<String> = row.get(10)?;
-        let changes: Option<String> = row.get(12)?;
+        const AT: EntryColumns<usize> = EntryColumns::AT;
+        let credential_type: Option<String> = row.get(AT.credential_type)?;
+        let credential_id: Option<String> = row.get(AT.credential_id)?;
+        let changes: Option<String> = row.get(AT.changes)?;
         Ok(AuditEntry {
-            id: row.get(0)?,
-            at: row.get(1)?,
-            actor: row.actor(2)?,
-            action: row.get(5)?,
-            target: AuditTarget { kind: row.get(6)?, id: row.get(7)? },
-            address: row.get(8)?,
+            id: row.get(AT.id)?,
+            at: row.get(AT.at)?,
+            actor: row.actor([AT.actor_type, AT.actor_id, AT.actor_name])?,
+            action: row.get(AT.action)?,
+            target: AuditTarget { kind: row.get(AT.target_type)?, id: row.get(AT.target_id)? },
+            address: row.get(AT.address)?,
             credential: credential_type.map(|kind| AuditCredential { kind, id: credential_id }),
-            request_id: row.get(11)?,
+            request_id: row.get(AT.request_id)?,
             changes: changes.map(|text| serde_json::from_str(&text)).transpose().map_err(Error::internal)?,
         })
     }

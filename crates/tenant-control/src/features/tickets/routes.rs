@@ -2,209 +2,101 @@
 
 use axum::response::{IntoResponse, Response};
 use kernel::auth::{Caller, Scope};
-use kernel::base::{
-    Code, DeviceId, Error, FieldError, Label, OrganizationId, Result, TicketId, Timestamp, UserId, Word,
-};
+use kernel::base::{Code, Error, FieldError, Label, Result, TicketId};
 use kernel::http::{
-    Created, Documented, FromParams, Idempotency, IfMatch, Json, List, Once, Page, PageRequest, Params, Query,
-    Reference, Versioned, documented,
+    Created, Documented, FromParams, Idempotency, IfMatch, Json, LIST_MAX, Once, Page, PageRequest, Param, Params,
+    Query, Reference, Versioned, documented,
 };
 use kernel::store::{Db, Value};
 use utoipa::openapi::schema::AnyOfBuilder;
 use utoipa::openapi::{Ref, RefOr, Schema};
-use utoipa::{IntoParams, IntoResponses, PartialSchema, ToSchema};
+use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
 use super::find::{self, Filter, IdOrNone, Key, Order, Q_CHARS_MAX, WORDS_MAX, words};
 use super::input::{NewTicket, TicketPatch};
-use super::{Change, Comment, Priority, Status, Ticket, TicketDetail, Type, View, store};
+use super::{Change, Comment, Ticket, TicketDetail, View, store};
 
 const PATH: &str = "/api/psa/tickets";
 /// Under which keys of PATCH are kept, apart from those of POST.
 const CHANGE: &str = "PATCH /api/psa/tickets";
 
-#[derive(IntoParams)]
-#[into_params(parameter_in = Query)]
 pub struct ListQuery {
-    /// One ticket, with its comments and history. Cannot be combined with other parameters than `view`.
-    #[param(value_type = Option<String>)]
     id: Option<TicketId>,
-    /// With `id`: all comments of the ticket, or all changes, as a list of their own with `limit` and `cursor`.
-    #[param(value_type = Option<View>)]
     view: Option<View>,
-    /// Any of these, as a comma list.
-    #[param(value_type = Option<Vec<Status>>, style = Form, explode = false, max_items = 100)]
-    status: Option<Vec<Status>>,
-    /// Any of these, as a comma list.
-    #[param(value_type = Option<Vec<Priority>>, style = Form, explode = false, max_items = 100)]
-    priority: Option<Vec<Priority>>,
-    /// Any of these, as a comma list.
-    #[param(value_type = Option<Vec<Type>>, style = Form, explode = false, max_items = 100)]
-    r#type: Option<Vec<Type>>,
-    /// Assigned to any of these users, as a comma list; `none` is nobody.
-    #[param(value_type = Option<Vec<String>>, style = Form, explode = false, max_items = 100)]
-    assignee_id: Option<Vec<IdOrNone<UserId>>>,
-    /// Of any of these organizations, as a comma list; `none` is of none.
-    #[param(value_type = Option<Vec<String>>, style = Form, explode = false, max_items = 100)]
-    organization_id: Option<Vec<IdOrNone<OrganizationId>>>,
-    /// About any of these devices, as a comma list.
-    #[param(value_type = Option<Vec<String>>, style = Form, explode = false, max_items = 100)]
-    device_id: Option<Vec<DeviceId>>,
-    /// With any of these tags, as a comma list.
-    #[param(value_type = Option<Vec<String>>, style = Form, explode = false, max_items = 100)]
-    tag: Option<Vec<String>>,
-    /// With any of these ids of another system, as a comma list.
-    #[param(value_type = Option<Vec<String>>, style = Form, explode = false, max_items = 100)]
-    external_id: Option<Vec<String>>,
-    /// With any of these numbers, as a comma list.
-    #[param(value_type = Option<Vec<i64>>, style = Form, explode = false, max_items = 100, minimum = 1)]
-    number: Option<Vec<i64>>,
-    /// Created at this moment or later.
-    #[param(value_type = Option<String>, format = DateTime)]
-    created_since: Option<Timestamp>,
-    /// Changed at this moment or later; then in the order of their changes unless `sort` says otherwise. A reader that
-    /// goes on by cursor, or from the last `updated_at` it has seen, misses nothing.
-    #[param(value_type = Option<String>, format = DateTime)]
-    updated_since: Option<Timestamp>,
-    /// At most 10 words, each the beginning of a word of the subject.
-    #[param(min_length = 1, max_length = 200)]
-    q: Option<String>,
-    /// `created_at`, `updated_at`, `priority` or `due_at`; with `-` before it descending. Missing dates come last.
-    #[param(value_type = Option<String>, pattern = "^-?(created_at|updated_at|priority|due_at)$")]
+    filter: Filter,
     sort: Option<Order>,
-    #[param(ignore)]
     page: PageRequest,
-    /// The filters in the spelling of the query, which a cursor is bound to.
-    #[param(ignore)]
-    spelt: Vec<(&'static str, String)>,
 }
 
 impl FromParams for ListQuery {
-    const NAMES: &'static [&'static str] = &[
-        "id",
-        "view",
-        "status",
-        "priority",
-        "type",
-        "assignee_id",
-        "organization_id",
-        "device_id",
-        "tag",
-        "external_id",
-        "number",
-        "created_since",
-        "updated_since",
-        "q",
-        "sort",
-        "limit",
-        "cursor",
-    ];
-
     fn from_params(params: &mut Params) -> Result<Self> {
-        // What a tag or an external id can be; a comma cannot come this far.
-        let text = |text: &str| Label::parse(text).ok().map(Label::into_string);
-        let number = |text: &str| text.parse().ok().filter(|number: &i64| *number > 0);
-        let view = params
-            .take_parsed("view", |text| View::parse(text).ok_or_else(|| format!("must be {}", View::expected())))?;
         // A list of its own has pages, which a ticket has not.
-        let page = if view.is_some() { Some(PageRequest::take(params)?) } else { None };
-        let id = params.take_optional_id()?;
-        if view.is_some() && id.is_none() {
+        let beside: &[&str] = if params.has("view") { &["view", "limit", "cursor"] } else { &[] };
+        let one = "One ticket, with its comments and history. Cannot be combined with other parameters than `view`.";
+        let view =
+            "With `id`: all comments of the ticket, or all changes, as a list of their own with `limit` and `cursor`.";
+        let sort = "`created_at`, `updated_at`, `priority` or `due_at`; with `-` before it descending. \
+                    Missing dates come last.";
+        let sort = Param::new("sort", sort).pattern("^-?(created_at|updated_at|priority|due_at)$");
+        let query = ListQuery {
+            id: params.take_optional_id_beside(one, beside)?,
+            view: params.take_word(Param::new("view", view))?,
+            filter: filter(params)?,
+            sort: params.take_parsed(sort, Order::parse)?,
+            page: PageRequest::take(params)?,
+        };
+        if query.view.is_some() && query.id.is_none() {
             let detail = "The query parameter view needs id: whose comments or history.";
             return Err(Error::new(Code::InvalidParameter, detail));
         }
-        let mut query = ListQuery {
-            id,
-            view,
-            status: params.take_words("status")?,
-            priority: params.take_words("priority")?,
-            r#type: params.take_words("type")?,
-            assignee_id: params.take_list("assignee_id", "the id of a user or none", IdOrNone::parse)?,
-            organization_id: params.take_list(
-                "organization_id",
-                "the id of an organization or none",
-                IdOrNone::parse,
-            )?,
-            device_id: params.take_ids("device_id", "a device")?,
-            tag: params.take_list("tag", "a tag", text)?,
-            external_id: params.take_list("external_id", "an external id", text)?,
-            number: params.take_list("number", "a whole number from 1", number)?,
-            created_since: params.take_time("created_since")?,
-            updated_since: params.take_time("updated_since")?,
-            q: params.take_parsed("q", parse_q)?,
-            sort: params.take_parsed("sort", Order::parse)?,
-            page: page.map_or_else(|| PageRequest::take(params), Ok)?,
-            spelt: Vec::new(),
-        };
-        query.spelt = query.spell();
         Ok(query)
     }
 }
 
-fn parse_q(text: &str) -> Result<String, String> {
+fn filter(params: &mut Params) -> Result<Filter> {
+    let any = |name, about| Param::new(name, about).items_max(LIST_MAX);
+    // What a tag or an external id can be; a comma cannot come this far.
+    let text = |text: &str| Label::parse(text).ok().map(Label::into_string);
+    let assignees = any("assignee_id", "Assigned to any of these users, as a comma list; `none` is nobody.");
+    let organizations = any("organization_id", "Of any of these organizations, as a comma list; `none` is of none.");
+    let devices = any("device_id", "About any of these devices, as a comma list.");
+    let tags = any("tag", "With any of these tags, as a comma list.");
+    let external = any("external_id", "With any of these ids of another system, as a comma list.");
+    let numbers = any("number", "With any of these numbers, as a comma list.");
+    let updated = "Changed at this moment or later; then in the order of their changes unless `sort` says otherwise. A \
+                   reader that\ngoes on by cursor, or from the last `updated_at` it has seen, misses nothing.";
+    let q = Param::new("q", "At most 10 words, each the beginning of a word of the subject.").length(1, Q_CHARS_MAX);
+    Ok(Filter {
+        status: params.take_words(any("status", "Any of these, as a comma list."))?,
+        priority: params.take_words(any("priority", "Any of these, as a comma list."))?,
+        r#type: params.take_words(any("type", "Any of these, as a comma list."))?,
+        assignee_id: params.take_list(assignees, "the id of a user or none", IdOrNone::parse)?,
+        organization_id: params.take_list(organizations, "the id of an organization or none", IdOrNone::parse)?,
+        device_id: params.take_ids(devices, "a device")?,
+        tag: params.take_list(tags, "a tag", text)?,
+        external_id: params.take_list(external, "an external id", text)?,
+        number: params.take_numbers(numbers)?,
+        created_since: params.take_time(Param::new("created_since", "Created at this moment or later."))?,
+        updated_since: params.take_time(Param::new("updated_since", updated))?,
+        words: params.take_parsed(q, parse_q)?.unwrap_or_default(),
+    })
+}
+
+fn parse_q(text: &str) -> Result<Vec<String>, String> {
     let found = words(text);
     if text.chars().count() > Q_CHARS_MAX || found.is_empty() || found.len() > WORDS_MAX {
         return Err(format!("must be 1 to {WORDS_MAX} words in at most {Q_CHARS_MAX} characters"));
     }
-    Ok(text.to_owned())
+    Ok(found.into_iter().collect())
 }
 
-impl ListQuery {
-    fn spell(&self) -> Vec<(&'static str, String)> {
-        fn joined<T: ToString>(any: Option<&Vec<T>>) -> Option<String> {
-            any.map(|any| any.iter().map(ToString::to_string).collect::<Vec<_>>().join(","))
-        }
-        fn spelt<W: Word>(any: Option<&Vec<W>>) -> Option<String> {
-            any.map(|any| any.iter().map(|word| word.as_str()).collect::<Vec<_>>().join(","))
-        }
-        let given = [
-            ("status", spelt(self.status.as_ref())),
-            ("priority", spelt(self.priority.as_ref())),
-            ("type", spelt(self.r#type.as_ref())),
-            ("assignee_id", joined(self.assignee_id.as_ref())),
-            ("organization_id", joined(self.organization_id.as_ref())),
-            ("device_id", joined(self.device_id.as_ref())),
-            ("tag", joined(self.tag.as_ref())),
-            ("external_id", joined(self.external_id.as_ref())),
-            ("number", joined(self.number.as_ref())),
-            ("created_since", self.created_since.map(|at| at.to_string())),
-            ("updated_since", self.updated_since.map(|at| at.to_string())),
-            ("q", self.q.clone()),
-            ("sort", self.sort.map(|order| order.to_string())),
-        ];
-        given.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
-    }
-
-    fn filter(self) -> Filter {
-        Filter {
-            status: self.status,
-            priority: self.priority,
-            r#type: self.r#type,
-            assignee_id: self.assignee_id,
-            organization_id: self.organization_id,
-            device_id: self.device_id,
-            tag: self.tag,
-            external_id: self.external_id,
-            number: self.number,
-            created_since: self.created_since,
-            updated_since: self.updated_since,
-            words: self.q.map(|q| words(&q).into_iter().collect()).unwrap_or_default(),
-        }
-    }
-}
-
-#[derive(IntoParams)]
-#[into_params(parameter_in = Query)]
 pub struct OneQuery {
-    /// The ticket to change.
-    #[param(value_type = String)]
     id: TicketId,
 }
 
 impl FromParams for OneQuery {
-    const NAMES: &'static [&'static str] = &["id"];
-
     fn from_params(params: &mut Params) -> Result<Self> {
-        Ok(OneQuery { id: params.take_id()? })
+        Ok(OneQuery { id: params.take_id("The ticket to change.")? })
     }
 }
 
@@ -249,50 +141,38 @@ impl IntoResponses for Found {
 /// names a filter to add: never the tickets of customers or technicians by `created_at` or `updated_at`. One ticket comes
 /// with its `comments` and `history`, of which `view` shows all, newest first.
 #[utoipa::path(
-    get, path = PATH, tag = "Service workflows", operation_id = "list_tickets", params(ListQuery, PageRequest),
+    get, path = PATH, tag = "Service workflows", operation_id = "list_tickets", params(Query<ListQuery>),
     security(("api_key" = ["tickets:read"]))
 )]
 pub async fn list(caller: Caller, query: Query<ListQuery>) -> Result<Found> {
     let db = caller.require(Scope::TicketsRead)?;
-    let mut query = query.parse()?;
-    match (query.id, query.view) {
-        (Some(id), Some(view)) => return part(&caller, &db, id, view, &query.page).await,
+    let ListQuery { id, view, filter, sort, page } = query.parse()?;
+    match (id, view) {
+        (Some(id), Some(view)) => return part(&caller, &db, id, view, &page).await,
         (Some(id), None) => return store::get(&db, id).await.map(|ticket| Found::One(Box::new(ticket))),
         (None, _) => {}
     }
-    let list = List { path: PATH, filters: std::mem::take(&mut query.spelt) };
-    let after = match query.page.position(&caller, &list)? {
-        None => None,
-        Some(position) => {
-            let refused = || Error::new(Code::InvalidCursor, "The cursor was not made for this list.");
-            Some(Key::from_position(&position).ok_or_else(refused)?)
-        }
-    };
-    let (sort, limit) = (query.sort, query.page.limit);
-    let page = PageRequest::clone(&query.page);
-    let filter = query.filter();
+    let after = page.place(&caller, PATH, Key::from_position)?;
     let order = sort.unwrap_or_else(|| Order::default_of(&filter));
-    let found = find::search::find(&db, &filter, order, after, limit).await?;
-    page.page_before(&caller, &list, found.tickets, found.next.map(Key::to_position)).map(Found::Tickets)
+    let found = find::search::find(&db, &filter, order, after, page.limit).await?;
+    page.page_before(&caller, PATH, found.tickets, found.next.map(Key::to_position)).map(Found::Tickets)
 }
 
 /// A page of what belongs to one ticket.
 async fn part(caller: &Caller, db: &Db, id: TicketId, view: View, page: &PageRequest) -> Result<Found> {
-    let list = List { path: PATH, filters: vec![("id", id.to_string()), ("view", view.as_str().to_owned())] };
-    let after = match page.position(caller, &list)?.as_deref() {
-        None => None,
-        Some([Value::Int(place)]) => Some(*place),
-        Some(_) => return Err(Error::new(Code::InvalidCursor, "The cursor was not made for this list.")),
-    };
+    let after = page.place(caller, PATH, |position| match position {
+        [Value::Int(place)] => Some(*place),
+        _ => None,
+    })?;
     let position = |place: i64| vec![Value::Int(place)];
     match view {
         View::Comments => {
             let (comments, next) = store::comments(db, id, after, page.limit).await?;
-            page.page_before(caller, &list, comments, next.map(position)).map(Found::Comments)
+            page.page_before(caller, PATH, comments, next.map(position)).map(Found::Comments)
         }
         View::History => {
             let (changes, next) = store::history(db, id, after, page.limit).await?;
-            page.page_before(caller, &list, changes, next.map(position)).map(Found::History)
+            page.page_before(caller, PATH, changes, next.map(position)).map(Found::History)
         }
     }
 }
@@ -330,7 +210,7 @@ pub async fn create(
 /// `invalid_transition`, and nothing of the request is applied. `comment` is appended. Send an `Idempotency-Key`, and a retry
 /// never adds a comment twice.
 #[utoipa::path(
-    patch, path = PATH, tag = "Service workflows", operation_id = "change_ticket", params(OneQuery),
+    patch, path = PATH, tag = "Service workflows", operation_id = "change_ticket", params(Query<OneQuery>),
     request_body = TicketPatch, security(("api_key" = ["tickets:write"]))
 )]
 pub async fn change(

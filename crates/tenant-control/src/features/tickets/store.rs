@@ -10,76 +10,45 @@ use kernel::base::{
 };
 use kernel::events;
 use kernel::http::{IfMatch, PageBytes, Reference};
-use kernel::store::{Db, FromRow, Row, Tick, Tx, Value};
+use kernel::store::{Db, FromRow, Tick, Tx, Value};
 
 use super::find::terms_of;
 use super::input::{Common, NewComment, NewTicket, Patch, TicketPatch, check_custom_fields, merge};
 use super::sla::{self, Clock};
-use super::stored::{StoredTicket, json};
+use super::stored::{ChangeColumns, CommentColumns, StoredTicket, TicketColumns, json};
 use super::{
     Change, Changes, Comment, CommentedTicket, FieldChange, Priority, SlaState, Source, Status, TICKET_COMMENTED,
     TICKET_CREATED, TICKET_UPDATED, Ticket, TicketDetail, Type, UpdatedTicket, changes,
 };
 use crate::features::organizations;
 
-/// All of a ticket.
-macro_rules! columns {
-    () => {
-        "SELECT id, number, subject, type, status, priority, organization_id, requester_name, requester_email, assignee_id,
-            team, category, tags, device_ids, external_id, source, due_at, first_response_due_at, first_response_risk_at,
-            first_responded_at, resolution_due_at, resolution_risk_at, sla_paused_at, sla_pauses, sla_policy, resolved_at,
-            closed_at, comment_count, version, created_at, updated_at, custom_fields, description, sequence,
-            sla_counted_until, sla_counted_ms
-        FROM tickets WHERE tenant_id = $1"
-    };
-}
-
 kernel::statements! {
-    FULL = columns!();
-    GET = concat!(columns!(), " AND id = $2");
+    FULL = TicketColumns::SELECT;
+    GET = kernel::sql![FULL, " AND id = $2"];
     NUMBER = "SELECT number FROM tickets WHERE tenant_id = $1 AND id = $2";
     NEXT_NUMBER = "UPDATE tenant_clocks SET ticket_number = ticket_number + 1 WHERE tenant_id = $1 RETURNING ticket_number";
-    INSERT = "INSERT INTO tickets (tenant_id, id, number, subject, type, status, priority, organization_id, requester_name,
-            requester_email, assignee_id, team, category, tags, device_ids, external_id, source, due_at,
-            first_response_due_at, first_response_risk_at, first_responded_at, resolution_due_at, resolution_risk_at,
-            sla_paused_at, sla_pauses, sla_policy, resolved_at, closed_at, comment_count, version, created_at, updated_at,
-            custom_fields, description, sequence, sla_counted_until, sla_counted_ms)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,
-            $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37)";
-    UPDATE = "UPDATE tickets SET subject = $4, type = $5, status = $6, priority = $7, organization_id = $8,
-            requester_name = $9, requester_email = $10, assignee_id = $11, team = $12, category = $13, tags = $14,
-            device_ids = $15, external_id = $16, source = $17, due_at = $18, first_response_due_at = $19,
-            first_response_risk_at = $20, first_responded_at = $21, resolution_due_at = $22, resolution_risk_at = $23,
-            sla_paused_at = $24, sla_pauses = $25, sla_policy = $26, resolved_at = $27, closed_at = $28, comment_count = $29,
-            version = $30, created_at = $31, updated_at = $32, custom_fields = $33, description = $34, sequence = $35,
-            sla_counted_until = $36, sla_counted_ms = $37
-        WHERE tenant_id = $1 AND id = $2 AND number = $3";
+    INSERT = TicketColumns::INSERT;
+    UPDATE = TicketColumns::UPDATE;
     /// Several at once; what is left over of the places is null.
     INSERT_TERMS = "INSERT INTO ticket_terms (tenant_id, term, number)
         SELECT CAST($1 AS TEXT), slot.column1, CAST($2 AS BIGINT) FROM (VALUES (CAST($3 AS TEXT)), ($4), ($5), ($6), ($7), ($8), ($9), ($10),
             ($11), ($12), ($13), ($14), ($15), ($16), ($17), ($18)) AS slot WHERE slot.column1 IS NOT NULL";
     DELETE_TERMS = "DELETE FROM ticket_terms WHERE tenant_id = $1 AND number = $2 AND term IN ($3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)";
     /// Changed while the tenant's clock was ahead.
-    IN_FUTURE = concat!(columns!(), " AND updated_at > $2 ORDER BY updated_at, sequence, number LIMIT $3");
+    IN_FUTURE = kernel::sql![FULL, " AND updated_at > $2 ORDER BY updated_at, sequence, number LIMIT $3"];
     FIND_EXTERNAL = "SELECT number FROM tickets WHERE tenant_id = $1 AND external_id = $2";
-    INSERT_COMMENT = "INSERT INTO ticket_comments (tenant_id, number, ordinal, id, public, author_type, author_id,
-            author_name, created_at, size_bytes, body)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
-    INSERT_CHANGE = "INSERT INTO ticket_changes (tenant_id, number, version, at, actor_type, actor_id, actor_name, size_bytes,
-            changes)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+    INSERT_COMMENT = CommentColumns::INSERT;
+    INSERT_CHANGE = ChangeColumns::INSERT;
     COMMENT_SIZES = "SELECT ordinal, size_bytes FROM ticket_comments WHERE tenant_id = $1 AND number = $2
         ORDER BY ordinal DESC LIMIT $3";
-    COMMENTS = "SELECT id, body, public, author_type, author_id, author_name, created_at FROM ticket_comments
-        WHERE tenant_id = $1 AND number = $2 AND ordinal >= $3 ORDER BY ordinal LIMIT $4";
+    COMMENTS = kernel::sql![CommentColumns::SELECT, " AND number = $2 AND ordinal >= $3 ORDER BY ordinal LIMIT $4"];
     COMMENTS_BEFORE = "SELECT ordinal, size_bytes FROM ticket_comments WHERE tenant_id = $1 AND number = $2 AND ordinal < $3
         ORDER BY ordinal DESC LIMIT $4";
     CHANGES_BEFORE = "SELECT version, size_bytes FROM ticket_changes WHERE tenant_id = $1 AND number = $2 AND version < $3
         ORDER BY version DESC LIMIT $4";
     CHANGE_SIZES = "SELECT version, size_bytes FROM ticket_changes WHERE tenant_id = $1 AND number = $2
         ORDER BY version DESC LIMIT $3";
-    HISTORY = "SELECT at, actor_type, actor_id, actor_name, changes FROM ticket_changes
-        WHERE tenant_id = $1 AND number = $2 AND version >= $3 ORDER BY version LIMIT $4";
+    HISTORY = kernel::sql![ChangeColumns::SELECT, " AND number = $2 AND version >= $3 ORDER BY version LIMIT $4"];
 }
 
 /// Comments and changes that are shown with a ticket, and how much of each in all.
@@ -88,20 +57,6 @@ const SHOWN_BYTES_MAX: i64 = 4_000_000;
 
 /// The longest value that the audit trail repeats.
 const AUDITED_BYTES_MAX: usize = 1_000;
-
-impl FromRow for Comment {
-    fn from_row(row: &Row<'_>) -> Result<Self> {
-        let (id, body, public) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        Ok(Comment { id, body, public, author: row.actor(3)?, created_at: row.get(6)? })
-    }
-}
-
-impl FromRow for Change {
-    fn from_row(row: &Row<'_>) -> Result<Self> {
-        let changes = serde_json::from_str(&row.get::<String>(4)?).map_err(Error::internal)?;
-        Ok(Change { at: row.get(0)?, actor: row.actor(1)?, changes })
-    }
-}
 
 pub async fn get(db: &Db, id: TicketId) -> Result<TicketDetail> {
     let stored: StoredTicket = db.one(GET, args![id]).await?;
@@ -334,11 +289,19 @@ async fn say(tx: &mut Tx, stored: &mut StoredTicket, new: NewComment, now: Times
     let (number, position) = (stored.ticket.number, stored.ticket.comment_count);
     let id = CommentId::new_numbered(tx.world(), now, position);
     let size = json(&new.body)?.len() as i64;
-    tx.exec(
-        INSERT_COMMENT,
-        args![number, position, id, new.public, author.kind.as_str(), author.id, author.name, now, size, new.body],
-    )
-    .await?;
+    let row = CommentColumns {
+        number: number.into(),
+        ordinal: position.into(),
+        id: id.into(),
+        public: new.public.into(),
+        author_type: author.kind.as_str().into(),
+        author_id: author.id.as_deref().into(),
+        author_name: author.name.as_str().into(),
+        created_at: now.into(),
+        size_bytes: size.into(),
+        body: new.body.as_str().into(),
+    };
+    tx.later(INSERT_COMMENT, row.into_vec()).await?;
     Ok(Comment { id, body: new.body, public: new.public, author, created_at: now })
 }
 
@@ -378,17 +341,17 @@ async fn write_terms(tx: &mut Tx, sql: &'static str, number: i64, terms: &[&Stri
 async fn note(tx: &mut Tx, ticket: &Ticket, changes: &Changes) -> Result<()> {
     let actor = tx.actor().who.clone();
     let changes = json(changes)?;
-    let row = vec![
-        ticket.number.into(),
-        ticket.version.into(),
-        ticket.updated_at.into(),
-        actor.kind.as_str().into(),
-        actor.id.into(),
-        actor.name.into(),
-        Value::Int(changes.len() as i64),
-        changes.into(),
-    ];
-    tx.later(INSERT_CHANGE, row).await
+    let row = ChangeColumns {
+        number: ticket.number.into(),
+        version: ticket.version.into(),
+        at: ticket.updated_at.into(),
+        actor_type: actor.kind.as_str().into(),
+        actor_id: actor.id.into(),
+        actor_name: actor.name.into(),
+        size_bytes: Value::Int(changes.len() as i64),
+        changes: changes.into(),
+    };
+    tx.later(INSERT_CHANGE, row.into_vec()).await
 }
 
 /// A value for the audit trail: who changed a long text is told there, and what it was in the ticket's history.

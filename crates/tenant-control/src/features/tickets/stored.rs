@@ -4,7 +4,30 @@ use kernel::base::{Error, Result, Timestamp, Word};
 use kernel::store::{FromRow, Row, Value};
 
 use super::sla::{Clock, Counted, Deadline, Policy};
-use super::{Priority, Requester, SlaState, Source, Status, Ticket, Type};
+use super::{Change, Comment, Priority, Requester, SlaState, Source, Status, Ticket, Type};
+
+kernel::columns! {
+    /// All of a ticket.
+    pub struct TicketColumns in "tickets" by id, number {
+        id, number, subject, r#type = "type", status, priority, organization_id, requester_name, requester_email,
+        assignee_id, team, category, tags, device_ids, external_id, source, due_at, first_response_due_at,
+        first_response_risk_at, first_responded_at, resolution_due_at, resolution_risk_at, sla_paused_at, sla_pauses,
+        sla_policy, resolved_at, closed_at, comment_count, version, created_at, updated_at, custom_fields, description,
+        sequence, sla_counted_until, sla_counted_ms,
+    }
+}
+
+kernel::columns! {
+    pub struct CommentColumns in "ticket_comments" {
+        number, ordinal, id, public, author_type, author_id, author_name, created_at, size_bytes, body,
+    }
+}
+
+kernel::columns! {
+    pub struct ChangeColumns in "ticket_changes" {
+        number, version, at, actor_type, actor_id, actor_name, size_bytes, changes,
+    }
+}
 
 /// A ticket as it is stored. How it stands depends on when it is looked at.
 pub struct StoredTicket {
@@ -16,60 +39,85 @@ pub struct StoredTicket {
 
 impl FromRow for StoredTicket {
     fn from_row(row: &Row<'_>) -> Result<Self> {
+        const AT: TicketColumns<usize> = TicketColumns::AT;
         let text = |index: usize| row.get::<String>(index);
-        let name: Option<String> = row.get(7)?;
-        let email: Option<String> = row.get(8)?;
+        let name: Option<String> = row.get(AT.requester_name)?;
+        let email: Option<String> = row.get(AT.requester_email)?;
         let requester = (name.is_some() || email.is_some()).then_some(Requester { name, email });
         let deadline = |due: usize, risk: usize| -> Result<Option<Deadline>> {
             let (due, risk): (Option<Timestamp>, Option<Timestamp>) = (row.get(due)?, row.get(risk)?);
             Ok(due.zip(risk).map(|(due_at, risk_at)| Deadline { due_at, risk_at }))
         };
-        let policy: Option<String> = row.get(24)?;
-        let pauses: Vec<(i64, i64)> = serde_json::from_str(&text(23)?).map_err(Error::internal)?;
+        let policy: Option<String> = row.get(AT.sla_policy)?;
+        let pauses: Vec<(i64, i64)> = from_json(&text(AT.sla_pauses)?)?;
         let moment = Timestamp::from_millis;
-        let counted: (Option<Timestamp>, Option<i64>) = (row.get(34)?, row.get(35)?);
+        let counted: (Option<Timestamp>, Option<i64>) = (row.get(AT.sla_counted_until)?, row.get(AT.sla_counted_ms)?);
         let clock = Clock {
             counted: counted.0.zip(counted.1).map(|(until, ms)| Counted { until, ms }),
-            policy: policy.map(|text| serde_json::from_str::<Policy>(&text)).transpose().map_err(Error::internal)?,
-            first_response: deadline(17, 18)?,
-            first_responded_at: row.get(19)?,
-            resolution: deadline(20, 21)?,
-            paused_at: row.get(22)?,
+            policy: policy.map(|text| from_json::<Policy>(&text)).transpose()?,
+            first_response: deadline(AT.first_response_due_at, AT.first_response_risk_at)?,
+            first_responded_at: row.get(AT.first_responded_at)?,
+            resolution: deadline(AT.resolution_due_at, AT.resolution_risk_at)?,
+            paused_at: row.get(AT.sla_paused_at)?,
             pauses: pauses.into_iter().map(|(from, until)| (moment(from), moment(until))).collect(),
-            created_at: row.get(29)?,
+            created_at: row.get(AT.created_at)?,
         };
-        let devices: Vec<String> = serde_json::from_str(&text(13)?).map_err(Error::internal)?;
+        let devices: Vec<String> = from_json(&text(AT.device_ids)?)?;
         let ticket = Ticket {
-            id: row.get(0)?,
-            number: row.get(1)?,
-            subject: text(2)?,
-            description: row.get(32)?,
-            r#type: Type::stored(&text(3)?)?,
-            status: Status::stored(&text(4)?)?,
-            priority: Priority::from_rank(row.get(5)?)?,
-            organization_id: row.get(6)?,
+            id: row.get(AT.id)?,
+            number: row.get(AT.number)?,
+            subject: row.get(AT.subject)?,
+            description: row.get(AT.description)?,
+            r#type: Type::stored(&text(AT.r#type)?)?,
+            status: Status::stored(&text(AT.status)?)?,
+            priority: Priority::from_rank(row.get(AT.priority)?)?,
+            organization_id: row.get(AT.organization_id)?,
             requester,
-            assignee_id: row.get(9)?,
-            team: row.get(10)?,
-            category: row.get(11)?,
-            tags: serde_json::from_str(&text(12)?).map_err(Error::internal)?,
-            custom_fields: serde_json::from_str(&text(31)?).map_err(Error::internal)?,
+            assignee_id: row.get(AT.assignee_id)?,
+            team: row.get(AT.team)?,
+            category: row.get(AT.category)?,
+            tags: from_json(&text(AT.tags)?)?,
+            custom_fields: from_json(&text(AT.custom_fields)?)?,
             device_ids: devices.iter().filter_map(|id| id.parse().ok()).collect(),
-            external_id: row.get(14)?,
-            source: Source::stored(&text(15)?)?,
-            due_at: row.get(16)?,
-            first_response_due_at: row.get(17)?,
-            first_responded_at: row.get(19)?,
-            resolution_due_at: row.get(20)?,
-            resolved_at: row.get(25)?,
-            closed_at: row.get(26)?,
+            external_id: row.get(AT.external_id)?,
+            source: Source::stored(&text(AT.source)?)?,
+            due_at: row.get(AT.due_at)?,
+            first_response_due_at: row.get(AT.first_response_due_at)?,
+            first_responded_at: row.get(AT.first_responded_at)?,
+            resolution_due_at: row.get(AT.resolution_due_at)?,
+            resolved_at: row.get(AT.resolved_at)?,
+            closed_at: row.get(AT.closed_at)?,
             sla_state: SlaState::None,
-            comment_count: row.get(27)?,
-            version: row.get(28)?,
-            created_at: row.get(29)?,
-            updated_at: row.get(30)?,
+            comment_count: row.get(AT.comment_count)?,
+            version: row.get(AT.version)?,
+            created_at: row.get(AT.created_at)?,
+            updated_at: row.get(AT.updated_at)?,
         };
-        Ok(StoredTicket { ticket, clock, sequence: row.get(33)? })
+        Ok(StoredTicket { ticket, clock, sequence: row.get(AT.sequence)? })
+    }
+}
+
+impl FromRow for Comment {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        const AT: CommentColumns<usize> = CommentColumns::AT;
+        Ok(Comment {
+            id: row.get(AT.id)?,
+            body: row.get(AT.body)?,
+            public: row.get(AT.public)?,
+            author: row.actor([AT.author_type, AT.author_id, AT.author_name])?,
+            created_at: row.get(AT.created_at)?,
+        })
+    }
+}
+
+impl FromRow for Change {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        const AT: ChangeColumns<usize> = ChangeColumns::AT;
+        Ok(Change {
+            at: row.get(AT.at)?,
+            actor: row.actor([AT.actor_type, AT.actor_id, AT.actor_name])?,
+            changes: from_json(&row.get::<String>(AT.changes)?)?,
+        })
     }
 }
 
@@ -96,7 +144,7 @@ impl StoredTicket {
         Ok(())
     }
 
-    /// Everything but the tenant, in the order of INSERT and UPDATE.
+    /// All of it, for INSERT and UPDATE.
     pub fn values(&self) -> Result<Vec<Value>> {
         let (ticket, clock) = (&self.ticket, &self.clock);
         let requester = ticket.requester.clone().unwrap_or_default();
@@ -105,44 +153,45 @@ impl StoredTicket {
         let pauses: Vec<(i64, i64)> = clock.pauses.iter().map(millis).collect();
         let due = |deadline: Option<Deadline>| deadline.map(|deadline| deadline.due_at);
         let risk = |deadline: Option<Deadline>| deadline.map(|deadline| deadline.risk_at);
-        Ok(vec![
-            ticket.id.into(),
-            ticket.number.into(),
-            ticket.subject.as_str().into(),
-            ticket.r#type.as_str().into(),
-            ticket.status.as_str().into(),
-            ticket.priority.rank().into(),
-            ticket.organization_id.into(),
-            requester.name.into(),
-            requester.email.into(),
-            ticket.assignee_id.into(),
-            ticket.team.as_deref().into(),
-            ticket.category.as_deref().into(),
-            json(&ticket.tags)?.into(),
-            json(&devices)?.into(),
-            ticket.external_id.as_deref().into(),
-            ticket.source.as_str().into(),
-            ticket.due_at.into(),
-            due(clock.first_response).into(),
-            risk(clock.first_response).into(),
-            clock.first_responded_at.into(),
-            due(clock.resolution).into(),
-            risk(clock.resolution).into(),
-            clock.paused_at.into(),
-            json(&pauses)?.into(),
-            clock.policy.as_ref().map(json).transpose()?.into(),
-            ticket.resolved_at.into(),
-            ticket.closed_at.into(),
-            ticket.comment_count.into(),
-            ticket.version.into(),
-            ticket.created_at.into(),
-            ticket.updated_at.into(),
-            json(&ticket.custom_fields)?.into(),
-            ticket.description.as_deref().into(),
-            self.sequence.into(),
-            clock.counted.map(|counted| counted.until).into(),
-            clock.counted.map(|counted| counted.ms).into(),
-        ])
+        let row = TicketColumns {
+            id: ticket.id.into(),
+            number: ticket.number.into(),
+            subject: ticket.subject.as_str().into(),
+            r#type: ticket.r#type.as_str().into(),
+            status: ticket.status.as_str().into(),
+            priority: ticket.priority.rank().into(),
+            organization_id: ticket.organization_id.into(),
+            requester_name: requester.name.into(),
+            requester_email: requester.email.into(),
+            assignee_id: ticket.assignee_id.into(),
+            team: ticket.team.as_deref().into(),
+            category: ticket.category.as_deref().into(),
+            tags: json(&ticket.tags)?.into(),
+            device_ids: json(&devices)?.into(),
+            external_id: ticket.external_id.as_deref().into(),
+            source: ticket.source.as_str().into(),
+            due_at: ticket.due_at.into(),
+            first_response_due_at: due(clock.first_response).into(),
+            first_response_risk_at: risk(clock.first_response).into(),
+            first_responded_at: clock.first_responded_at.into(),
+            resolution_due_at: due(clock.resolution).into(),
+            resolution_risk_at: risk(clock.resolution).into(),
+            sla_paused_at: clock.paused_at.into(),
+            sla_pauses: json(&pauses)?.into(),
+            sla_policy: clock.policy.as_ref().map(json).transpose()?.into(),
+            resolved_at: ticket.resolved_at.into(),
+            closed_at: ticket.closed_at.into(),
+            comment_count: ticket.comment_count.into(),
+            version: ticket.version.into(),
+            created_at: ticket.created_at.into(),
+            updated_at: ticket.updated_at.into(),
+            custom_fields: json(&ticket.custom_fields)?.into(),
+            description: ticket.description.as_deref().into(),
+            sequence: self.sequence.into(),
+            sla_counted_until: clock.counted.map(|counted| counted.until).into(),
+            sla_counted_ms: clock.counted.map(|counted| counted.ms).into(),
+        };
+        Ok(row.into_vec())
     }
 
     /// Shows what the clock says.
@@ -151,6 +200,10 @@ impl StoredTicket {
         self.ticket.first_responded_at = self.clock.first_responded_at;
         self.ticket.resolution_due_at = self.clock.resolution.map(|deadline| deadline.due_at);
     }
+}
+
+fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {
+    serde_json::from_str(text).map_err(Error::internal)
 }
 
 pub fn json<T: serde::Serialize + ?Sized>(value: &T) -> Result<String> {

@@ -13,6 +13,7 @@ pub mod repair {
 pub mod routes;
 pub mod sender;
 pub mod store;
+mod stored;
 
 use std::collections::BTreeMap;
 

@@ -6,49 +6,36 @@ use axum::response::{IntoResponse, Response};
 use kernel::auth::{Caller, Scope};
 use kernel::base::{Error, Result, WebhookId};
 use kernel::http::{
-    Created, FromParams, Idempotency, IfMatch, Json, List, NoContent, Once, OneOrPage, PageRequest, Params, Query,
-    Versioned,
+    Created, FromParams, Idempotency, IfMatch, Json, NoContent, Once, OneOrPage, PageRequest, Params, Query, Versioned,
 };
 use kernel::outbound::Target;
 use utoipa::openapi::schema::AnyOfBuilder;
 use utoipa::openapi::{OneOfBuilder, Ref, RefOr, Schema};
-use utoipa::{IntoParams, IntoResponses, PartialSchema, ToSchema};
+use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
 use super::{Change, Input, NewWebhook, Rotation, Webhook, store};
 
 const PATH: &str = "/api/admin/webhooks";
 
-#[derive(IntoParams)]
-#[into_params(parameter_in = Query)]
 pub struct ListQuery {
-    /// One endpoint. Cannot be combined with the other parameters.
-    #[param(value_type = Option<String>)]
     id: Option<WebhookId>,
-    #[param(ignore)]
     page: PageRequest,
 }
 
 impl FromParams for ListQuery {
-    const NAMES: &'static [&'static str] = &["id", "limit", "cursor"];
-
     fn from_params(params: &mut Params) -> Result<Self> {
-        Ok(ListQuery { id: params.take_optional_id()?, page: PageRequest::take(params)? })
+        let id = params.take_optional_id("One endpoint. Cannot be combined with the other parameters.")?;
+        Ok(ListQuery { id, page: PageRequest::take(params)? })
     }
 }
 
-#[derive(IntoParams)]
-#[into_params(parameter_in = Query)]
 pub struct OneQuery {
-    /// The endpoint to act on.
-    #[param(value_type = String)]
     id: WebhookId,
 }
 
 impl FromParams for OneQuery {
-    const NAMES: &'static [&'static str] = &["id"];
-
     fn from_params(params: &mut Params) -> Result<Self> {
-        Ok(OneQuery { id: params.take_id()? })
+        Ok(OneQuery { id: params.take_id("The endpoint to act on.")? })
     }
 }
 
@@ -56,7 +43,7 @@ impl FromParams for OneQuery {
 ///
 /// Newest first. Never shows a secret or the value of a header.
 #[utoipa::path(
-    get, path = PATH, tag = "Control plane", operation_id = "list_webhooks", params(ListQuery, PageRequest),
+    get, path = PATH, tag = "Control plane", operation_id = "list_webhooks", params(Query<ListQuery>),
     security(("api_key" = ["webhooks:read"]))
 )]
 pub async fn list(caller: Caller, query: Query<ListQuery>) -> Result<OneOrPage<Webhook>> {
@@ -65,11 +52,10 @@ pub async fn list(caller: Caller, query: Query<ListQuery>) -> Result<OneOrPage<W
     if let Some(id) = query.id {
         return store::get(&db, id).await.map(OneOrPage::One);
     }
-    let list = List { path: PATH, filters: Vec::new() };
-    let after = query.page.position(&caller, &list)?;
+    let after = query.page.position(&caller, PATH)?;
     let rows = store::list(&db, after, query.page.fetch()).await?;
     let position = |webhook: &Webhook| vec![webhook.created_at.into(), webhook.id.into()];
-    query.page.page(&caller, &list, rows, position).map(OneOrPage::Page)
+    query.page.page(&caller, PATH, rows, position).map(OneOrPage::Page)
 }
 
 /// Create a webhook endpoint
@@ -176,7 +162,7 @@ impl ToSchema for Change {
 /// `rotate_secret` alone, answers with a new `secret`, and both sign during the overlap; a second rotation ends the
 /// first one's overlap.
 #[utoipa::path(
-    put, path = PATH, tag = "Control plane", operation_id = "replace_webhook", params(OneQuery), request_body = Change,
+    put, path = PATH, tag = "Control plane", operation_id = "replace_webhook", params(Query<OneQuery>), request_body = Change,
     security(("api_key" = ["webhooks:write"]))
 )]
 pub async fn replace(
@@ -214,7 +200,7 @@ pub async fn replace(
 ///
 /// Nothing more is sent to it. What was waiting stays in the log as skipped.
 #[utoipa::path(
-    delete, path = PATH, tag = "Control plane", operation_id = "delete_webhook", params(OneQuery),
+    delete, path = PATH, tag = "Control plane", operation_id = "delete_webhook", params(Query<OneQuery>),
     security(("api_key" = ["webhooks:write"]))
 )]
 pub async fn delete(

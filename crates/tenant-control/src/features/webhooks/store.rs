@@ -13,45 +13,27 @@ use kernel::events::WEBHOOK_LANE;
 use kernel::http::IfMatch;
 use kernel::jobs::lanes;
 use kernel::outbound::Target;
-use kernel::store::{Db, Direction, FromRow, Row, Select, Tx, Value};
+use kernel::store::{Db, Direction, Select, Tx, Value};
 use serde_json::json;
 
-use super::{
-    Backlog, COUNTED_MAX, Input, MASK, NewWebhook, Recovery, RecoveryStatus, Status, WEBHOOKS_MAX, Webhook,
-    check_subscription,
-};
+use super::stored::{NewWebhookColumns, ReplacedColumns, StoredWebhook, WebhookColumns};
+use super::{Input, MASK, NewWebhook, Status, WEBHOOKS_MAX, Webhook, check_subscription};
 
-/// A record with what the sender has observed. The count is bounded, so that a large backlog costs no more.
-macro_rules! columns {
-    () => {
-        "SELECT w.id, w.name, w.url, w.events, w.status, w.disabled_reason, w.header_names, w.rate_limit_per_second,
-            w.ordered, w.created_by_type, w.created_by_id, w.created_by_name, w.version, w.created_at, w.updated_at,
-            s.last_success_at, s.last_failure_at, COALESCE(s.consecutive_failures, 0), s.paused_until, s.paused_reason,
-            (SELECT COUNT(*) FROM (SELECT 1 AS one FROM deliveries d
-                WHERE d.tenant_id = w.tenant_id AND d.webhook_id = w.id AND d.status = 'pending' LIMIT 1000) counted),
-            (SELECT MIN(d.next_attempt_at) FROM deliveries d
-                WHERE d.tenant_id = w.tenant_id AND d.webhook_id = w.id AND d.status = 'pending'),
-            r.since, r.until, r.examined, r.queued, r.started_at, r.finished_at, w.headers, w.headers_version, r.cancelled
-        FROM webhooks w
+kernel::statements! {
+    LIST = kernel::sql![
+        "SELECT ",
+        WebhookColumns::LIST,
+        " FROM webhooks w
         LEFT JOIN webhook_states s ON s.tenant_id = w.tenant_id AND s.webhook_id = w.id
         LEFT JOIN webhook_recoveries r ON r.tenant_id = w.tenant_id AND r.webhook_id = w.id
         WHERE w.tenant_id = $1 AND w.deleted_at IS NULL"
-    };
-}
-
-kernel::statements! {
-    LIST = columns!();
-    GET = concat!(columns!(), " AND w.id = $2");
+    ];
+    GET = kernel::sql![LIST, " AND w.id = $2"];
     COUNT = "SELECT COUNT(*) FROM webhooks WHERE tenant_id = $1 AND deleted_at IS NULL";
     LAST_CODE = "SELECT code FROM webhooks WHERE tenant_id = $1 ORDER BY code DESC LIMIT 1";
-    INSERT = "INSERT INTO webhooks (tenant_id, id, code, name, url, events, status, disabled_reason, header_names, headers,
-            headers_version, rate_limit_per_second, ordered, generation, created_by_type, created_by_id,
-            created_by_name, version, created_at, updated_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 1, $11, $12, 1, $13, $14, $15, 1, $16, $16)";
+    INSERT = NewWebhookColumns::INSERT;
     INSERT_STATE = "INSERT INTO webhook_states (tenant_id, webhook_id, consecutive_failures, drained) VALUES ($1, $2, 0, 1)";
-    UPDATE = "UPDATE webhooks SET name = $3, url = $4, events = $5, status = $6, disabled_reason = $7, header_names = $8,
-            headers = $9, headers_version = $10, rate_limit_per_second = $11, ordered = $12, version = $10, updated_at = $13
-        WHERE tenant_id = $1 AND id = $2";
+    UPDATE = ReplacedColumns::UPDATE;
     /// Whatever waits is of an older generation from now on.
     SWITCH_OFF = "UPDATE webhooks SET generation = generation + 1 WHERE tenant_id = $1 AND id = $2";
     END_RECOVERY = "UPDATE webhook_recoveries SET finished_at = $3, cancelled = TRUE
@@ -71,82 +53,6 @@ kernel::statements! {
     END_OVERLAP = "DELETE FROM webhook_secrets WHERE tenant_id = $1 AND webhook_id = $2 AND number < $3";
     START_OVERLAP = "UPDATE webhook_secrets SET valid_until = $3 WHERE tenant_id = $1 AND webhook_id = $2";
     DELETE_SECRETS = "DELETE FROM webhook_secrets WHERE tenant_id = $1 AND webhook_id = $2";
-}
-
-/// An endpoint as it is stored: the record, and its headers still sealed.
-pub struct StoredWebhook {
-    pub record: Webhook,
-    headers: Vec<u8>,
-    headers_version: i64,
-}
-
-impl FromRow for StoredWebhook {
-    fn from_row(row: &Row<'_>) -> Result<Self> {
-        let id: WebhookId = row.get(0)?;
-        let texts = |index: usize| -> Result<Vec<String>> {
-            serde_json::from_str(&row.get::<String>(index)?).map_err(Error::internal)
-        };
-        let status = Status::stored(&row.get::<String>(4)?)?;
-        let recovery = match row.get::<Option<Timestamp>>(22)? {
-            None => None,
-            Some(since) => {
-                let finished_at: Option<Timestamp> = row.get(27)?;
-                let status = match (finished_at, row.get::<Option<bool>>(30)?) {
-                    (None, _) => RecoveryStatus::Running,
-                    (Some(_), Some(true)) => RecoveryStatus::Cancelled,
-                    (Some(_), _) => RecoveryStatus::Done,
-                };
-                Some(Recovery {
-                    webhook_id: id,
-                    since,
-                    until: row.get(23)?,
-                    status,
-                    examined: row.get(24)?,
-                    queued: row.get(25)?,
-                    started_at: row.get(26)?,
-                    finished_at,
-                })
-            }
-        };
-        let record = Webhook {
-            id,
-            name: row.get(1)?,
-            url: row.get(2)?,
-            events: texts(3)?,
-            enabled: status == Status::Enabled,
-            headers: texts(6)?.into_iter().map(|name| (name, MASK.to_owned())).collect(),
-            rate_limit_per_second: row.get(7)?,
-            ordered: row.get(8)?,
-            status,
-            disabled_reason: row.get(5)?,
-            last_success_at: row.get(15)?,
-            last_failure_at: row.get(16)?,
-            consecutive_failures: row.get(17)?,
-            backlog: Backlog {
-                pending: row.get::<i64>(20)?.min(COUNTED_MAX),
-                next_attempt_at: row.get(21)?,
-                paused_until: row.get(18)?,
-                paused_reason: row.get(19)?,
-            },
-            recovery,
-            created_by: row.actor(9)?,
-            version: row.get(12)?,
-            created_at: row.get(13)?,
-            updated_at: row.get(14)?,
-        };
-        Ok(StoredWebhook { record, headers: row.get(28)?, headers_version: row.get(29)? })
-    }
-}
-
-impl StoredWebhook {
-    /// What is paused has gone on since.
-    pub fn at(mut self, now: Timestamp) -> Webhook {
-        let backlog = &mut self.record.backlog;
-        if backlog.paused_until.is_some_and(|until| until <= now) {
-            (backlog.paused_until, backlog.paused_reason) = (None, None);
-        }
-        self.record
-    }
 }
 
 pub async fn get(db: &Db, id: WebhookId) -> Result<Webhook> {
@@ -184,27 +90,28 @@ pub async fn create(tx: &mut Tx, rights: &Rights, input: Input, secrets: &Secret
     let (status, reason) = wanted_status(input.enabled);
     let by = tx.actor().who.clone();
     let (name, names, events) = (input.name.into_string(), names_json(&headers)?, json_text(&input.events)?);
-    tx.exec(
-        INSERT,
-        args![
-            id,
-            code,
-            name,
-            input.url.as_str(),
-            events,
-            status.as_str(),
-            reason,
-            names,
-            sealed,
-            input.rate_limit_per_second,
-            input.ordered,
-            by.kind.as_str(),
-            by.id,
-            by.name,
-            now
-        ],
-    )
-    .await?;
+    let row = NewWebhookColumns {
+        id: id.into(),
+        code: code.into(),
+        name: name.into(),
+        url: input.url.as_str().into(),
+        events: events.into(),
+        status: status.as_str().into(),
+        disabled_reason: reason.into(),
+        header_names: names.into(),
+        headers: sealed.into(),
+        headers_version: Value::Int(1),
+        rate_limit_per_second: input.rate_limit_per_second.into(),
+        ordered: input.ordered.into(),
+        generation: Value::Int(1),
+        created_by_type: by.kind.as_str().into(),
+        created_by_id: by.id.into(),
+        created_by_name: by.name.into(),
+        version: Value::Int(1),
+        created_at: now.into(),
+        updated_at: now.into(),
+    };
+    tx.later(INSERT, row.into_vec()).await?;
     subscribe(tx, id, &input.events).await?;
     tx.exec(INSERT_STATE, args![id]).await?;
     lanes::make(tx, WEBHOOK_LANE, &id.to_string()).await?;
@@ -254,24 +161,22 @@ pub async fn replace(
     let version = old.version + 1;
     let sealed = seal_headers(tx, secrets, id, version, &headers)?;
     let (names, events) = (names_json(&headers)?, json_text(&input.events)?);
-    tx.exec(
-        UPDATE,
-        args![
-            id,
-            name,
-            input.url.as_str(),
-            events,
-            status.as_str(),
-            reason,
-            names,
-            sealed,
-            version,
-            input.rate_limit_per_second,
-            input.ordered,
-            now
-        ],
-    )
-    .await?;
+    let row = ReplacedColumns {
+        id: id.into(),
+        name: name.into(),
+        url: input.url.as_str().into(),
+        events: events.into(),
+        status: status.as_str().into(),
+        disabled_reason: reason.into(),
+        header_names: names.into(),
+        headers: sealed.into(),
+        headers_version: version.into(),
+        rate_limit_per_second: input.rate_limit_per_second.into(),
+        ordered: input.ordered.into(),
+        version: version.into(),
+        updated_at: now.into(),
+    };
+    tx.later(UPDATE, row.into_vec()).await?;
     tx.exec(UNSUBSCRIBE, args![id]).await?;
     subscribe(tx, id, &input.events).await?;
     audit::record(tx, Entry::new("webhook.update", "webhook", id).changes(changes)).await?;

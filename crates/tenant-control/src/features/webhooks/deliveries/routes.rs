@@ -4,66 +4,44 @@ use std::collections::BTreeMap;
 
 use axum::response::{IntoResponse, Response};
 use kernel::auth::{Caller, Scope};
-use kernel::base::{Code, DeliveryId, Error, EventId, Result, Timestamp, WebhookId, Word};
+use kernel::base::{DeliveryId, Result};
 use kernel::http::{
-    Accepted, FromParams, Idempotency, Json, List, Ok200, Once, OneOrPage, Page, PageRequest, Params, Query, Rendered,
+    Accepted, FromParams, Idempotency, Json, Ok200, Once, OneOrPage, Page, PageRequest, Param, Params, Query, Rendered,
     Reply, documented,
 };
 use utoipa::openapi::schema::AnyOfBuilder;
 use utoipa::openapi::{OneOfBuilder, Ref, RefOr, Schema};
-use utoipa::{IntoParams, IntoResponses, PartialSchema, ToSchema};
+use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
 use super::super::Recovery;
 use super::log::store::{self as log, Filter};
 use super::store;
-use super::{Action, Delivery, Recover, Resend, Status, Test};
+use super::{Action, Delivery, Recover, Resend, Test};
 
 const PATH: &str = "/api/admin/webhooks/deliveries";
 
-#[derive(IntoParams)]
-#[into_params(parameter_in = Query)]
 pub struct ListQuery {
-    /// One delivery. Cannot be combined with the other parameters.
-    #[param(value_type = Option<String>)]
     id: Option<DeliveryId>,
-    /// Of these endpoints, as a comma list.
-    #[param(value_type = Option<Vec<String>>, style = Form, explode = false)]
-    webhook_id: Option<Vec<WebhookId>>,
-    /// Of these events, as a comma list.
-    #[param(value_type = Option<Vec<String>>, style = Form, explode = false)]
-    event_id: Option<Vec<EventId>>,
-    /// Of these kinds of events, as a comma list.
-    #[param(value_type = Option<Vec<String>>, style = Form, explode = false)]
-    event_type: Option<Vec<String>>,
-    /// Any of these, as a comma list.
-    #[param(value_type = Option<Vec<Status>>, style = Form, explode = false)]
-    status: Option<Vec<Status>>,
-    /// Of events at this moment or later.
-    #[param(value_type = Option<String>, format = DateTime)]
-    since: Option<Timestamp>,
-    /// Of events before this moment.
-    #[param(value_type = Option<String>, format = DateTime)]
-    until: Option<Timestamp>,
-    #[param(ignore)]
+    filter: Filter,
     page: PageRequest,
 }
 
 impl FromParams for ListQuery {
-    const NAMES: &'static [&'static str] =
-        &["id", "webhook_id", "event_id", "event_type", "status", "since", "until", "limit", "cursor"];
-
     fn from_params(params: &mut Params) -> Result<Self> {
+        let id = params.take_optional_id("One delivery. Cannot be combined with the other parameters.")?;
         let kind = |text: &str| is_event_type(text).then(|| text.to_owned());
-        Ok(ListQuery {
-            id: params.take_optional_id()?,
-            webhook_id: params.take_ids("webhook_id", "an endpoint")?,
-            event_id: params.take_ids("event_id", "an event")?,
-            event_type: params.take_list("event_type", "a kind of event such as ticket.created", kind)?,
-            status: params.take_words("status")?,
-            since: params.take_time("since")?,
-            until: params.take_time("until")?,
-            page: PageRequest::take(params)?,
-        })
+        let webhooks = Param::new("webhook_id", "Of these endpoints, as a comma list.");
+        let events = Param::new("event_id", "Of these events, as a comma list.");
+        let kinds = Param::new("event_type", "Of these kinds of events, as a comma list.");
+        let filter = Filter {
+            webhook_id: params.take_ids(webhooks, "an endpoint")?,
+            event_id: params.take_ids(events, "an event")?,
+            event_type: params.take_list(kinds, "a kind of event such as ticket.created", kind)?,
+            status: params.take_words(Param::new("status", "Any of these, as a comma list."))?,
+            since: params.take_time(Param::new("since", "Of events at this moment or later."))?,
+            until: params.take_time(Param::new("until", "Of events before this moment."))?,
+        };
+        Ok(ListQuery { id, filter, page: PageRequest::take(params)? })
     }
 }
 
@@ -100,34 +78,18 @@ impl IntoResponses for Found {
 /// may hold fewer than its `limit`, even none, while `has_more` is true; `next_cursor` goes on from there, and nothing is left
 /// out.
 #[utoipa::path(
-    get, path = PATH, tag = "Control plane", operation_id = "list_deliveries", params(ListQuery, PageRequest),
+    get, path = PATH, tag = "Control plane", operation_id = "list_deliveries", params(Query<ListQuery>),
     security(("api_key" = ["webhooks:read"]))
 )]
 pub async fn list(caller: Caller, query: Query<ListQuery>) -> Result<Found> {
     let db = caller.require(Scope::WebhooksRead)?;
-    let ListQuery { id, webhook_id, event_id, event_type, status, since, until, page } = query.parse()?;
+    let ListQuery { id, filter, page } = query.parse()?;
     if let Some(id) = id {
         return store::get(&db, id).await.map(|delivery| Found::One(Box::new(delivery)));
     }
-    let filters = [
-        ("webhook_id", webhook_id.as_deref().map(joined)),
-        ("event_id", event_id.as_deref().map(joined)),
-        ("event_type", event_type.as_deref().map(joined)),
-        ("status", status.as_ref().map(|any| joined(&any.iter().map(|one| one.as_str()).collect::<Vec<_>>()))),
-        ("since", since.map(|at| at.to_string())),
-        ("until", until.map(|at| at.to_string())),
-    ];
-    let filters = filters.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-    let list = List { path: PATH, filters };
-    let refused = || Error::new(Code::InvalidCursor, "The cursor was not made for this list.");
-    let after = page.position(&caller, &list)?.map(|position| log::place(&position).ok_or_else(refused)).transpose()?;
-    let filter = Filter { webhook_id, event_id, event_type, status, since, until };
+    let after = page.place(&caller, PATH, log::place)?;
     let (deliveries, next) = log::list(&db, &filter, after, page.limit).await?;
-    page.page_before(&caller, &list, deliveries, next.map(|id| vec![id.into()])).map(Found::Page)
-}
-
-fn joined<T: ToString>(any: &[T]) -> String {
-    any.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+    page.page_before(&caller, PATH, deliveries, next.map(|id| vec![id.into()])).map(Found::Page)
 }
 
 /// What POST answers.

@@ -13,23 +13,30 @@ use kernel::store::{Db, FromRow, Row, Select, Tx, Value};
 use super::super::{Recovery, Status as WebhookStatus, WEBHOOK_TEST, check_subscription, store as webhooks};
 use super::{Attempt, Delivery, Status};
 
-macro_rules! columns {
-    ($more:literal) => {
-        concat!(
-            "SELECT d.id, d.webhook_id, d.event_id, d.event_type, d.status, d.skipped_reason, d.next_attempt_at, d.tries,
-                d.created_at, s.paused_until, s.paused_reason, d.attempts
-            FROM deliveries d LEFT JOIN webhook_states s ON s.tenant_id = d.tenant_id AND s.webhook_id = d.webhook_id
-            WHERE d.tenant_id = $1",
-            $more
-        )
-    };
+kernel::columns! {
+    struct DeliveryColumns {
+        id = "d.id", webhook_id = "d.webhook_id", event_id = "d.event_id", event_type = "d.event_type", status = "d.status",
+        skipped_reason = "d.skipped_reason", next_attempt_at = "d.next_attempt_at", tries = "d.tries",
+        created_at = "d.created_at", paused_until = "s.paused_until", paused_reason = "s.paused_reason",
+        attempts = "d.attempts",
+    }
+}
+
+kernel::columns! {
+    pub struct AttemptColumns in "delivery_attempts" {
+        delivery_id, at, status_code, error, response_body, address, duration_ms, timings, number,
+    }
 }
 
 kernel::statements! {
-    LIST = columns!("");
-    GET = columns!(" AND d.id = $2");
-    ATTEMPTS = "SELECT delivery_id, at, status_code, error, response_body, address, duration_ms, timings, number
-        FROM delivery_attempts WHERE tenant_id = $1 AND delivery_id = $2 ORDER BY number DESC LIMIT $3";
+    LIST = kernel::sql![
+        "SELECT ",
+        DeliveryColumns::LIST,
+        " FROM deliveries d LEFT JOIN webhook_states s ON s.tenant_id = d.tenant_id AND s.webhook_id = d.webhook_id
+        WHERE d.tenant_id = $1"
+    ];
+    GET = kernel::sql![LIST, " AND d.id = $2"];
+    ATTEMPTS = kernel::sql![AttemptColumns::SELECT, " AND delivery_id = $2 ORDER BY number DESC LIMIT $3"];
     /// Whether what was sent is still kept.
     HAS_PAYLOAD = "SELECT e.sequence FROM deliveries d JOIN events e ON e.tenant_id = d.tenant_id AND e.sequence = d.event_sequence
         WHERE d.tenant_id = $1 AND d.id = $2";
@@ -98,24 +105,25 @@ pub(super) struct StoredDelivery {
 
 impl FromRow for StoredDelivery {
     fn from_row(row: &Row<'_>) -> Result<Self> {
+        const AT: DeliveryColumns<usize> = DeliveryColumns::AT;
         let record = Delivery {
-            id: row.get(0)?,
-            webhook_id: row.get(1)?,
-            event_id: row.get(2)?,
-            event_type: row.get(3)?,
-            status: Status::stored(&row.get::<String>(4)?)?,
-            skipped_reason: row.get(5)?,
+            id: row.get(AT.id)?,
+            webhook_id: row.get(AT.webhook_id)?,
+            event_id: row.get(AT.event_id)?,
+            event_type: row.get(AT.event_type)?,
+            status: Status::stored(&row.get::<String>(AT.status)?)?,
+            skipped_reason: row.get(AT.skipped_reason)?,
             waiting_for: None,
-            next_attempt_at: row.get(6)?,
+            next_attempt_at: row.get(AT.next_attempt_at)?,
             attempts: Vec::new(),
-            created_at: row.get(8)?,
+            created_at: row.get(AT.created_at)?,
         };
         Ok(StoredDelivery {
             record,
-            tries: row.get(7)?,
-            paused_until: row.get(9)?,
-            paused_reason: row.get(10)?,
-            attempts: row.get(11)?,
+            tries: row.get(AT.tries)?,
+            paused_until: row.get(AT.paused_until)?,
+            paused_reason: row.get(AT.paused_reason)?,
+            attempts: row.get(AT.attempts)?,
         })
     }
 }
@@ -151,16 +159,17 @@ struct StoredAttempt {
 
 impl FromRow for StoredAttempt {
     fn from_row(row: &Row<'_>) -> Result<Self> {
+        const AT: AttemptColumns<usize> = AttemptColumns::AT;
         let attempt = Attempt {
-            at: row.get(1)?,
-            status_code: row.get(2)?,
-            error: row.get(3)?,
-            response_body: row.get(4)?,
-            address: row.get(5)?,
-            duration_ms: row.get(6)?,
-            timings: serde_json::from_str(&row.get::<String>(7)?).map_err(Error::internal)?,
+            at: row.get(AT.at)?,
+            status_code: row.get(AT.status_code)?,
+            error: row.get(AT.error)?,
+            response_body: row.get(AT.response_body)?,
+            address: row.get(AT.address)?,
+            duration_ms: row.get(AT.duration_ms)?,
+            timings: serde_json::from_str(&row.get::<String>(AT.timings)?).map_err(Error::internal)?,
         };
-        Ok(StoredAttempt { delivery_id: row.get(0)?, number: row.get(8)?, attempt })
+        Ok(StoredAttempt { delivery_id: row.get(AT.delivery_id)?, number: row.get(AT.number)?, attempt })
     }
 }
 

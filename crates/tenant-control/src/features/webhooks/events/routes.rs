@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use kernel::auth::{Caller, Scope};
 use kernel::base::{Code, Error, EventId, Result, TenantId, Timestamp};
 use kernel::events::Described;
-use kernel::http::{FromParams, List, Ok200, Page, PageBytes, PageRequest, Params, Query, documented};
+use kernel::http::{FromParams, Ok200, Page, PageBytes, PageRequest, Param, Params, Query, documented};
 use kernel::jobs::lanes::POLL_MS;
 use kernel::store::{Db, Value};
 use serde::Serialize;
@@ -18,71 +18,53 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 use utoipa::openapi::schema::AnyOfBuilder;
 use utoipa::openapi::{Ref, RefOr, Schema};
-use utoipa::{IntoParams, IntoResponses, PartialSchema, ToSchema};
+use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
 use super::{Event, EventType, Wanted, store};
 use crate::catalogue;
 
 const PATH: &str = "/api/admin/webhooks/events";
-const FEED: &str = "feed";
 
 /// Numbers of a tenant's writes looked at in one step: most are not events that the reader may see.
 const WINDOW: i64 = 2_000;
 /// Steps of one request; a reader that is so far behind gets a cursor further on and asks again.
 const STEPS_MAX: usize = 50;
 
-#[derive(IntoParams)]
-#[into_params(parameter_in = Query)]
 pub struct ListQuery {
-    /// One event, as it was delivered. Cannot be combined with the other parameters.
-    #[param(value_type = Option<String>)]
     id: Option<EventId>,
-    /// `feed` for the tenant's own events, oldest first; without it, the catalogue.
-    #[param(value_type = Option<String>, pattern = "^feed$")]
-    view: Option<()>,
-    /// `now` begins the feed at its end instead of the oldest event that is kept. Only without a cursor.
-    #[param(value_type = Option<String>, pattern = "^now$")]
-    start: Option<()>,
-    /// Of the feed, what an endpoint with these `events` would be told, as a comma list of kinds, `<family>.*` and `*`.
-    #[param(value_type = Option<Vec<String>>, style = Form, explode = false)]
+    feed: bool,
+    from_now: bool,
+    /// Sorted.
     types: Option<Vec<String>>,
-    #[param(ignore)]
     page: PageRequest,
 }
 
 impl FromParams for ListQuery {
-    const NAMES: &'static [&'static str] = &["id", "view", "start", "types", "limit", "cursor"];
-
     fn from_params(params: &mut Params) -> Result<Self> {
-        let id = params.take_optional_id()?;
-        let view = take_word(params, "view", FEED)?;
-        let start = take_word(params, "start", "now")?;
-        let known = |word: &str| catalogue::can_subscribe(word).is_ok_and(|known| known).then(|| word.to_owned());
-        let types = params.take_list(
-            "types",
-            "a kind of event such as ticket.created, a family such as ticket.*, or *",
-            known,
-        )?;
-        let page = PageRequest::take(params)?;
+        let one = "One event, as it was delivered. Cannot be combined with the other parameters.";
+        let view = "`feed` for the tenant's own events, oldest first; without it, the catalogue.";
+        let start = "`now` begins the feed at its end instead of the oldest event that is kept. Only without a cursor.";
+        let types = "Of the feed, what an endpoint with these `events` would be told, as a comma list of kinds, \
+                     `<family>.*` and `*`.";
+        let word = "a kind of event such as ticket.created, a family such as ticket.*, or *";
+        let query = ListQuery {
+            id: params.take_optional_id(one)?,
+            feed: params.take_flag(Param::new("view", view).pattern("^feed$"), "feed")?,
+            from_now: params.take_flag(Param::new("start", start).pattern("^now$").unbound(), "now")?,
+            types: params.take_set(Param::new("types", types), word, |word| {
+                catalogue::can_subscribe(word).is_ok_and(|known| known)
+            })?,
+            page: PageRequest::take(params)?,
+        };
         let refused = |detail| Err(Error::new(Code::InvalidParameter, detail));
-        match (view, start, &types) {
-            (None, Some(()), _) => refused("The query parameter start needs view=feed."),
-            (None, _, Some(_)) => refused("The query parameter types needs view=feed."),
-            (_, Some(()), _) if page.has_cursor() => {
+        match &query {
+            ListQuery { feed: false, from_now: true, .. } => refused("The query parameter start needs view=feed."),
+            ListQuery { feed: false, types: Some(_), .. } => refused("The query parameter types needs view=feed."),
+            ListQuery { from_now: true, page, .. } if page.has_cursor() => {
                 refused("The query parameter start cannot be combined with cursor.")
             }
-            _ => Ok(ListQuery { id, view, start, types, page }),
+            _ => Ok(query),
         }
-    }
-}
-
-fn take_word(params: &mut Params, name: &str, word: &str) -> Result<Option<()>> {
-    match params.take(name) {
-        Some(text) if text != word => {
-            let detail = format!("The query parameter {name} must be {word}, or left out.");
-            Err(Error::new(Code::InvalidParameter, detail))
-        }
-        given => Ok(given.map(drop)),
     }
 }
 
@@ -144,7 +126,7 @@ impl PartialSchema for Listed {
 /// `next_cursor`, which is always set; when there is nothing new, the answer waits up to 25 seconds. With `id`: one event,
 /// as it was delivered.
 #[utoipa::path(
-    get, path = PATH, tag = "Control plane", operation_id = "list_events", params(ListQuery, PageRequest),
+    get, path = PATH, tag = "Control plane", operation_id = "list_events", params(Query<ListQuery>),
     security(("api_key" = ["webhooks:read"]))
 )]
 pub async fn list(caller: Caller, query: Query<ListQuery>) -> Result<Listed> {
@@ -154,18 +136,17 @@ pub async fn list(caller: Caller, query: Query<ListQuery>) -> Result<Listed> {
         let families = catalogue::readable_families(caller.scopes());
         return store::get(&db, &families, id).await.map(Listed::One);
     }
-    if query.view.is_some() {
+    if query.feed {
         return feed(&caller, &db, query).await.map(Listed::Feed);
     }
-    let list = List { path: PATH, filters: Vec::new() };
-    let after = match query.page.position(&caller, &list)?.as_deref() {
+    let after = match query.page.position(&caller, PATH)?.as_deref() {
         Some([Value::Text(name)]) => Some(name.clone()),
         _ => None,
     };
     let kinds = catalogue::kinds()?;
     let start = after.and_then(|name| kinds.iter().position(|kind| kind.name == name)).map_or(0, |at| at + 1);
     let rows: Vec<EventType> = kinds[start..].iter().take(query.page.fetch()).map(event_type).collect();
-    query.page.page(&caller, &list, rows, |kind| vec![kind.r#type.as_str().into()]).map(Listed::Catalogue)
+    query.page.page(&caller, PATH, rows, |kind| vec![kind.r#type.as_str().into()]).map(Listed::Catalogue)
 }
 
 fn event_type(kind: &Described) -> EventType {
@@ -193,20 +174,10 @@ impl Position {
 }
 
 async fn feed(caller: &Caller, db: &Db, query: ListQuery) -> Result<Feed> {
-    let ListQuery { start, types, page, .. } = query;
-    let mut list = List { path: PATH, filters: vec![("view", FEED.to_owned())] };
-    let wanted = match types {
-        None => Wanted::All,
-        Some(mut types) => {
-            // In whichever order, they are the same.
-            types.sort_unstable();
-            types.dedup();
-            list.filters.push(("types", types.join(",")));
-            Wanted::of(&types)?
-        }
-    };
-    let beginning = if start.is_some() { store::head(db).await? } else { 0 };
-    let mut position = match page.position(caller, &list)?.as_deref() {
+    let ListQuery { from_now, types, page, .. } = query;
+    let wanted = types.map_or(Ok(Wanted::All), |types| Wanted::of(&types))?;
+    let beginning = if from_now { store::head(db).await? } else { 0 };
+    let mut position = match page.position(caller, PATH)?.as_deref() {
         Some([Value::Int(sequence), Value::Int(at)]) => {
             Position { sequence: *sequence, at: Timestamp::from_millis(*at) }
         }
@@ -229,8 +200,7 @@ async fn feed(caller: &Caller, db: &Db, query: ListQuery) -> Result<Feed> {
         }
         if !data.is_empty() || has_more || Instant::now() >= until {
             let next = [Value::Int(position.sequence), Value::Int(position.at.as_millis())];
-            let next_cursor = list.cursor(caller, &next)?;
-            let next_link = list.link(caller, page.limit, &next_cursor);
+            let (next_cursor, next_link) = page.next(caller, PATH, &next)?;
             return Ok(Feed { data, has_more, next_cursor, next_link });
         }
         let poll = (Instant::now() + Duration::from_millis(POLL_MS.unsigned_abs())).min(until);

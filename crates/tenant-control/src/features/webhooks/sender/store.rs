@@ -16,13 +16,24 @@ use super::outcome::Due;
 use super::pace::Pause;
 use super::{Endpoint, SigningSecret, State, sign};
 
+kernel::columns! {
+    struct EndpointColumns {
+        version = "w.version", url = "w.url", status = "w.status", headers = "w.headers",
+        headers_version = "w.headers_version", rate_limit_per_second = "w.rate_limit_per_second", ordered = "w.ordered",
+        generation = "w.generation", deleted_at = "w.deleted_at", events = "w.events",
+        consecutive_failures = "s.consecutive_failures", failing_since = "s.failing_since", paused_until = "s.paused_until",
+        paused_reason = "s.paused_reason", drained = "s.drained", recovery_position = "r.position",
+    }
+}
+
 kernel::statements! {
-    ENDPOINT = "SELECT w.version, w.url, w.status, w.headers, w.headers_version, w.rate_limit_per_second, w.ordered,
-            w.generation, w.deleted_at, w.events, s.consecutive_failures, s.failing_since, s.paused_until, s.drained,
-            r.position, s.paused_reason
-        FROM webhooks w JOIN webhook_states s ON s.tenant_id = w.tenant_id AND s.webhook_id = w.id
+    ENDPOINT = kernel::sql![
+        "SELECT ",
+        EndpointColumns::LIST,
+        " FROM webhooks w JOIN webhook_states s ON s.tenant_id = w.tenant_id AND s.webhook_id = w.id
         LEFT JOIN webhook_recoveries r ON r.tenant_id = w.tenant_id AND r.webhook_id = w.id AND r.finished_at IS NULL
-        WHERE w.tenant_id = $1 AND w.id = $2";
+        WHERE w.tenant_id = $1 AND w.id = $2"
+    ];
     SECRETS = "SELECT number, secret, valid_until FROM webhook_secrets WHERE tenant_id = $1 AND webhook_id = $2
         ORDER BY number DESC LIMIT 2";
     DUE = "SELECT id, event_id, event_sequence, record_id, tries, attempts, resends FROM deliveries /* INDEXED BY deliveries_due */
@@ -86,31 +97,32 @@ struct StoredEndpoint {
 
 impl FromRow for StoredEndpoint {
     fn from_row(row: &Row<'_>) -> Result<Self> {
+        const AT: EndpointColumns<usize> = EndpointColumns::AT;
         let endpoint = Endpoint {
-            version: row.get(0)?,
+            version: row.get(AT.version)?,
             target: None,
             headers: BTreeMap::new(),
             secrets: Vec::new(),
-            rate_limit_per_second: row.get(5)?,
-            ordered: row.get(6)?,
-            generation: row.get(7)?,
-            deleted: row.get::<Option<Timestamp>>(8)?.is_some(),
+            rate_limit_per_second: row.get(AT.rate_limit_per_second)?,
+            ordered: row.get(AT.ordered)?,
+            generation: row.get(AT.generation)?,
+            deleted: row.get::<Option<Timestamp>>(AT.deleted_at)?.is_some(),
             events: Vec::new(),
             skip_reason: "disabled",
-            recovering: row.get::<Option<i64>>(14)?.is_some(),
+            recovering: row.get::<Option<i64>>(AT.recovery_position)?.is_some(),
             state: State {
-                consecutive_failures: row.get(10)?,
-                failing_since: row.get(11)?,
-                paused: paused(row.get(12)?, row.get(15)?),
-                drained: row.get(13)?,
+                consecutive_failures: row.get(AT.consecutive_failures)?,
+                failing_since: row.get(AT.failing_since)?,
+                paused: paused(row.get(AT.paused_until)?, row.get(AT.paused_reason)?),
+                drained: row.get(AT.drained)?,
             },
         };
         Ok(StoredEndpoint {
-            url: row.get(1)?,
-            status: row.get(2)?,
-            headers: row.get(3)?,
-            headers_version: row.get(4)?,
-            events: row.get(9)?,
+            url: row.get(AT.url)?,
+            status: row.get(AT.status)?,
+            headers: row.get(AT.headers)?,
+            headers_version: row.get(AT.headers_version)?,
+            events: row.get(AT.events)?,
             endpoint,
         })
     }

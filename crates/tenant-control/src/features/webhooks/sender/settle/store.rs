@@ -10,6 +10,7 @@ use kernel::store::Value;
 use tokio::time::Instant;
 
 use super::super::super::Status;
+use super::super::super::deliveries::store::AttemptColumns;
 use super::super::outcome::{Fate, Outcome};
 use super::super::pace::Pause;
 use super::super::store::columns;
@@ -24,9 +25,10 @@ kernel::statements! {
             next_attempt_at = CASE WHEN resends = $9 THEN CAST($5 AS BIGINT) ELSE next_attempt_at END,
             tries = CASE WHEN resends = $9 THEN CAST($6 AS BIGINT) ELSE tries END
         WHERE tenant_id = $1 AND id = $2";
-    INSERT_ATTEMPT = "INSERT INTO delivery_attempts (tenant_id, delivery_id, number, at, status_code, error, response_body,
-            address, duration_ms, timings)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (tenant_id, delivery_id, number) DO NOTHING";
+    INSERT_ATTEMPT = kernel::sql![
+        AttemptColumns::INSERT,
+        " ON CONFLICT (tenant_id, delivery_id, number) DO NOTHING"
+    ];
     /// Of a record's events that are not done with, the first goes; the others are held.
     RELEASE_NEXT = "UPDATE deliveries /* INDEXED BY deliveries_in_order */ SET next_attempt_at = $4
         WHERE tenant_id = $1 AND webhook_id = $2 AND record_id = $3 AND status = 'pending' AND next_attempt_at IS NULL
@@ -146,15 +148,16 @@ fn settle_args(outcome: &Outcome, fate: Fate, now: Timestamp) -> Vec<Value> {
 fn attempt_args(outcome: &Outcome) -> Result<Option<Vec<Value>>> {
     let Some(attempt) = &outcome.attempt else { return Ok(None) };
     let timings = serde_json::to_string(&attempt.timings).map_err(Error::internal)?;
-    Ok(Some(vec![
-        outcome.due.id.into(),
-        (outcome.due.attempts + 1).into(),
-        attempt.at.into(),
-        attempt.status_code.into(),
-        attempt.error.as_deref().into(),
-        attempt.response_body.as_deref().into(),
-        attempt.address.as_deref().into(),
-        attempt.duration_ms.into(),
-        timings.into(),
-    ]))
+    let row = AttemptColumns {
+        delivery_id: outcome.due.id.into(),
+        number: (outcome.due.attempts + 1).into(),
+        at: attempt.at.into(),
+        status_code: attempt.status_code.into(),
+        error: attempt.error.as_deref().into(),
+        response_body: attempt.response_body.as_deref().into(),
+        address: attempt.address.as_deref().into(),
+        duration_ms: attempt.duration_ms.into(),
+        timings: timings.into(),
+    };
+    Ok(Some(row.into_vec()))
 }

@@ -1,0 +1,114 @@
+//! One parameter of a query, as a declaration names it and as the document shows it.
+
+use std::ops::RangeInclusive;
+
+use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn, ParameterStyle};
+use utoipa::openapi::schema::{ArrayBuilder, KnownFormat, ObjectBuilder, SchemaFormat, Type};
+use utoipa::openapi::{Ref, RefOr, Required, Schema};
+
+/// A parameter's name and what it means, in the words of the document.
+#[derive(Clone, Copy)]
+pub struct Param {
+    pub(super) name: &'static str,
+    /// Whether a cursor is bound to it.
+    pub(super) bound: bool,
+    about: &'static str,
+    required: bool,
+    length: Option<(usize, usize)>,
+    pattern: Option<&'static str>,
+    items_max: Option<usize>,
+}
+
+impl Param {
+    pub const fn new(name: &'static str, about: &'static str) -> Self {
+        Param { name, bound: true, about, required: false, length: None, pattern: None, items_max: None }
+    }
+
+    /// A cursor made with it goes on without it: it says no more than where or how large a page is.
+    #[must_use]
+    pub const fn unbound(self) -> Self {
+        Param { bound: false, ..self }
+    }
+
+    pub(super) const fn required(self) -> Self {
+        Param { required: true, ..self }
+    }
+
+    /// For the document alone, as is what follows: the parser decides.
+    #[must_use]
+    pub const fn length(self, least: usize, most: usize) -> Self {
+        Param { length: Some((least, most)), ..self }
+    }
+
+    #[must_use]
+    pub const fn pattern(self, pattern: &'static str) -> Self {
+        Param { pattern: Some(pattern), ..self }
+    }
+
+    #[must_use]
+    pub const fn items_max(self, items_max: usize) -> Self {
+        Param { items_max: Some(items_max), ..self }
+    }
+}
+
+/// A parameter that a route knows.
+pub(super) struct Known {
+    pub(super) param: Param,
+    pub(super) shape: Shape,
+}
+
+/// What its value looks like.
+pub(super) enum Shape {
+    Text,
+    Time,
+    Number {
+        range: RangeInclusive<usize>,
+        default: usize,
+    },
+    /// One of a few, which the document has a schema for.
+    Word(fn() -> Ref),
+    Texts,
+    /// Whole numbers from 1.
+    Numbers,
+    Words(fn() -> Ref),
+}
+
+impl Known {
+    pub(super) fn document(self) -> Parameter {
+        let Known { param, shape } = self;
+        let parameter = ParameterBuilder::new()
+            .name(param.name)
+            .parameter_in(ParameterIn::Query)
+            .required(if param.required { Required::True } else { Required::False })
+            .description(Some(param.about))
+            .schema(Some(schema(param, &shape)));
+        match shape {
+            Shape::Text | Shape::Time | Shape::Number { .. } | Shape::Word(_) => parameter.build(),
+            Shape::Texts | Shape::Numbers | Shape::Words(_) => {
+                parameter.style(Some(ParameterStyle::Form)).explode(Some(false)).build()
+            }
+        }
+    }
+}
+
+fn schema(param: Param, shape: &Shape) -> RefOr<Schema> {
+    let text = || ObjectBuilder::new().schema_type(Type::String);
+    let number = || ObjectBuilder::new().schema_type(Type::Integer);
+    let list = |of: RefOr<Schema>| ArrayBuilder::new().items(of).max_items(param.items_max).into();
+    let format = |format| Some(SchemaFormat::KnownFormat(format));
+    match shape {
+        Shape::Text => {
+            let (least, most) = param.length.unzip();
+            text().min_length(least).max_length(most).pattern(param.pattern).into()
+        }
+        Shape::Time => text().format(format(KnownFormat::DateTime)).into(),
+        Shape::Number { range, default } => {
+            let (least, most) = (*range.start() as u64, *range.end() as u64);
+            number().minimum(Some(least)).maximum(Some(most)).default(Some((*default).into())).into()
+        }
+        Shape::Word(name) => name().into(),
+        Shape::Texts => list(text().into()),
+        Shape::Numbers => list(number().format(format(KnownFormat::Int64)).minimum(Some(1)).into()),
+        Shape::Words(name) => list(name().into()),
+    }
+}

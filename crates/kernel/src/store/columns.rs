@@ -1,0 +1,226 @@
+//! The columns of a record, listed once: statements are made of the list when the program is compiled, and rows are read and
+//! written by name. What else a statement says, its conditions and joins, is SQL as it is written.
+
+/// Declares columns. What is written of a row is one value for each, by name, and so is where each stands in a row that is
+/// read: an order that is wrong cannot be written down.
+///
+/// ```
+/// use kernel::store::Value;
+///
+/// kernel::columns! {
+///     /// All of a note but the tenant, which is `$1` of every statement.
+///     struct NoteColumns in "notes" by id { id, r#type = "type", body }
+/// }
+/// assert_eq!(NoteColumns::SELECT, "SELECT id, type, body FROM notes WHERE tenant_id = $1");
+/// assert_eq!(NoteColumns::INSERT, "INSERT INTO notes (tenant_id, id, type, body) VALUES ($1, $2, $3, $4)");
+/// assert_eq!(NoteColumns::UPDATE, "UPDATE notes SET type = $3, body = $4 WHERE tenant_id = $1 AND id = $2");
+/// assert_eq!(NoteColumns::AT.body, 2, "for row.get(…)");
+/// let row = NoteColumns { body: "Hello", id: "1", r#type: "memo" };
+/// assert_eq!(row.into_vec(), ["1", "memo", "Hello"]);
+///
+/// // A list that is read alone, of whatever SELECT takes.
+/// kernel::columns! {
+///     struct ShownColumns { id = "n.id", read_at = "r.at" }
+/// }
+/// const SHOWN: &str = kernel::sql!["SELECT ", ShownColumns::LIST, " FROM notes n JOIN reads r ON r.note_id = n.id"];
+/// assert!(SHOWN.starts_with("SELECT n.id, r.at FROM"));
+/// ```
+#[macro_export]
+macro_rules! columns {
+    (
+        $(#[$meta:meta])*
+        $visible:vis struct $name:ident $(in $table:literal $(by $($key:ident),+)?)? {
+            $($column:ident $(= $sql:literal)?),+ $(,)?
+        }
+    ) => {
+        $(#[$meta])*
+        $visible struct $name<T> {
+            $(pub $column: T),+
+        }
+
+        impl<T> $name<T> {
+            /// In the order of the statements.
+            pub fn into_vec(self) -> Vec<T> {
+                vec![$(self.$column),+]
+            }
+        }
+
+        impl $name<usize> {
+            const NAMES: &[&str] = &[$($crate::columns!(@name $column $($sql)?)),+];
+
+            /// For a SELECT.
+            pub const LIST: &str = $crate::sql!(@text $crate::store::Text::list($name::NAMES));
+
+            /// Where each stands in a row that was selected so.
+            pub const AT: Self = {
+                let mut at = 0;
+                $name { $($column: { at += 1; at - 1 }),+ }
+            };
+
+            $($crate::columns! { @table $table $name })?
+            $($($crate::columns! { @update $table $name $($key)+ })?)?
+        }
+
+        // Some are only read, others only written.
+        const _: (&str, $name<usize>, fn($name<()>) -> Vec<()>) = ($name::LIST, $name::AT, $name::into_vec);
+        $(const _: [&str; 3] = [$table, $name::SELECT, $name::INSERT];)?
+    };
+    (@name $column:ident) => { stringify!($column) };
+    (@name $column:ident $sql:literal) => { $sql };
+    (@table $table:literal $name:ident) => {
+        pub const SELECT: &str = $crate::sql!["SELECT ", $name::LIST, " FROM ", $table, " WHERE tenant_id = $1"];
+        pub const INSERT: &str = $crate::sql!(@text $crate::store::Text::insert($table, $name::NAMES));
+    };
+    (@update $table:literal $name:ident $($key:ident)+) => {
+        pub const UPDATE: &str = $crate::sql!(@text $crate::store::Text::update($table, $name::NAMES, &[$(stringify!($key)),+]));
+    };
+}
+
+/// Texts in a row, as one that `statements!` can name.
+#[macro_export]
+macro_rules! sql {
+    (@text $text:expr) => {{
+        const TEXT: &$crate::store::Text = &$text;
+        TEXT.as_str()
+    }};
+    ($($part:expr),+ $(,)?) => {
+        $crate::sql!(@text $crate::store::Text::of(&[$($part),+]))
+    };
+}
+
+/// A statement that is longer does not compile. All of a ticket takes a third of it.
+const TEXT_BYTES_MAX: usize = 4_096;
+
+/// A text that is put together while the program is compiled.
+#[doc(hidden)]
+pub struct Text {
+    bytes: [u8; TEXT_BYTES_MAX],
+    len: usize,
+}
+
+impl Text {
+    pub const fn of(parts: &[&str]) -> Self {
+        let (mut text, mut at) = (Text { bytes: [0; TEXT_BYTES_MAX], len: 0 }, 0);
+        while at < parts.len() {
+            text.add(parts[at]);
+            at += 1;
+        }
+        text
+    }
+
+    pub const fn list(names: &[&str]) -> Self {
+        let (mut text, mut at) = (Text::of(&[]), 0);
+        while at < names.len() {
+            text.add(if at == 0 { "" } else { ", " });
+            text.add(names[at]);
+            at += 1;
+        }
+        text
+    }
+
+    pub const fn insert(table: &str, names: &[&str]) -> Self {
+        let mut text = Text::of(&["INSERT INTO ", table, " (tenant_id, ", Text::list(names).as_str(), ") VALUES ($1"]);
+        let mut at = 0;
+        while at < names.len() {
+            text.add(", ");
+            text.add_place(at);
+            at += 1;
+        }
+        text.add(")");
+        text
+    }
+
+    /// What is no key is set. A key that is no column finds nothing to be equal to, which no database prepares.
+    pub const fn update(table: &str, names: &[&str], keys: &[&str]) -> Self {
+        let (mut text, mut at, mut is_first) = (Text::of(&["UPDATE ", table, " SET "]), 0, true);
+        while at < names.len() {
+            if place_of(names[at], keys) == keys.len() {
+                text.add(if is_first { "" } else { ", " });
+                text.add_equal(names[at], at);
+                is_first = false;
+            }
+            at += 1;
+        }
+        text.add(" WHERE tenant_id = $1");
+        let mut key = 0;
+        while key < keys.len() {
+            text.add(" AND ");
+            text.add_equal(keys[key], place_of(keys[key], names));
+            key += 1;
+        }
+        text
+    }
+
+    pub const fn as_str(&self) -> &str {
+        match str::from_utf8(self.bytes.split_at(self.len).0) {
+            Ok(text) => text,
+            // Whole texts in a row are text.
+            Err(_) => "",
+        }
+    }
+
+    const fn add(&mut self, part: &str) {
+        let (part, mut at) = (part.as_bytes(), 0);
+        while at < part.len() {
+            self.bytes[self.len] = part[at];
+            self.len += 1;
+            at += 1;
+        }
+    }
+
+    const fn add_equal(&mut self, name: &str, at: usize) {
+        self.add(name);
+        self.add(" = ");
+        self.add_place(at);
+    }
+
+    /// Of a column of the list: the tenant is `$1`.
+    const fn add_place(&mut self, at: usize) {
+        self.add("$");
+        self.add_number(at + 2);
+    }
+
+    const fn add_number(&mut self, number: usize) {
+        if number >= 10 {
+            self.add_number(number / 10);
+        }
+        self.add(DIGITS[number % 10]);
+    }
+}
+
+const DIGITS: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
+
+/// Where a name stands in a list, or the list's length.
+const fn place_of(name: &str, names: &[&str]) -> usize {
+    let mut at = 0;
+    while at < names.len() && !is_same(name.as_bytes(), names[at].as_bytes()) {
+        at += 1;
+    }
+    at
+}
+
+const fn is_same(a: &[u8], b: &[u8]) -> bool {
+    let mut at = 0;
+    while at < a.len() && at < b.len() && a[at] == b[at] {
+        at += 1;
+    }
+    at == a.len() && at == b.len()
+}
+
+#[cfg(test)]
+mod tests {
+    crate::columns! {
+        struct Wide in "wide" by b, a { a, b, c, d, e, f, g, h, i, j }
+    }
+
+    #[test]
+    fn keys_are_not_set_and_every_place_is_that_of_the_list() {
+        let update = "UPDATE wide SET c = $4, d = $5, e = $6, f = $7, g = $8, h = $9, i = $10, j = $11 \
+                      WHERE tenant_id = $1 AND b = $3 AND a = $2";
+        assert_eq!(Wide::UPDATE, update);
+        let insert = "INSERT INTO wide (tenant_id, a, b, c, d, e, f, g, h, i, j) \
+                      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+        assert_eq!(Wide::INSERT, insert);
+        assert_eq!((Wide::AT.a, Wide::AT.j), (0, 9));
+    }
+}
