@@ -1,5 +1,6 @@
 //! Who is calling: tenants, users, roles, sessions, API keys, scopes, and the one door to a tenant's data.
 
+mod access;
 mod caller;
 mod clocks;
 mod credentials;
@@ -12,6 +13,7 @@ mod scope;
 mod sessions;
 mod standing;
 
+pub use access::{Access, Grant};
 pub use caller::{Caller, Identity, KeyIdentity, UserIdentity};
 pub use clocks::{TenantClock, bring_credentials_back, find_stuck_clock, list_clocks, set_clock_back};
 pub use credentials::{Credentials, Tenant};

@@ -17,8 +17,9 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
 use super::app::Shared;
 use super::context::{Context, serve_context};
-use super::document::{Document, DocumentInfo, finish_document};
+use super::document::{Document, DocumentInfo, finish_document, open, security};
 use super::limiter::Policy;
+use super::operation::{Operation, operations_of};
 use crate::base::{Code, Error, Result};
 
 /// Routes under construction.
@@ -34,19 +35,25 @@ impl Api {
         Api { app, documented: OpenApiRouter::new(), undocumented: Router::new() }
     }
 
-    /// Operations on a tenant's data: every handler takes a `Caller`, which charges the caller's own budget.
+    /// Operations on a tenant's data, each with the rules that its handler names: from [`operations!`](crate::operations).
     #[must_use]
-    pub fn tenant(mut self, routes: UtoipaMethodRouter<Shared>) -> Self {
-        self.documented = self.documented.routes(routes);
+    pub fn tenant(mut self, operations: impl IntoIterator<Item = Operation>) -> Self {
+        for mut operation in operations {
+            let needed = security(&operation.rules);
+            operation.described().for_each(|described| described.security = Some(needed.clone()));
+            self.documented = self.documented.routes(operation.routes);
+        }
         self
     }
 
-    /// Operations for anybody, charged to the address.
+    /// Operations for anybody, charged to the address under `policy`.
     #[must_use]
-    pub fn public(mut self, (schemas, paths, methods): UtoipaMethodRouter<Shared>) -> Self {
-        let charge = from_fn_with_state((self.app.clone(), Policy::Public), charge_page);
-        let charged = (schemas, paths, methods.route_layer(charge));
-        self.documented = self.documented.routes(charged);
+    pub fn public(mut self, policy: Policy, routes: UtoipaMethodRouter<Shared>) -> Self {
+        let (schemas, mut paths, methods) = routes;
+        let described = paths.paths.values_mut().flat_map(operations_of);
+        described.for_each(|(_, described)| described.security = Some(open()));
+        let charge = from_fn_with_state((self.app.clone(), policy), charge_page);
+        self.documented = self.documented.routes((schemas, paths, methods.route_layer(charge)));
         self
     }
 

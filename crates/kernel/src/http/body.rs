@@ -17,10 +17,9 @@ use tokio::time::Instant;
 use super::app::Shared;
 use super::context::Context;
 use super::fields::{ERRORS_MAX, Fields, Reference, escape};
+use super::rules::BodyRules;
 use crate::base::{Code, Error, FieldError, Result, sha256};
 
-/// The largest body of the API.
-pub const BODY_BYTES_MAX: usize = 1024 * 1024;
 /// What a small body may take, on the slowest of honest lines.
 const BODY_START: Duration = Duration::from_secs(5);
 /// Each of these steps that has arrived gives a second more: a client that dribbles does not wait as long as a large one.
@@ -32,6 +31,7 @@ pub struct Json<T> {
     context: Option<Arc<Context>>,
     headers: HeaderMap,
     body: Body,
+    bytes_max: usize,
     kind: PhantomData<fn() -> T>,
 }
 
@@ -70,7 +70,7 @@ impl<T: FromBody> Json<T> {
     ) -> Result<Received<T>> {
         check_type(&self.headers)?;
         let context = self.context.ok_or_else(|| Error::internal("a request has no context"))?;
-        let arrived = arrive(self.body, self.app.settings.body_timeout);
+        let arrived = arrive(self.body, self.bytes_max, self.app.settings.body_timeout);
         let bytes = context.wait_for_body(&self.app, arrived).await??;
         let object = parse(&bytes)?;
         let mut fields = Fields::new(object);
@@ -90,9 +90,9 @@ impl<T: FromBody> Json<T> {
 }
 
 /// All of a body that is neither too long nor too slow.
-async fn arrive(body: Body, timeout: Duration) -> Result<Vec<u8>> {
+async fn arrive(body: Body, bytes_max: usize, timeout: Duration) -> Result<Vec<u8>> {
     let started = Instant::now();
-    let mut body = Limited::new(body, BODY_BYTES_MAX);
+    let mut body = Limited::new(body, bytes_max);
     let mut bytes = Vec::new();
     loop {
         let allowed = BODY_START + Duration::from_secs(bytes.len() as u64 / BODY_STEP_BYTES);
@@ -101,7 +101,7 @@ async fn arrive(body: Body, timeout: Duration) -> Result<Vec<u8>> {
             Ok(None) => return Ok(bytes),
             Ok(Some(Ok(frame))) => bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data)),
             Ok(Some(Err(error))) if error.is::<LengthLimitError>() => {
-                return Err(Error::new(Code::PayloadTooLarge, format!("A body is at most {BODY_BYTES_MAX} bytes.")));
+                return Err(Error::new(Code::PayloadTooLarge, format!("A body is at most {bytes_max} bytes.")));
             }
             Ok(Some(Err(error))) => {
                 return Err(Error::new(Code::MalformedJson, format!("The body could not be read: {error}")));
@@ -253,6 +253,7 @@ impl<T> FromRequest<Shared> for Json<T> {
     async fn from_request(request: Request, app: &Shared) -> Result<Self, Infallible> {
         let (parts, body) = request.into_parts();
         let context = parts.extensions.get::<Arc<Context>>().cloned();
-        Ok(Json { app: app.clone(), context, headers: parts.headers, body, kind: PhantomData })
+        let BodyRules { bytes_max } = BodyRules::noted(&parts);
+        Ok(Json { app: app.clone(), context, headers: parts.headers, body, bytes_max, kind: PhantomData })
     }
 }

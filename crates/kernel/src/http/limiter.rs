@@ -20,13 +20,14 @@ pub enum Policy {
     Write,
     Search,
     Export,
+    Ingest,
     Auth,
     Public,
 }
 
 impl Policy {
-    pub const ALL: [Policy; 6] =
-        [Policy::Read, Policy::Write, Policy::Search, Policy::Export, Policy::Auth, Policy::Public];
+    pub const ALL: [Policy; 7] =
+        [Policy::Read, Policy::Write, Policy::Search, Policy::Export, Policy::Ingest, Policy::Auth, Policy::Public];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -34,6 +35,7 @@ impl Policy {
             Policy::Write => "write",
             Policy::Search => "search",
             Policy::Export => "export",
+            Policy::Ingest => "ingest",
             Policy::Auth => "auth",
             Policy::Public => "public",
         }
@@ -54,6 +56,7 @@ impl Policy {
             Policy::Write => "Changes: POST, PUT, PATCH and DELETE.",
             Policy::Search => "Full-text search.",
             Policy::Export => "Whole lists as CSV or NDJSON.",
+            Policy::Ingest => "Reports of agents, by ingest key.",
             Policy::Auth => "Signing in.",
             Policy::Public => "Everything without a valid credential, and requests that no route answers.",
         }
@@ -79,7 +82,7 @@ pub const WINDOW_SECONDS: i64 = 60;
 
 impl Default for RateTable {
     fn default() -> Self {
-        RateTable([1200, 600, 600, 30, 20, 120])
+        RateTable([1200, 600, 600, 30, 6000, 20, 120])
     }
 }
 

@@ -29,6 +29,7 @@ mod pages;
 mod plans;
 mod receiver;
 mod records;
+mod rules;
 mod schema;
 mod session;
 mod store;

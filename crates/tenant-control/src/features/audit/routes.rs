@@ -1,14 +1,19 @@
 //! `/api/admin/audit`
 
-use kernel::auth::{Caller, Scope};
+use kernel::auth::{Access, Scope};
 use kernel::base::{Code, Error, Result, Timestamp, is_record_id};
-use kernel::http::{FromParams, List, Page, PageRequest, Params, Query};
+use kernel::http::{FromParams, List, Page, PageRequest, Params, Policy, Query, Rules};
+use kernel::rules;
 use utoipa::IntoParams;
 
 use super::AuditEntry;
 use super::store::{self, Filter};
 
 const PATH: &str = "/api/admin/audit";
+
+rules! {
+    Reading = Rules::new(Policy::Read, &[Scope::AuditRead]);
+}
 
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -60,11 +65,10 @@ fn is_action(text: &str) -> bool {
 /// about 3,000 entries at most: where a combination of filters is rare, a page may hold fewer entries than its `limit`, even
 /// none, while `has_more` is true; `next_cursor` goes on from there, and nothing is left out.
 #[utoipa::path(
-    get, path = PATH, tag = "Control plane", operation_id = "list_audit_entries", params(ListQuery, PageRequest),
-    security(("api_key" = ["audit:read"]))
+    get, path = PATH, tag = "Control plane", operation_id = "list_audit_entries", params(ListQuery, PageRequest)
 )]
-pub async fn list(caller: Caller, query: Query<ListQuery>) -> Result<Page<AuditEntry>> {
-    let db = caller.require(Scope::AuditRead)?;
+pub async fn list(caller: Access<Reading>, query: Query<ListQuery>) -> Result<Page<AuditEntry>> {
+    let db = caller.db();
     let ListQuery { actor_id, action, target_id, since, until, page } = query.parse()?;
     let text = |any: &Option<Vec<String>>| any.as_ref().map(|any| any.join(","));
     let time = |at: Option<Timestamp>| at.map(|at| at.to_string());

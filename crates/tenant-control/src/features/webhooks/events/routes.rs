@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use kernel::auth::{Caller, Scope};
+use kernel::auth::{Access, Caller, Scope};
 use kernel::base::{Code, Error, EventId, Result, TenantId, Timestamp};
 use kernel::events::Described;
-use kernel::http::{FromParams, List, Ok200, Page, PageBytes, PageRequest, Params, Query, documented};
+use kernel::http::{FromParams, List, Ok200, Page, PageBytes, PageRequest, Params, Policy, Query, Rules, documented};
 use kernel::jobs::lanes::POLL_MS;
+use kernel::rules;
 use kernel::store::{Db, Value};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -24,6 +25,10 @@ use super::{Event, EventType, Wanted, store};
 use crate::catalogue;
 
 const PATH: &str = "/api/admin/webhooks/events";
+
+rules! {
+    Reading = Rules::new(Policy::Read, &[Scope::WebhooksRead]);
+}
 const FEED: &str = "feed";
 
 /// Numbers of a tenant's writes looked at in one step: most are not events that the reader may see.
@@ -144,11 +149,10 @@ impl PartialSchema for Listed {
 /// `next_cursor`, which is always set; when there is nothing new, the answer waits up to 25 seconds. With `id`: one event,
 /// as it was delivered.
 #[utoipa::path(
-    get, path = PATH, tag = "Control plane", operation_id = "list_events", params(ListQuery, PageRequest),
-    security(("api_key" = ["webhooks:read"]))
+    get, path = PATH, tag = "Control plane", operation_id = "list_events", params(ListQuery, PageRequest)
 )]
-pub async fn list(caller: Caller, query: Query<ListQuery>) -> Result<Listed> {
-    let db = caller.require(Scope::WebhooksRead)?;
+pub async fn list(caller: Access<Reading>, query: Query<ListQuery>) -> Result<Listed> {
+    let db = caller.db();
     let query = query.parse()?;
     if let Some(id) = query.id {
         let families = catalogue::readable_families(caller.scopes());
@@ -192,7 +196,7 @@ impl Position {
     }
 }
 
-async fn feed(caller: &Caller, db: &Db, query: ListQuery) -> Result<Feed> {
+async fn feed(caller: &Access<Reading>, db: &Db, query: ListQuery) -> Result<Feed> {
     let ListQuery { start, types, page, .. } = query;
     let mut list = List { path: PATH, filters: vec![("view", FEED.to_owned())] };
     let wanted = match types {
@@ -216,7 +220,7 @@ async fn feed(caller: &Caller, db: &Db, query: ListQuery) -> Result<Feed> {
     let families = catalogue::readable_families(caller.scopes());
     let mut until = Instant::now() + caller.app().settings.news_wait_max;
     // Listening before looking: what is written in between is heard.
-    let mut news = caller.app().store.news();
+    let mut news = caller.app().news();
     loop {
         let read_at = caller.app().world.now();
         let (data, has_more) = read(db, &families, &wanted, &mut position, page.limit).await?;
@@ -235,7 +239,7 @@ async fn feed(caller: &Caller, db: &Db, query: ListQuery) -> Result<Feed> {
         }
         let poll = (Instant::now() + Duration::from_millis(POLL_MS.unsigned_abs())).min(until);
         caller.wait(hear(&mut news, caller.tenant_id(), poll)).await?;
-        caller.still_holds(Scope::WebhooksRead).await?;
+        caller.still_holds().await?;
         if *caller.app().stopping.borrow() {
             until = Instant::now();
         }
