@@ -17,10 +17,10 @@ use serde_json::value::RawValue;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
-use utoipa::openapi::schema::AnyOfBuilder;
-use utoipa::openapi::{Ref, RefOr, Schema};
+use utoipa::openapi::{OneOfBuilder, Ref, RefOr, Schema};
 use utoipa::{IntoParams, IntoResponses, PartialSchema, ToSchema};
 
+use super::document::{CataloguePage, FeedPage};
 use super::{Event, EventType, Wanted, store};
 use crate::catalogue;
 
@@ -136,9 +136,8 @@ impl IntoResponses for Listed {
 
 impl PartialSchema for Listed {
     fn schema() -> RefOr<Schema> {
-        let names = [<Page<EventType>>::name(), <Page<Event>>::name(), Event::name()];
-        // An empty page is one of either.
-        names.into_iter().fold(AnyOfBuilder::new(), |any_of, name| any_of.item(Ref::from_schema_name(name))).into()
+        let names = [CataloguePage::name(), FeedPage::name(), Event::name()];
+        names.into_iter().fold(OneOfBuilder::new(), |one_of, name| one_of.item(Ref::from_schema_name(name))).into()
     }
 }
 
