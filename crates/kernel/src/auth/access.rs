@@ -32,13 +32,12 @@ impl<R: Route> Access<R> {
     /// Found out while compiling, for a route that has not exactly one.
     const SCOPE: Scope = match R::RULES.one_scope() {
         Some(scope) => scope,
-        #[expect(clippy::panic, reason = "the compiler says it")]
         None => panic!("these rules do not name one scope: ask for the one that is needed with caller.require(scope)"),
     };
 
     /// The tenant's data, for a caller that holds the route's scope.
     pub fn db(&self) -> Db {
-        let _held = Self::SCOPE;
+        const { assert!(R::RULES.one_scope().is_some(), "no scope, no database") };
         self.caller.own()
     }
 
@@ -71,6 +70,7 @@ impl<R: Route> FromRequestParts<Shared> for Access<R> {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self> {
+        const { assert!(R::RULES.is_by_caller(), "a caller does not pay with the budget of an address") };
         let caller = Caller::enter(parts, app, &R::RULES).await?;
         Ok(Access { caller, route: PhantomData })
     }

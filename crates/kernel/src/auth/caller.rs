@@ -172,8 +172,7 @@ impl Caller {
 impl Caller {
     /// Finds the caller and lets it in by the rules of a route, in the contract's order.
     pub(super) async fn enter(parts: &mut Parts, app: &Shared, rules: &Rules) -> Result<Self> {
-        let context = parts.extensions.get::<Arc<Context>>().cloned();
-        let context = context.ok_or_else(|| Error::internal("a request has no context"))?;
+        let context = Context::of(parts)?;
         let caller = match authenticate(app, &context, &parts.headers).await {
             Ok(caller) => caller,
             Err(error) if error.code().status() >= 500 => return Err(error),
@@ -230,7 +229,7 @@ async fn authenticate(app: &Shared, context: &Arc<Context>, headers: &HeaderMap)
 
 /// An address that has used up its budget by guessing buys only so many look-ups more. A credential that is known to be
 /// stored is looked up whatever others at the same address do.
-fn admit_look_up(app: &Shared, context: &Arc<Context>, hash: &[u8; 32]) -> Result<()> {
+pub(super) fn admit_look_up(app: &Shared, context: &Arc<Context>, hash: &[u8; 32]) -> Result<()> {
     if app.credentials.knows(hash) || app.limiter.may_look_up(context.address) {
         return Ok(());
     }

@@ -160,7 +160,8 @@ impl Credentials {
         lock(&self.known).contains(hash)
     }
 
-    fn note<T>(&self, hash: [u8; 32], found: Result<T>) -> Result<T> {
+    /// Remembers what was found, and forgets what was not.
+    pub(super) fn note<T>(&self, hash: [u8; 32], found: Result<T>) -> Result<T> {
         match &found {
             Ok(_) => self.remember(hash),
             // A database that is away says nothing about the credential.

@@ -6,6 +6,7 @@ mod clocks;
 mod credentials;
 mod csrf;
 mod key_format;
+mod pass;
 mod people;
 mod presented;
 mod role;
@@ -18,6 +19,7 @@ pub use caller::{Caller, Identity, KeyIdentity, UserIdentity};
 pub use clocks::{TenantClock, bring_credentials_back, find_stuck_clock, list_clocks, set_clock_back};
 pub use credentials::{Credentials, Tenant};
 pub use key_format::{PlainKey, PublicId};
+pub use pass::{Holder, Pass, PassOwner};
 pub use people::{
     NewUser, User, UserChange, create_first_admin, create_tenant, create_user, delete_user, find_tenant, find_user,
     has_user, list_tenants, list_users, operate, update_user,

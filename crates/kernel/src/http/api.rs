@@ -7,7 +7,7 @@ use axum::handler::Handler;
 use axum::http::{Method, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{MethodFilter, get, on};
 use axum::{Extension, Router};
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
@@ -19,7 +19,7 @@ use super::app::Shared;
 use super::context::{Context, serve_context};
 use super::document::{Document, DocumentInfo, finish_document, open, security};
 use super::limiter::Policy;
-use super::operation::{Operation, operations_of};
+use super::operation::{Arguments, InternalDoor, Operation, operations_of};
 use crate::base::{Code, Error, Result};
 
 /// Routes under construction.
@@ -27,12 +27,13 @@ pub struct Api {
     app: Shared,
     documented: OpenApiRouter<Shared>,
     undocumented: Router<Shared>,
+    misplaced: Vec<String>,
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the one door to the router; everywhere else it is closed")]
 impl Api {
     pub fn new(app: Shared) -> Self {
-        Api { app, documented: OpenApiRouter::new(), undocumented: Router::new() }
+        Api { app, documented: OpenApiRouter::new(), undocumented: Router::new(), misplaced: Vec::new() }
     }
 
     /// Operations on a tenant's data, each with the rules that its handler names: from [`operations!`](crate::operations).
@@ -67,6 +68,23 @@ impl Api {
         self
     }
 
+    /// A route that is not in the document, below `/internal/`: for agents and other systems, with credentials and bodies
+    /// of their own. In all else it is like any other. (One for whoever has no credential is a [page](Api::page).)
+    #[must_use]
+    pub fn internal<H, T>(mut self, method: Method, path: &'static str, handler: H) -> Self
+    where
+        H: Handler<T, Shared>,
+        T: Arguments<First: InternalDoor> + 'static,
+    {
+        match MethodFilter::try_from(method) {
+            Ok(method) if path.starts_with("/internal/") => {
+                self.undocumented = self.undocumented.route(path, on(method, handler));
+            }
+            _ => self.misplaced.push(path.to_owned()),
+        }
+        self
+    }
+
     /// A page for people, charged to the address under `policy`.
     #[must_use]
     pub fn page<T: 'static>(mut self, path: &'static str, policy: Policy, handler: impl Handler<T, Shared>) -> Self {
@@ -84,6 +102,9 @@ impl Api {
 
     /// The service and the document that describes it.
     pub fn finish(self, info: &DocumentInfo) -> Result<(Router, Arc<Document>)> {
+        if let Some(path) = self.misplaced.first() {
+            return Err(Error::internal(format!("{path} is not a route below /internal/")));
+        }
         let (documented, openapi) = self.documented.split_for_parts();
         let document = Arc::new(finish_document(openapi, info)?);
         let compression =

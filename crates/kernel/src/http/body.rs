@@ -28,10 +28,10 @@ const BODY_STEP_BYTES: u64 = 64 * 1024;
 /// A body that has not been read yet.
 pub struct Json<T> {
     app: Shared,
-    context: Option<Arc<Context>>,
+    context: Result<Arc<Context>>,
     headers: HeaderMap,
     body: Body,
-    bytes_max: usize,
+    rules: BodyRules,
     kind: PhantomData<fn() -> T>,
 }
 
@@ -69,9 +69,8 @@ impl<T: FromBody> Json<T> {
         unknown: impl AsyncFnOnce(Vec<Reference>) -> Result<Vec<FieldError>>,
     ) -> Result<Received<T>> {
         check_type(&self.headers)?;
-        let context = self.context.ok_or_else(|| Error::internal("a request has no context"))?;
-        let arrived = arrive(self.body, self.bytes_max, self.app.settings.body_timeout);
-        let bytes = context.wait_for_body(&self.app, arrived).await??;
+        let arrived = arrive(self.body, self.rules.bytes_max, self.app.settings.body_timeout);
+        let bytes = self.context?.wait_for_body(&self.app, self.rules.places(), arrived).await??;
         let object = parse(&bytes)?;
         let mut fields = Fields::new(object);
         let value = T::from_fields(&mut fields);
@@ -90,7 +89,7 @@ impl<T: FromBody> Json<T> {
 }
 
 /// All of a body that is neither too long nor too slow.
-async fn arrive(body: Body, bytes_max: usize, timeout: Duration) -> Result<Vec<u8>> {
+pub(super) async fn arrive(body: Body, bytes_max: usize, timeout: Duration) -> Result<Vec<u8>> {
     let started = Instant::now();
     let mut body = Limited::new(body, bytes_max);
     let mut bytes = Vec::new();
@@ -252,8 +251,7 @@ impl<T> FromRequest<Shared> for Json<T> {
 
     async fn from_request(request: Request, app: &Shared) -> Result<Self, Infallible> {
         let (parts, body) = request.into_parts();
-        let context = parts.extensions.get::<Arc<Context>>().cloned();
-        let BodyRules { bytes_max } = BodyRules::noted(&parts);
-        Ok(Json { app: app.clone(), context, headers: parts.headers, body, bytes_max, kind: PhantomData })
+        let (context, rules) = (Context::of(&parts), BodyRules::noted(&parts));
+        Ok(Json { app: app.clone(), context, headers: parts.headers, body, rules, kind: PhantomData })
     }
 }

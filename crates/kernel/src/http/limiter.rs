@@ -46,7 +46,7 @@ impl Policy {
     }
 
     /// Counted by address, because nobody is known yet.
-    pub fn is_by_address(self) -> bool {
+    pub const fn is_by_address(self) -> bool {
         matches!(self, Policy::Auth | Policy::Public)
     }
 

@@ -6,7 +6,7 @@ use utoipa_axum::router::UtoipaMethodRouter;
 
 use super::app::Shared;
 use super::rules::{Route, Rules};
-use crate::auth::Access;
+use crate::auth::{Access, Holder};
 
 /// Made by [`operations!`](crate::operations).
 pub struct Operation {
@@ -72,6 +72,16 @@ pub trait TenantDoor {
 impl<R: Route> TenantDoor for Access<R> {
     const RULES: Rules = R::RULES;
 }
+
+/// What lets a caller into an internal route: its pass, or the credentials of every tenant's route.
+#[diagnostic::on_unimplemented(
+    message = "this handler does not say who may call it",
+    note = "its first argument must be `Holder<P, R>` or `Access<R>`, where `kernel::rules!` declares `R`"
+)]
+pub trait InternalDoor {}
+
+impl<P, R: Route> InternalDoor for Holder<P, R> {}
+impl<R: Route> InternalDoor for Access<R> {}
 
 /// The arguments of a handler, as axum names them: a mark of its own, then their types.
 #[diagnostic::on_unimplemented(

@@ -44,16 +44,23 @@ pub const BODY_BYTES_MAX: usize = 1024 * 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BodyRules {
     pub bytes_max: usize,
+    /// Of those that are not JSON.
+    pub media_types: &'static [&'static str],
 }
 
 impl BodyRules {
-    const USUAL: BodyRules = BodyRules { bytes_max: BODY_BYTES_MAX };
+    const USUAL: BodyRules = BodyRules { bytes_max: BODY_BYTES_MAX, media_types: &[] };
 
     /// For whoever reads the body. What is usual need not be noted.
     pub fn note(self, parts: &mut Parts) {
         if self != BodyRules::USUAL {
             parts.extensions.insert(self);
         }
+    }
+
+    /// What it counts for among the bodies that are awaited.
+    pub fn places(self) -> usize {
+        self.bytes_max.div_ceil(BODY_BYTES_MAX)
     }
 
     pub fn noted(parts: &Parts) -> Self {
@@ -89,12 +96,24 @@ impl Rules {
         self
     }
 
+    /// What a body that is read as [`Raw`](super::Raw) may be.
+    #[must_use]
+    pub const fn media_types(mut self, media_types: &'static [&'static str]) -> Self {
+        self.body.media_types = media_types;
+        self
+    }
+
     /// The one scope of the route.
     pub(crate) const fn one_scope(&self) -> Option<Scope> {
         match self.scopes {
             [scope] => Some(*scope),
             _ => None,
         }
+    }
+
+    /// Whether it is a caller's budget, not an address's.
+    pub(crate) const fn is_by_caller(&self) -> bool {
+        !self.policy.is_by_address()
     }
 
     /// Which budget a request is taken from.

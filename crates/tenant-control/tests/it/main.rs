@@ -19,6 +19,7 @@ mod faults_shutdown;
 mod faults_webhooks;
 mod housekeeping;
 mod idempotency;
+mod internal;
 mod limits;
 mod lists;
 mod logs;
