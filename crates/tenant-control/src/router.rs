@@ -5,40 +5,46 @@ use std::sync::Arc;
 use axum::Router;
 use kernel::base::Result;
 use kernel::http::{Api, Document, DocumentInfo, Page, Policy, Shared};
+use kernel::operations;
 use utoipa_axum::routes;
 
 use crate::catalogue;
 use crate::features::{api_keys, audit, openapi, pages, probes, session, tickets, webhooks};
 
 /// The service and the document that describes it.
-pub fn build(app: &Shared) -> Result<(Router, Arc<Document>)> {
+pub fn build(api: Api) -> Result<(Router, Arc<Document>)> {
+    api.finish(&document_info()?)
+}
+
+/// Every route.
+pub fn table(app: &Shared) -> Api {
     Api::new(app.clone())
-        .public(routes!(openapi::get))
-        .tenant(routes!(
+        .public(Policy::Public, routes!(openapi::get))
+        .tenant(operations!(
             api_keys::routes::list,
             api_keys::routes::create,
             api_keys::routes::replace,
             api_keys::routes::revoke
         ))
-        .tenant(routes!(
+        .tenant(operations!(
             webhooks::routes::list,
             webhooks::routes::create,
             webhooks::routes::replace,
             webhooks::routes::delete
         ))
-        .tenant(routes!(tickets::routes::list, tickets::routes::create, tickets::routes::change))
+        .tenant(operations!(tickets::routes::list, tickets::routes::create, tickets::routes::change))
         // Own extras of the contract.
-        .tenant(routes!(webhooks::deliveries::routes::list, webhooks::deliveries::routes::act))
-        .tenant(routes!(webhooks::events::routes::list))
-        .tenant(routes!(session::routes::get, session::routes::delete))
-        .tenant(routes!(audit::routes::list))
+        .tenant(operations!(webhooks::deliveries::routes::list, webhooks::deliveries::routes::act))
+        .tenant(operations!(webhooks::events::routes::list))
+        .tenant(operations!(session::routes::get, session::routes::delete))
+        .tenant(operations!(audit::routes::list))
         .schema::<Page<api_keys::ApiKey>>()
         .schema::<api_keys::NewKey>()
         .schema::<Page<webhooks::Webhook>>()
         .schema::<webhooks::NewWebhook>()
         .schema::<Page<webhooks::deliveries::Delivery>>()
-        .schema::<Page<webhooks::events::EventType>>()
-        .schema::<Page<webhooks::events::Event>>()
+        .schema::<webhooks::events::document::CataloguePage>()
+        .schema::<webhooks::events::document::FeedPage>()
         .schema::<Page<tickets::Ticket>>()
         .schema::<tickets::TicketDetail>()
         .schema::<tickets::View>()
@@ -61,7 +67,6 @@ pub fn build(app: &Shared) -> Result<(Router, Arc<Document>)> {
         // For operators.
         .free("/healthz", probes::healthz)
         .free("/readyz", probes::readyz)
-        .finish(&document_info()?)
 }
 
 fn document_info() -> Result<DocumentInfo> {

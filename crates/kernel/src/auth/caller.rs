@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method};
 
@@ -14,7 +13,7 @@ use super::scope::{Scope, Scopes};
 use crate::base::{
     Actor, ActorKind, ActorRef, Code, Credential, CredentialKind, Error, Result, TenantId, Timestamp, sha256,
 };
-use crate::http::{Context, Policy, Shared};
+use crate::http::{Context, Policy, Rules, Shared};
 use crate::store::Db;
 
 /// Who is calling, with what they may do.
@@ -26,16 +25,14 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// The tenant's data, for a caller that holds the scope. No scope, no database.
+    /// The tenant's data, for a caller that holds the scope, where the request decides which is needed. What a route
+    /// always needs, its rules say.
     pub fn require(&self, scope: Scope) -> Result<Db> {
-        if self.scopes().holds(scope) {
-            return Ok(self.own());
-        }
-        Err(Error::insufficient_scope(scope.name(), format!("This needs the scope {}.", scope.name())))
+        if self.scopes().holds(scope) { Ok(self.own()) } else { Err(lacks(scope)) }
     }
 
-    /// The tenant's data, for what everybody may do with their own credential.
-    pub fn own(&self) -> Db {
+    /// The tenant's data, for whoever has checked what the caller may do.
+    pub(super) fn own(&self) -> Db {
         self.app.store.tenant(self.tenant_id(), self.actor())
     }
 
@@ -87,8 +84,7 @@ impl Caller {
     }
 
     /// 429, then the refusals that need no scope, in the contract's order.
-    async fn admit(&self, method: &Method, headers: &HeaderMap) -> Result<()> {
-        let policy = if method.is_safe() { Policy::Read } else { Policy::Write };
+    async fn admit(&self, policy: Policy, method: &Method, headers: &HeaderMap) -> Result<()> {
         let (state, verdict) = self.app.limiter.charge_caller(policy, &self.principal.credential_id, self.tenant_id());
         self.context.note_rate(state);
         verdict?;
@@ -106,12 +102,10 @@ impl Caller {
     }
 }
 
-impl FromRequestParts<Shared> for Caller {
-    type Rejection = Error;
-
-    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self> {
-        let context = parts.extensions.get::<Arc<Context>>().cloned();
-        let context = context.ok_or_else(|| Error::internal("a request has no context"))?;
+impl Caller {
+    /// Finds the caller and lets it in by the rules of a route, in the contract's order.
+    pub(super) async fn enter(parts: &mut Parts, app: &Shared, rules: &Rules) -> Result<Self> {
+        let context = Context::of(parts)?;
         let (principal, expires_at) = match authenticate(app, &context, &parts.headers).await {
             Ok(found) => found,
             Err(error) if error.code().status() >= 500 => return Err(error),
@@ -120,7 +114,7 @@ impl FromRequestParts<Shared> for Caller {
         };
         context.note_who(principal.actor_id.clone());
         let caller = Caller { app: app.clone(), context, principal, expires_at };
-        caller.admit(&parts.method, &parts.headers).await?;
+        caller.admit(rules.policy(parts.uri.query()), &parts.method, &parts.headers).await?;
         let now = app.world.now();
         match caller.identity() {
             Identity::User(user) => app.credentials.note_session_use(user.session, now),
@@ -128,8 +122,26 @@ impl FromRequestParts<Shared> for Caller {
                 app.credentials.note_key_use(key.id, caller.tenant_id(), now, caller.context.address.0);
             }
         }
+        caller.check(rules)?;
+        rules.body.note(parts);
         Ok(caller)
     }
+
+    /// What the route asks of whoever calls it.
+    fn check(&self, rules: &Rules) -> Result<()> {
+        if let (Identity::Key(_), Some(told)) = (self.identity(), rules.sessions_only) {
+            return Err(Error::insufficient_scope("session", told));
+        }
+        match rules.scopes {
+            [] => Ok(()),
+            any if any.iter().any(|scope| self.scopes().holds(*scope)) => Ok(()),
+            [first, ..] => Err(lacks(*first)),
+        }
+    }
+}
+
+fn lacks(scope: Scope) -> Error {
+    Error::insufficient_scope(scope.name(), format!("This needs the scope {}.", scope.name()))
 }
 
 async fn authenticate(app: &Shared, context: &Context, headers: &HeaderMap) -> Result<Found> {
@@ -150,7 +162,7 @@ async fn authenticate(app: &Shared, context: &Context, headers: &HeaderMap) -> R
 
 /// An address that has used up its budget by guessing buys only so many look-ups more. A credential that is known to be
 /// stored is looked up whatever others at the same address do.
-fn admit_look_up(app: &Shared, context: &Context) -> Result<()> {
+pub(super) fn admit_look_up(app: &Shared, context: &Context) -> Result<()> {
     if app.limiter.may_look_up(context.address) {
         return Ok(());
     }

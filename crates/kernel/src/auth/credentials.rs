@@ -156,11 +156,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Credentials {
     /// Whether a credential of this hash is stored, as far as this node has learnt.
-    fn knows(&self, hash: &[u8; 32]) -> bool {
+    pub(super) fn knows(&self, hash: &[u8; 32]) -> bool {
         lock(&self.known).contains(hash)
     }
 
-    fn note<T>(&self, hash: [u8; 32], found: Result<T>) -> Result<T> {
+    /// Remembers what was found, and forgets what was not.
+    pub(super) fn note<T>(&self, hash: [u8; 32], found: Result<T>) -> Result<T> {
         match &found {
             Ok(_) => self.remember(hash),
             // A database that is away says nothing about the credential.

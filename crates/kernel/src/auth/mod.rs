@@ -1,10 +1,12 @@
 //! Who is calling: tenants, users, roles, sessions, API keys, scopes, and the one door to a tenant's data.
 
+mod access;
 mod caller;
 mod clocks;
 mod credentials;
 mod csrf;
 mod key_format;
+mod pass;
 mod people;
 mod presented;
 mod principal;
@@ -13,10 +15,12 @@ mod scope;
 mod sessions;
 mod standing;
 
+pub use access::{Access, Grant};
 pub use caller::Caller;
 pub use clocks::{TenantClock, bring_credentials_back, find_stuck_clock, list_clocks, set_clock_back};
 pub use credentials::Credentials;
 pub use key_format::{PlainKey, PublicId};
+pub use pass::{Holder, Pass, PassOwner};
 pub use people::{
     NewUser, User, UserChange, create_first_admin, create_tenant, create_user, delete_user, find_tenant, find_user,
     has_user, list_tenants, list_users, operate, update_user,

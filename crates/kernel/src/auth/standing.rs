@@ -89,7 +89,7 @@ impl Standing {
 
 impl Caller {
     /// Asks, after a wait, whether the credential still stands: what was revoked meanwhile learns nothing more.
-    pub async fn still_holds(&self, scope: Scope) -> Result<()> {
+    pub async fn still_holds_scope(&self, scope: Scope) -> Result<()> {
         let (db, now) = (self.own(), self.app().world.now());
         let standing = self.standing();
         let rights = match standing {

@@ -7,7 +7,7 @@ use axum::handler::Handler;
 use axum::http::{Method, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{MethodFilter, get, on};
 use axum::{Extension, Router};
 use tower_http::cors::CorsLayer;
 use utoipa::ToSchema;
@@ -15,8 +15,9 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
 use super::app::Shared;
 use super::context::{Context, serve_context};
-use super::document::{Document, DocumentInfo, finish_document};
+use super::document::{Document, DocumentInfo, finish_document, open, security};
 use super::limiter::Policy;
+use super::operation::{Arguments, InternalDoor, Operation, operations_of};
 use crate::base::{Code, Error, Result};
 
 /// Routes under construction.
@@ -24,27 +25,34 @@ pub struct Api {
     app: Shared,
     documented: OpenApiRouter<Shared>,
     undocumented: Router<Shared>,
+    misplaced: Vec<String>,
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the one door to the router; everywhere else it is closed")]
 impl Api {
     pub fn new(app: Shared) -> Self {
-        Api { app, documented: OpenApiRouter::new(), undocumented: Router::new() }
+        Api { app, documented: OpenApiRouter::new(), undocumented: Router::new(), misplaced: Vec::new() }
     }
 
-    /// Operations on a tenant's data: every handler takes a `Caller`, which charges the caller's own budget.
+    /// Operations on a tenant's data, each with the rules that its handler names: from [`operations!`](crate::operations).
     #[must_use]
-    pub fn tenant(mut self, routes: UtoipaMethodRouter<Shared>) -> Self {
-        self.documented = self.documented.routes(routes);
+    pub fn tenant(mut self, operations: impl IntoIterator<Item = Operation>) -> Self {
+        for mut operation in operations {
+            let needed = security(&operation.rules);
+            operation.described().for_each(|described| described.security = Some(needed.clone()));
+            self.documented = self.documented.routes(operation.routes);
+        }
         self
     }
 
-    /// Operations for anybody, charged to the address.
+    /// Operations for anybody, charged to the address under `policy`.
     #[must_use]
-    pub fn public(mut self, (schemas, paths, methods): UtoipaMethodRouter<Shared>) -> Self {
-        let charge = from_fn_with_state((self.app.clone(), Policy::Public), charge_page);
-        let charged = (schemas, paths, methods.route_layer(charge));
-        self.documented = self.documented.routes(charged);
+    pub fn public(mut self, policy: Policy, routes: UtoipaMethodRouter<Shared>) -> Self {
+        let (schemas, mut paths, methods) = routes;
+        let described = paths.paths.values_mut().flat_map(operations_of);
+        described.for_each(|(_, described)| described.security = Some(open()));
+        let charge = from_fn_with_state((self.app.clone(), policy), charge_page);
+        self.documented = self.documented.routes((schemas, paths, methods.route_layer(charge)));
         self
     }
 
@@ -55,6 +63,23 @@ impl Api {
         let mut schemas = vec![(T::name().into_owned(), T::schema())];
         T::schemas(&mut schemas);
         self.documented.get_openapi_mut().components.get_or_insert_default().schemas.extend(schemas);
+        self
+    }
+
+    /// A route that is not in the document, below `/internal/`: for agents and other systems, with credentials and bodies
+    /// of their own. In all else it is like any other. (One for whoever has no credential is a [page](Api::page).)
+    #[must_use]
+    pub fn internal<H, T>(mut self, method: Method, path: &'static str, handler: H) -> Self
+    where
+        H: Handler<T, Shared>,
+        T: Arguments<First: InternalDoor> + 'static,
+    {
+        match MethodFilter::try_from(method) {
+            Ok(method) if path.starts_with("/internal/") => {
+                self.undocumented = self.undocumented.route(path, on(method, handler));
+            }
+            _ => self.misplaced.push(path.to_owned()),
+        }
         self
     }
 
@@ -75,6 +100,9 @@ impl Api {
 
     /// The service and the document that describes it.
     pub fn finish(self, info: &DocumentInfo) -> Result<(Router, Arc<Document>)> {
+        if let Some(path) = self.misplaced.first() {
+            return Err(Error::internal(format!("{path} is not a route below /internal/")));
+        }
         let (documented, openapi) = self.documented.split_for_parts();
         let document = Arc::new(finish_document(openapi, info)?);
         let router = documented

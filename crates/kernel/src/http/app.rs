@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use axum::http::{HeaderValue, Uri};
 use ipnet::IpNet;
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, broadcast, watch};
 
 use super::answer::{Unsent, UnsentMax};
 use super::idempotency::RunningKeys;
@@ -26,9 +26,9 @@ pub type Shared = Arc<App>;
 /// Long enough that no two nodes ever have the same name.
 const NODE_NAME_LEN: usize = 16;
 
-/// The running service.
+/// What a request can reach of the running service. Not its database: the way there is the caller's.
 pub struct App {
-    pub store: Store,
+    pub(crate) store: Store,
     pub world: World,
     pub secrets: Secrets,
     pub settings: Settings,
@@ -58,7 +58,7 @@ pub struct App {
 }
 
 impl App {
-    pub fn new(store: Store, secrets: Secrets, settings: Settings) -> Result<Shared> {
+    pub(crate) fn new(store: Store, secrets: Secrets, settings: Settings) -> Result<Shared> {
         let world = store.world().clone();
         let limiter = Limiter::new(settings.rate_table.clone(), world.clone());
         let node = world.chance.base62(NODE_NAME_LEN);
@@ -84,6 +84,16 @@ impl App {
             unsent: Unsent::default(),
             meters: Meters::default(),
         }))
+    }
+
+    /// See [`Store::news`].
+    pub fn news(&self) -> broadcast::Receiver<TenantId> {
+        self.store.news()
+    }
+
+    /// See [`Store::ping`].
+    pub async fn ping(&self) -> Result<()> {
+        self.store.ping().await
     }
 }
 

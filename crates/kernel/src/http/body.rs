@@ -17,10 +17,9 @@ use tokio::time::Instant;
 use super::app::Shared;
 use super::context::Context;
 use super::fields::{ERRORS_MAX, Fields, Reference, escape};
+use super::rules::BodyRules;
 use crate::base::{Code, Error, FieldError, Result, sha256};
 
-/// The largest body of the API.
-pub const BODY_BYTES_MAX: usize = 1024 * 1024;
 /// What a small body may take, on the slowest of honest lines.
 const BODY_START: Duration = Duration::from_secs(5);
 /// Each of these steps that has arrived gives a second more: a client that dribbles does not wait as long as a large one.
@@ -29,9 +28,10 @@ const BODY_STEP_BYTES: u64 = 64 * 1024;
 /// A body that has not been read yet.
 pub struct Json<T> {
     app: Shared,
-    context: Option<Arc<Context>>,
+    context: Result<Arc<Context>>,
     headers: HeaderMap,
     body: Body,
+    rules: BodyRules,
     kind: PhantomData<fn() -> T>,
 }
 
@@ -69,9 +69,8 @@ impl<T: FromBody> Json<T> {
         unknown: impl AsyncFnOnce(Vec<Reference>) -> Result<Vec<FieldError>>,
     ) -> Result<Received<T>> {
         check_type(&self.headers)?;
-        let context = self.context.ok_or_else(|| Error::internal("a request has no context"))?;
-        let arrived = arrive(self.body, self.app.settings.body_timeout);
-        let bytes = context.wait_for_body(&self.app, arrived).await??;
+        let arrived = arrive(self.body, self.rules.bytes_max, self.app.settings.body_timeout);
+        let bytes = self.context?.wait_for_body(&self.app, self.rules.places(), arrived).await??;
         let object = parse(&bytes)?;
         let mut fields = Fields::new(object);
         let value = T::from_fields(&mut fields);
@@ -90,9 +89,9 @@ impl<T: FromBody> Json<T> {
 }
 
 /// All of a body that is neither too long nor too slow.
-async fn arrive(body: Body, timeout: Duration) -> Result<Vec<u8>> {
+pub(super) async fn arrive(body: Body, bytes_max: usize, timeout: Duration) -> Result<Vec<u8>> {
     let started = Instant::now();
-    let mut body = Limited::new(body, BODY_BYTES_MAX);
+    let mut body = Limited::new(body, bytes_max);
     let mut bytes = Vec::new();
     loop {
         let allowed = BODY_START + Duration::from_secs(bytes.len() as u64 / BODY_STEP_BYTES);
@@ -101,7 +100,7 @@ async fn arrive(body: Body, timeout: Duration) -> Result<Vec<u8>> {
             Ok(None) => return Ok(bytes),
             Ok(Some(Ok(frame))) => bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data)),
             Ok(Some(Err(error))) if error.is::<LengthLimitError>() => {
-                return Err(Error::new(Code::PayloadTooLarge, format!("A body is at most {BODY_BYTES_MAX} bytes.")));
+                return Err(Error::new(Code::PayloadTooLarge, format!("A body is at most {bytes_max} bytes.")));
             }
             Ok(Some(Err(error))) => {
                 return Err(Error::new(Code::MalformedJson, format!("The body could not be read: {error}")));
@@ -252,7 +251,7 @@ impl<T> FromRequest<Shared> for Json<T> {
 
     async fn from_request(request: Request, app: &Shared) -> Result<Self, Infallible> {
         let (parts, body) = request.into_parts();
-        let context = parts.extensions.get::<Arc<Context>>().cloned();
-        Ok(Json { app: app.clone(), context, headers: parts.headers, body, kind: PhantomData })
+        let (context, rules) = (Context::of(&parts), BodyRules::noted(&parts));
+        Ok(Json { app: app.clone(), context, headers: parts.headers, body, rules, kind: PhantomData })
     }
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::HttpBody;
 use axum::extract::{ConnectInfo, MatchedPath, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Method, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -56,6 +57,11 @@ impl Context {
         }
     }
 
+    /// The context of a request.
+    pub(crate) fn of(parts: &Parts) -> Result<Arc<Self>> {
+        parts.extensions.get::<Arc<Self>>().cloned().ok_or_else(|| Error::internal("a request has no context"))
+    }
+
     pub(crate) fn note_rate(&self, state: RateState) {
         *self.rate.lock().unwrap_or_else(PoisonError::into_inner) = Some(state);
     }
@@ -88,11 +94,18 @@ impl Context {
         if app.unsent.is_full(self.payer(), app.settings.unsent_max) { Err(unread()) } else { Ok(()) }
     }
 
-    /// Waits for what the client has yet to send. Each tenant has a bounded number of such waits.
-    pub(crate) async fn wait_for_body<T>(&self, app: &Shared, wait: impl Future<Output = T>) -> Result<T> {
-        let place = app.bodies.take(self.payer(), app.settings.bodies_per_tenant_max);
-        let place = place.ok_or_else(|| Error::unavailable("too many bodies of one tenant are awaited"))?;
-        self.wait(app, place, wait).await
+    /// Waits for what the client has yet to send. Each tenant has a bounded number of such waits; a body that may be large
+    /// takes more than one of their `places`.
+    pub(crate) async fn wait_for_body<T>(
+        &self,
+        app: &Shared,
+        places: usize,
+        wait: impl Future<Output = T>,
+    ) -> Result<T> {
+        let take = |_| app.bodies.take(self.payer(), app.settings.bodies_per_tenant_max);
+        let taken: Option<Vec<_>> = (0..places).map(take).collect();
+        let taken = taken.ok_or_else(|| Error::unavailable("too many bodies of one tenant are awaited"))?;
+        self.wait(app, taken, wait).await
     }
 
     /// Waits for something to happen. Each tenant and each credential has a bounded number of requests that do, with

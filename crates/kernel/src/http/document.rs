@@ -17,7 +17,9 @@ use utoipa::openapi::{
 };
 use utoipa::{PartialSchema, ToSchema};
 
+use super::operation::operations_of;
 use super::problem::{Problem, ProblemField};
+use super::rules::Rules;
 use crate::base::{Code, Error, Result, sha256};
 use crate::events::Described;
 
@@ -54,18 +56,9 @@ pub fn finish_document(mut openapi: OpenApi, info: &DocumentInfo) -> Result<Docu
     openapi.tags = Some(info.tags.iter().map(tag).collect());
     add_components(openapi.components.get_or_insert_default());
     for item in openapi.paths.paths.values_mut() {
-        let operations = [
-            ("get", &mut item.get),
-            ("post", &mut item.post),
-            ("put", &mut item.put),
-            ("patch", &mut item.patch),
-            ("delete", &mut item.delete),
-        ];
-        for (method, operation) in operations {
-            if let Some(operation) = operation {
-                let guarded = complete_security(operation)?;
-                complete(method, operation, guarded);
-            }
+        for (method, operation) in operations_of(item) {
+            let guarded = operation.security.as_ref().is_some_and(|needed| *needed != open());
+            complete(method, operation, guarded);
         }
     }
     openapi.webhooks = Some(webhooks(&info.webhooks)?);
@@ -150,21 +143,22 @@ fn refusal(status: u16) -> Response {
     ResponseBuilder::new().description(codes.join("\n\n")).content("application/problem+json", content).build()
 }
 
-/// The other ways to present what `api_key` does.
-const TWINS: [&str; 2] = ["api_key_header", "session"];
+/// The ways to present a credential, each as good as the others.
+const CREDENTIALS: [&str; 3] = ["api_key", "api_key_header", "session"];
 
-/// An operation for keys names `api_key` alone; the header of its own and the cookie do just as well. Tells whether a
-/// credential is needed at all.
-fn complete_security(operation: &mut Operation) -> Result<bool> {
-    let Some(security) = &mut operation.security else { return Ok(false) };
-    let stated = serde_json::to_value(&*security).map_err(Error::internal)?;
-    let requirements = || stated.as_array().into_iter().flatten().filter_map(|requirement| requirement.as_object());
-    let scopes = requirements().find_map(|requirement| requirement.get("api_key")?.as_array());
-    if let Some(scopes) = scopes {
-        let scopes: Vec<&str> = scopes.iter().filter_map(|scope| scope.as_str()).collect();
-        security.extend(TWINS.map(|twin| SecurityRequirement::new(twin, scopes.clone())));
-    }
-    Ok(requirements().any(|requirement| !requirement.is_empty()))
+/// What the rules of a route mean to a client: any one of these.
+pub(super) fn security(rules: &Rules) -> Vec<SecurityRequirement> {
+    let credentials = if rules.sessions_only.is_some() { &CREDENTIALS[2..] } else { &CREDENTIALS };
+    let each = |credential: &&str| match rules.scopes {
+        [] => vec![SecurityRequirement::new(*credential, [""; 0])],
+        any => any.iter().map(|scope| SecurityRequirement::new(*credential, [scope.name()])).collect(),
+    };
+    credentials.iter().flat_map(each).collect()
+}
+
+/// No credential is needed.
+pub(super) fn open() -> Vec<SecurityRequirement> {
+    vec![SecurityRequirement::default()]
 }
 
 /// Adds the headers and refusals that an operation has by its kind.

@@ -21,13 +21,14 @@ pub enum Policy {
     Write,
     Search,
     Export,
+    Ingest,
     Auth,
     Public,
 }
 
 impl Policy {
-    pub const ALL: [Policy; 6] =
-        [Policy::Read, Policy::Write, Policy::Search, Policy::Export, Policy::Auth, Policy::Public];
+    pub const ALL: [Policy; 7] =
+        [Policy::Read, Policy::Write, Policy::Search, Policy::Export, Policy::Ingest, Policy::Auth, Policy::Public];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -35,6 +36,7 @@ impl Policy {
             Policy::Write => "write",
             Policy::Search => "search",
             Policy::Export => "export",
+            Policy::Ingest => "ingest",
             Policy::Auth => "auth",
             Policy::Public => "public",
         }
@@ -45,7 +47,7 @@ impl Policy {
     }
 
     /// Counted by address, because nobody is known yet.
-    pub fn is_by_address(self) -> bool {
+    pub const fn is_by_address(self) -> bool {
         matches!(self, Policy::Auth | Policy::Public)
     }
 
@@ -55,6 +57,7 @@ impl Policy {
             Policy::Write => "Changes: POST, PUT, PATCH and DELETE.",
             Policy::Search => "Full-text search.",
             Policy::Export => "Whole lists as CSV or NDJSON.",
+            Policy::Ingest => "Reports of agents, by ingest key.",
             Policy::Auth => "Signing in.",
             Policy::Public => "Everything without a valid credential, and requests that no route answers.",
         }
@@ -80,7 +83,7 @@ pub const WINDOW_SECONDS: i64 = 60;
 
 impl Default for RateTable {
     fn default() -> Self {
-        RateTable([1200, 600, 600, 30, 20, 120])
+        RateTable([1200, 600, 600, 30, 6000, 20, 120])
     }
 }
 

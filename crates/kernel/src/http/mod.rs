@@ -1,9 +1,9 @@
 //! Every rule that holds for all routes, once: problems, strict parameters and bodies, lists with signed cursors,
 //! versions, idempotency, rate limits, request ids, load shedding, and the document that describes it all.
 //!
-//! A handler reads like the contract's order of checks: `caller.require(scope)?`, `query.parse()?`,
-//! `body.read().await?`, then its one transaction. Extractors therefore never fail by themselves except for who is
-//! calling; what comes later is parsed when the handler asks.
+//! A handler reads like the contract's order of checks: `caller: Access<R>`, `query.parse()?`, `body.read().await?`,
+//! then its one transaction. Extractors therefore never fail by themselves except for who is calling; what comes later
+//! is parsed when the handler asks.
 
 mod address;
 mod answer;
@@ -17,6 +17,7 @@ mod fields;
 mod idempotency;
 mod limiter;
 mod meters;
+mod operation;
 mod page;
 mod param;
 mod params;
@@ -25,7 +26,9 @@ mod payer;
 mod places;
 mod precondition;
 mod problem;
+mod raw;
 mod reply;
+mod rules;
 mod server;
 mod tls;
 mod trace;
@@ -34,19 +37,22 @@ pub use address::ClientAddress;
 pub use answer::UnsentMax;
 pub use api::Api;
 pub use app::{App, BaseUrl, Settings, Shared};
-pub use body::{BODY_BYTES_MAX, FromBody, Json, Received};
+pub use body::{FromBody, Json, Received};
 pub use context::{Context, serve_context};
 pub use document::{Document, DocumentInfo, finish_document};
 pub use fields::{Field, Fields, Reference};
 pub use idempotency::{Idempotency, Once, shorten_stored_answers};
 pub use limiter::{Limiter, Policy, PolicyLimit, RateTable, WINDOW_SECONDS};
+pub use operation::{Arguments, InternalDoor, Operation, TenantDoor};
 pub use page::{LIMIT_DEFAULT, LIMIT_MAX, OneOrPage, PAGE_BYTES_MAX, Page, PageBytes, PageRequest};
 pub use param::Param;
 pub use params::{FromParams, LIST_MAX, Params, Query};
 pub use patience::Patience;
 pub use precondition::IfMatch;
 pub use problem::Problem;
+pub use raw::{Raw, RawBody};
 pub use reply::{Accepted, Created, Documented, NoContent, Ok200, Record, Rendered, Reply, Versioned, documented};
+pub use rules::{BODY_BYTES_MAX, Route, Rules};
 pub use server::{ConnectionLimits, Listener, Server};
 pub use tls::{Certificates, TlsFiles};
 pub use trace::TraceParent;

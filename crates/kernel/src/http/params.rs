@@ -291,7 +291,7 @@ fn invalid(name: &str, detail: &str) -> Error {
     Error::new(Code::InvalidParameter, format!("The query parameter {name} {detail}."))
 }
 
-fn decode(text: &str) -> Option<String> {
+pub(super) fn decode(text: &str) -> Option<String> {
     let text = text.replace('+', " ");
     // percent_decode_str lets a stray % through.
     let mut rest = text.as_str();

@@ -88,7 +88,8 @@ pub(super) fn render(error: &Error, base_url: &BaseUrl, path: &str, request_id: 
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
     if matches!(code, Code::Unauthenticated | Code::KeyExpired | Code::SessionExpired) {
-        headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        // A route with credentials of its own has said already what it wants.
+        headers.entry(header::WWW_AUTHENTICATE).or_insert(HeaderValue::from_static("Bearer"));
     }
     *response.body_mut() = body.into();
 }

@@ -6,8 +6,8 @@
 //! [`Lane::hold`]s it, which fails for an old token. So the token, not the clock, is the safety: a node that slept
 //! through its lease can send a request twice, but cannot overwrite what its successor has noted.
 
+use super::Node;
 use crate::base::{Result, SECOND_MS, TenantId, Timestamp};
-use crate::http::App;
 use crate::store::{Db, Purpose, Store, Tx};
 
 crate::statements! {
@@ -76,20 +76,20 @@ pub async fn bring_back(tx: &mut Tx, kind: &'static str, key: &str, now: Timesta
 
 /// Leases up to `max` lanes that are due, the oldest first, so that every lane gets its turn. Those that another node
 /// works on are passed over, and so are those whose row is locked by a write under way: they come the next time.
-pub async fn lease_due(app: &App, kind: &'static str, max: usize) -> Result<Vec<Lane>> {
-    let now = app.world.now();
-    let (node, until, max) = (app.node.clone(), now.plus(LEASE_MS), max as i64);
-    let db = app.store.system(Purpose::Jobs);
+pub async fn lease_due(node: &Node, kind: &'static str, max: usize) -> Result<Vec<Lane>> {
+    let now = node.world.now();
+    let (name, until, max) = (node.node.clone(), now.plus(LEASE_MS), max as i64);
+    let db = node.store.system(Purpose::Jobs);
     if db.find::<TenantId>(FIND_DUE, crate::args![kind, now]).await?.is_none() {
         return Ok(Vec::new());
     }
     let leased: Vec<(TenantId, String, i64)> = db
         .write(async move |tx| {
             let sql = format!("{FIND_TO_LEASE}{}{LEASE_FOUND}", tx.skip_locked());
-            tx.list(&sql, crate::args![kind, now, node, until, max]).await
+            tx.list(&sql, crate::args![kind, now, name, until, max]).await
         })
         .await?;
-    let lane = |(tenant_id, key, token)| Lane { tenant_id, key, kind, token, db: tenant_db(&app.store, tenant_id) };
+    let lane = |(tenant_id, key, token)| Lane { tenant_id, key, kind, token, db: tenant_db(&node.store, tenant_id) };
     Ok(leased.into_iter().map(lane).collect())
 }
 

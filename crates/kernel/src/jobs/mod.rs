@@ -2,15 +2,17 @@
 //! lanes on which nodes share what must be done by one of them.
 
 pub mod lanes;
+mod node;
 mod watch;
 
 use std::time::Duration;
 
 use crate::audit;
 use crate::base::{DAY_MS, MINUTE_MS, Result};
-use crate::http::{App, Shared};
+use crate::http::App;
 use crate::store::{Engine, Purpose};
 
+pub use node::Node;
 pub use watch::watch;
 
 crate::statements! {
@@ -52,34 +54,39 @@ pub async fn begin(app: &App) -> Result<()> {
 }
 
 /// Runs until it is dropped.
-pub async fn run(app: Shared) {
+pub async fn run(node: Node) {
     tokio::join!(
-        every(&app, NOTE_EVERY, "noting last use", |app| async move { note_uses(&app).await }),
-        every(&app, LEARN_EVERY, "learning credentials", |app| async move { app.credentials.learn(&app.store).await }),
-        every(&app, EXCHANGE_EVERY, "exchanging rate counts", |app| async move { exchange_rates(&app).await }),
-        every(&app, CLEAN_EVERY, "cleaning", |app| async move { clean(&app).await }),
+        every(&node, NOTE_EVERY, "noting last use", |node| async move { note_uses(&node).await }),
+        every(
+            &node,
+            LEARN_EVERY,
+            "learning credentials",
+            |node| async move { node.credentials.learn(&node.store).await }
+        ),
+        every(&node, EXCHANGE_EVERY, "exchanging rate counts", |node| async move { exchange_rates(&node).await }),
+        every(&node, CLEAN_EVERY, "cleaning", |node| async move { clean(&node).await }),
     );
 }
 
 /// Does a job again and again, as a task that is watched, until it is dropped. A round that fails is logged, and the
 /// next one tries again.
 pub async fn every<F>(
-    app: &Shared,
+    node: &Node,
     period: Duration,
     what: &'static str,
-    job: impl Fn(Shared) -> F + Clone + Send + 'static,
+    job: impl Fn(Node) -> F + Clone + Send + 'static,
 ) where
     F: Future<Output = Result<()>> + Send + 'static,
 {
-    watch(what, app.stopping.subscribe(), || repeat(app.clone(), period, what, job.clone())).await;
+    watch(what, node.stopping.subscribe(), || repeat(node.clone(), period, what, job.clone())).await;
 }
 
-async fn repeat<F: Future<Output = Result<()>>>(app: Shared, period: Duration, what: &str, job: impl Fn(Shared) -> F) {
+async fn repeat<F: Future<Output = Result<()>>>(node: Node, period: Duration, what: &str, job: impl Fn(Node) -> F) {
     let mut ticks = tokio::time::interval(period);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        if let Err(error) = job(app.clone()).await {
+        if let Err(error) = job(node.clone()).await {
             tracing::warn!(%error, "{what} failed; it will be tried again");
         }
     }

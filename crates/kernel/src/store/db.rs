@@ -168,9 +168,9 @@ impl Db {
             Backend::Postgres(_) => self.list(&finished.text, &finished.params()).await,
         }
     }
-    /// How the engine would run a list, for the tests that no list walks what it does not show.
-    #[doc(hidden)]
-    pub async fn explain(&self, select: &Select) -> Result<Vec<String>> {
+
+    /// See [`Store::explain`].
+    pub(super) async fn explain(&self, select: &Select) -> Result<Vec<String>> {
         let finished = select.finish();
         let text = format!("{}{}", dialect::explain(self.engine()), finished.text);
         match self.engine() {

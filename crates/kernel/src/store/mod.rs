@@ -269,6 +269,12 @@ impl Store {
         asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// How the engine would run a list, for the tests that no list walks what it does not show.
+    #[doc(hidden)]
+    pub async fn explain(&self, db: &Db, select: &Select) -> Result<Vec<String>> {
+        db.explain(select).await
+    }
+
     fn note_list(&self, text: &str) {
         if let Some(asked) = self.0.lists_asked.get() {
             asked.lock().unwrap_or_else(PoisonError::into_inner).insert(text.to_owned());

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use kernel::http::Shared;
-use kernel::jobs::every;
+use kernel::jobs::{Node, every};
 
 use crate::features::{api_keys, webhooks};
 
@@ -12,19 +11,16 @@ const CLEAN_EVERY: Duration = Duration::from_mins(10);
 const MEASURE_EVERY: Duration = Duration::from_secs(15);
 
 /// Runs until it is dropped.
-pub async fn run(app: Shared) {
+pub async fn run(node: Node) {
     tokio::join!(
-        every(&app, ANNOUNCE_EVERY, "telling of keys that expire", |app| async move {
-            api_keys::jobs::announce_expiry(&app).await
+        every(&node, ANNOUNCE_EVERY, "telling of keys that expire", |node| async move {
+            api_keys::jobs::announce_expiry(&node).await
         }),
-        every(
-            &app,
-            CLEAN_EVERY,
-            "cleaning the log of deliveries",
-            |app| async move { webhooks::jobs::clean(&app).await }
-        ),
-        every(&app, MEASURE_EVERY, "measuring the queue of deliveries", |app| async move {
-            webhooks::jobs::measure(&app).await
+        every(&node, CLEAN_EVERY, "cleaning the log of deliveries", |node| async move {
+            webhooks::jobs::clean(&node).await
+        }),
+        every(&node, MEASURE_EVERY, "measuring the queue of deliveries", |node| async move {
+            webhooks::jobs::measure(&node).await
         }),
     );
 }

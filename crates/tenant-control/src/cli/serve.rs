@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use kernel::auth::{SIGNIN_LINK_MS, create_first_admin, create_signin_link};
 use kernel::base::{Error, MINUTE_MS, Result};
-use kernel::http::{App, BaseUrl, Certificates, Listener, Server, Shared};
-use kernel::jobs::{every, watch};
+use kernel::http::{BaseUrl, Certificates, Listener, Server};
+use kernel::jobs::{Node, every, watch};
 use kernel::store::Store;
 use tokio::sync::watch::Receiver;
 use tokio::sync::watch::error::RecvError;
@@ -38,21 +38,21 @@ pub async fn run(args: ServeArgs) -> Result<()> {
     let listener = Listener::bind(args.url.listen, tls.as_ref()).await?;
     let bound = listener.address().map_err(Error::internal)?;
     let base_url = args.url.base_url(bound, tls.is_some())?;
-    let app = App::new(store.clone(), secrets, args.settings(base_url.clone())?)?;
-    let (router, _) = router::build(&app)?;
-    kernel::jobs::begin(&app).await?;
-    let jobs = tokio::spawn(kernel::jobs::run(app.clone()));
-    let announcing = tokio::spawn(jobs::run(app.clone()));
-    let sender = Sender::new(app.clone(), args.sending());
-    let (told_stop, stopped) = (app.clone(), app.stopping.subscribe());
+    let node = Node::new(store.clone(), secrets, args.settings(base_url.clone())?)?;
+    let (router, _) = router::build(router::table(node.app()))?;
+    kernel::jobs::begin(&node).await?;
+    let jobs = tokio::spawn(kernel::jobs::run(node.clone()));
+    let announcing = tokio::spawn(jobs::run(node.clone()));
+    let sender = Sender::new(node.clone(), args.sending());
+    let (told_stop, stopped) = (node.clone(), node.stopping.subscribe());
     let sending = watch("sending webhooks", stopped.clone(), move || {
         let stopped = stopped.clone();
         sender.clone().run(async move { drop(until_stopping(stopped).await) })
     });
     let sending = tokio::spawn(sending);
-    warn_of_allowed(&app);
+    warn_of_allowed(&node);
     if let Some(certificates) = listener.certificates() {
-        tokio::spawn(reload(app.clone(), certificates));
+        tokio::spawn(reload(node.clone(), certificates));
     }
 
     say(&format!(
@@ -71,7 +71,7 @@ pub async fn run(args: ServeArgs) -> Result<()> {
         let _ = note.set(Instant::now());
         told_stop.stopping.send_replace(true);
     };
-    Server::run(listener, router, app.settings.connection_limits(), stop).await;
+    Server::run(listener, router, node.settings.connection_limits(), stop).await;
 
     jobs.abort();
     announcing.abort();
@@ -79,7 +79,7 @@ pub async fn run(args: ServeArgs) -> Result<()> {
     // next.
     let had = stopped_at.get().map_or(Duration::ZERO, Instant::elapsed);
     let _ = tokio::time::timeout(SENDING_MAX.saturating_sub(had).max(SENDING_MIN), sending).await;
-    finish(&app).await;
+    finish(&node).await;
     if broken.load(Ordering::Relaxed) {
         return Err(Error::internal("the thread that writes to the store has ended; start the server again"));
     }
@@ -122,7 +122,7 @@ async fn until_stopping(mut stopping: Receiver<bool>) -> Result<(), RecvError> {
 const RELOAD_EVERY: Duration = Duration::from_secs(1);
 
 /// Reads the certificate again when its files change.
-async fn reload(app: Shared, certificates: Arc<Certificates>) {
+async fn reload(node: Node, certificates: Arc<Certificates>) {
     let job = move |_| {
         let certificates = certificates.clone();
         async move {
@@ -133,12 +133,12 @@ async fn reload(app: Shared, certificates: Arc<Certificates>) {
             Ok(())
         }
     };
-    every(&app, RELOAD_EVERY, "reading the TLS certificate", job).await;
+    every(&node, RELOAD_EVERY, "reading the TLS certificate", job).await;
 }
 
 /// An allowed network is open to the endpoints of every tenant, which an operator should not find out by accident.
-fn warn_of_allowed(app: &Shared) {
-    for network in app.outbound.allowed() {
+fn warn_of_allowed(node: &Node) {
+    for network in node.outbound.allowed() {
         tracing::warn!(%network, "webhooks of every tenant may reach this network (webhook-allow-cidr)");
     }
 }
@@ -152,12 +152,12 @@ const SENDING_MIN: Duration = Duration::from_millis(500);
 const FINISH_MAX: Duration = Duration::from_secs(3);
 
 /// What is in memory goes to disk, unless the database stays silent: nothing that was acknowledged waits for this.
-async fn finish(app: &Shared) {
+async fn finish(node: &Node) {
     let finished = tokio::time::timeout(FINISH_MAX, async {
-        if let Err(error) = kernel::jobs::note_uses(app).await {
+        if let Err(error) = kernel::jobs::note_uses(node).await {
             tracing::warn!(%error, "the last uses of credentials were not written down");
         }
-        app.store.close().await;
+        node.store.close().await;
     });
     if finished.await.is_ok() {
         tracing::info!("stopped");

@@ -40,7 +40,7 @@ async fn is_ready(app: &App) -> bool {
 }
 
 async fn ping(app: &App) -> bool {
-    match tokio::time::timeout(READY_MAX, app.store.ping()).await {
+    match tokio::time::timeout(READY_MAX, app.ping()).await {
         Ok(Ok(())) => return true,
         Ok(Err(error)) => tracing::warn!(%error, "not ready"),
         Err(_) => tracing::warn!("not ready: the database is silent"),

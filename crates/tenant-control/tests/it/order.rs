@@ -8,7 +8,7 @@ use kernel::http::{BODY_BYTES_MAX, Policy};
 use serde_json::json;
 
 use crate::support::over_http;
-use crate::support::people::KEYS;
+use crate::support::people::{KEYS, SESSION};
 
 const NOWHERE: &str = "key_01jd8z6v2mfkpb7h3q9xw5t4ra";
 
@@ -96,6 +96,8 @@ over_http! {
         let viewer = server.user(&acme.tenant, Role::Viewer).await;
         server.get(format!("{KEYS}?nonsense=1")).cookie(&viewer).await.problem("insufficient_scope");
         server.put(KEYS).cookie(&viewer).await.problem("insufficient_scope");
+        let key = server.key(&acme, &["*"]).await.plain;
+        server.delete(format!("{SESSION}?nonsense=1")).key(&key).await.problem("insufficient_scope");
         server.get(format!("{KEYS}?id={NOWHERE}")).cookie(&viewer).await.problem("insufficient_scope");
     }
 

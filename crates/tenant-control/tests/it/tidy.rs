@@ -159,7 +159,8 @@ fn nobody_outside_the_store_asks_which_engine_answers() {
     );
 }
 
-/// Every door to the data of all tenants at once: file, purpose, how often, and why it must be.
+/// Every door to the data of all tenants at once: file, purpose, how often, and why it must be. Requests have none, which
+/// the compiler sees to: they reach the `App`, and the store is the `Node`'s.
 const SYSTEM_DOORS: &[(&str, &str, usize, &str)] = &[
     (
         "crates/kernel/src/auth/credentials.rs",
@@ -199,21 +200,6 @@ fn the_doors_to_all_tenants_are_known() {
         SYSTEM_DOORS.iter().map(|(path, purpose, count, _)| (((*path).to_owned(), (*purpose).to_owned()), *count));
     let listed: BTreeMap<(String, String), usize> = listed.collect();
     assert_eq!(found, listed, "Store::system reaches every tenant: list the call in tidy.rs and say why it must");
-}
-
-#[test]
-fn the_door_of_the_tests_is_used_by_tests_alone() {
-    let rule = "a tenant's handle comes from caller.require(scope), caller.own() or a job's lease";
-    let allowed = [("crates/kernel/src/store/mod.rs", "this is where it is made")];
-    never(rule, &["tenant_for_test"], |_| true, &allowed);
-}
-
-#[test]
-fn the_operators_door_is_used_at_the_command_line_alone() {
-    let rule =
-        "a tenant's handle without a caller is for the operator's commands; a feature takes the handle it is given";
-    let elsewhere = |path: &str| path.starts_with(FEATURES);
-    never(rule, &["operate("], elsewhere, &[]);
 }
 
 /// A newcomer reads a file in one sitting.

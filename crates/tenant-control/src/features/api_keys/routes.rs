@@ -1,12 +1,13 @@
 //! `/api/admin/api-keys`
 
 use axum::response::{IntoResponse, Response};
-use kernel::auth::{Caller, PlainKey, Scope};
+use kernel::auth::{Access, PlainKey, Scope};
 use kernel::base::{ApiKeyId, Result};
 use kernel::http::{
     App, Created, FromParams, Idempotency, IfMatch, Json, NoContent, Once, OneOrPage, PageRequest, Param, Params,
-    Query, Versioned,
+    Policy, Query, Rules, Versioned,
 };
+use kernel::rules;
 use utoipa::openapi::schema::AnyOfBuilder;
 use utoipa::openapi::{OneOfBuilder, Ref, RefOr, Schema};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
@@ -14,6 +15,11 @@ use utoipa::{IntoResponses, PartialSchema, ToSchema};
 use super::{ApiKey, Change, Input, NewKey, Rotation, Status, store};
 
 const PATH: &str = "/api/admin/api-keys";
+
+rules! {
+    Reading = Rules::new(Policy::Read, &[Scope::ApiKeysRead]);
+    Writing = Rules::new(Policy::Write, &[Scope::ApiKeysWrite]);
+}
 
 pub struct ListQuery {
     id: Option<ApiKeyId>,
@@ -47,11 +53,10 @@ impl FromParams for OneQuery {
 ///
 /// Newest first. Never shows a key itself, only its `prefix` and `last_four`.
 #[utoipa::path(
-    get, path = PATH, tag = "Control plane", operation_id = "list_api_keys", params(Query<ListQuery>),
-    security(("api_key" = ["api_keys:read"]))
+    get, path = PATH, tag = "Control plane", operation_id = "list_api_keys", params(Query<ListQuery>)
 )]
-pub async fn list(caller: Caller, query: Query<ListQuery>) -> Result<OneOrPage<ApiKey>> {
-    let db = caller.require(Scope::ApiKeysRead)?;
+pub async fn list(caller: Access<Reading>, query: Query<ListQuery>) -> Result<OneOrPage<ApiKey>> {
+    let db = caller.db();
     let query = query.parse()?;
     if let Some(id) = query.id {
         return store::get(&db, id).await.map(OneOrPage::One);
@@ -65,22 +70,21 @@ pub async fn list(caller: Caller, query: Query<ListQuery>) -> Result<OneOrPage<A
 ///
 /// The answer is the only one that ever shows the `key`: keep it.
 #[utoipa::path(
-    post, path = PATH, tag = "Control plane", operation_id = "create_api_key", request_body = Input,
-    security(("api_key" = ["api_keys:write"]))
+    post, path = PATH, tag = "Control plane", operation_id = "create_api_key", request_body = Input
 )]
 pub async fn create(
-    caller: Caller,
+    caller: Access<Writing>,
     idempotency: Idempotency,
     query: Query<()>,
     body: Json<Input>,
 ) -> Result<Once<Created<NewKey>>> {
-    let db = caller.require(Scope::ApiKeysWrite)?;
+    let db = caller.db();
     query.parse()?;
     let body = body.read().await?;
-    let (standing, app, input) = (caller.standing(), caller.app().clone(), body.value);
+    let (grant, app, input) = (caller.grant(), caller.app().clone(), body.value);
     idempotency
         .once(&caller, &db, PATH, body.digest, async move |tx| {
-            let rights = standing.confirm(tx, Scope::ApiKeysWrite).await?;
+            let rights = grant.confirm(tx).await?;
             let made = store::create(tx, &rights, input, &app.secrets).await?;
             remember(&app, &made);
             let location = format!("{PATH}?id={}", made.record.id);
@@ -164,24 +168,23 @@ fn one_of(names: [std::borrow::Cow<'static, str>; 2]) -> RefOr<Schema> {
 /// `rotate` alone, answers with a new `key` under the same id and expiry, while the old one works for the overlap;
 /// a second rotation ends the first one's overlap. A key can do neither with one that holds more than itself or ends later.
 #[utoipa::path(
-    put, path = PATH, tag = "Control plane", operation_id = "replace_api_key", params(Query<OneQuery>), request_body = Change,
-    security(("api_key" = ["api_keys:write"]))
+    put, path = PATH, tag = "Control plane", operation_id = "replace_api_key", params(Query<OneQuery>), request_body = Change
 )]
 pub async fn replace(
-    caller: Caller,
+    caller: Access<Writing>,
     if_match: IfMatch,
     idempotency: Idempotency,
     query: Query<OneQuery>,
     body: Json<Change>,
 ) -> Result<Changed> {
-    let db = caller.require(Scope::ApiKeysWrite)?;
+    let db = caller.db();
     let id = query.parse()?.id;
     let change = body.read().await?.value;
     idempotency.check()?;
-    let (standing, app) = (caller.standing(), caller.app().clone());
+    let (grant, app) = (caller.grant(), caller.app().clone());
     let changed = db
         .write(async move |tx| {
-            let rights = standing.confirm(tx, Scope::ApiKeysWrite).await?;
+            let rights = grant.confirm(tx).await?;
             match change {
                 Change::Replace(input) => {
                     store::replace(tx, &rights, id, &if_match, input).await.map(Changed::Replaced)
@@ -203,21 +206,20 @@ pub async fn replace(
 /// At once on this node and within a second on every other, together with the keys it has made. The record stays
 /// readable as revoked.
 #[utoipa::path(
-    delete, path = PATH, tag = "Control plane", operation_id = "revoke_api_key", params(Query<OneQuery>),
-    security(("api_key" = ["api_keys:write"]))
+    delete, path = PATH, tag = "Control plane", operation_id = "revoke_api_key", params(Query<OneQuery>)
 )]
 pub async fn revoke(
-    caller: Caller,
+    caller: Access<Writing>,
     if_match: IfMatch,
     idempotency: Idempotency,
     query: Query<OneQuery>,
 ) -> Result<NoContent> {
-    let db = caller.require(Scope::ApiKeysWrite)?;
+    let db = caller.db();
     let id = query.parse()?.id;
     idempotency.check()?;
-    let standing = caller.standing();
+    let grant = caller.grant();
     db.write(async move |tx| {
-        standing.confirm(tx, Scope::ApiKeysWrite).await?;
+        grant.confirm(tx).await?;
         store::revoke(tx, id, &if_match).await
     })
     .await?;

@@ -1,13 +1,18 @@
 //! `/api/admin/audit`
 
-use kernel::auth::{Caller, Scope};
+use kernel::auth::{Access, Scope};
 use kernel::base::{Result, is_record_id};
-use kernel::http::{FromParams, Page, PageRequest, Param, Params, Query};
+use kernel::http::{FromParams, Page, PageRequest, Param, Params, Policy, Query, Rules};
+use kernel::rules;
 
 use super::AuditEntry;
 use super::store::{self, Filter};
 
 const PATH: &str = "/api/admin/audit";
+
+rules! {
+    Reading = Rules::new(Policy::Read, &[Scope::AuditRead]);
+}
 
 pub struct ListQuery {
     filter: Filter,
@@ -43,11 +48,10 @@ fn is_action(text: &str) -> bool {
 /// about 3,000 entries at most: where a combination of filters is rare, a page may hold fewer entries than its `limit`, even
 /// none, while `has_more` is true; `next_cursor` goes on from there, and nothing is left out.
 #[utoipa::path(
-    get, path = PATH, tag = "Control plane", operation_id = "list_audit_entries", params(Query<ListQuery>),
-    security(("api_key" = ["audit:read"]))
+    get, path = PATH, tag = "Control plane", operation_id = "list_audit_entries", params(Query<ListQuery>)
 )]
-pub async fn list(caller: Caller, query: Query<ListQuery>) -> Result<Page<AuditEntry>> {
-    let db = caller.require(Scope::AuditRead)?;
+pub async fn list(caller: Access<Reading>, query: Query<ListQuery>) -> Result<Page<AuditEntry>> {
+    let db = caller.db();
     let ListQuery { filter, page } = query.parse()?;
     let after = page.place(&caller, PATH, store::place)?;
     let (entries, next) = store::list(&db, &filter, after, page.limit).await?;

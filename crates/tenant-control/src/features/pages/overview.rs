@@ -3,8 +3,10 @@
 use askama::Template;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use kernel::auth::{Caller, Identity, Scope, UserIdentity};
+use kernel::auth::{Access, Caller, Identity, Scope, UserIdentity};
 use kernel::base::{Result, Timestamp};
+use kernel::http::{Policy, Rules};
+use kernel::rules;
 
 use super::page::{Page, REFERRER_POLICY, words};
 use crate::features::api_keys::{EXPIRES_DAYS_DEFAULT, EXPIRES_DAYS_MAX};
@@ -27,8 +29,10 @@ struct Overview<'a> {
     expires_days_max: i64,
 }
 
-/// Charges the caller's own budget, or the address's `public` one when nobody is signed in: `Caller` does both.
-pub async fn overview(caller: Result<Caller>) -> Result<Response> {
+rules! { Looking = Rules::new(Policy::Read, &[]); }
+
+/// Charges the caller's own budget, or the address's `public` one when nobody is signed in: `Access` does both.
+pub async fn overview(caller: Result<Access<Looking>>) -> Result<Response> {
     let caller = match caller {
         Ok(caller) => caller,
         Err(error) if error.code().status() == 401 => return Ok(to_signin()),

@@ -1,12 +1,12 @@
 //! `/api/auth/session`
 
-use axum::extract::State;
 use axum::http::HeaderValue;
 use axum::http::header::SET_COOKIE;
 use axum::response::{IntoResponse, Response};
-use kernel::auth::{Caller, sign_out};
+use kernel::auth::{Access, sign_out};
 use kernel::base::Result;
-use kernel::http::{Documented, Idempotency, NoContent, Ok200, Query, Shared};
+use kernel::http::{Documented, Idempotency, NoContent, Ok200, Policy, Query, Rules};
+use kernel::rules;
 use utoipa::IntoResponses;
 
 use super::Session;
@@ -14,14 +14,17 @@ use crate::cookie;
 
 const PATH: &str = "/api/auth/session";
 
+rules! {
+    Asking = Rules::new(Policy::Read, &[]);
+    SigningOut = Rules::new(Policy::Write, &[])
+        .sessions_only("Only a session can sign out; revoke a key with DELETE /api/admin/api-keys.");
+}
+
 /// Who am I
 ///
 /// The tenant, the actor and the scopes of the credential that asks; any valid credential may.
-#[utoipa::path(
-    get, path = PATH, tag = "Session", operation_id = "get_session",
-    security(("api_key" = []))
-)]
-pub async fn get(caller: Caller, query: Query<()>) -> Result<Ok200<Session>> {
+#[utoipa::path(get, path = PATH, tag = "Session", operation_id = "get_session")]
+pub async fn get(caller: Access<Asking>, query: Query<()>) -> Result<Ok200<Session>> {
     query.parse()?;
     Ok(Ok200(Session::of(&caller)))
 }
@@ -48,18 +51,11 @@ impl IntoResponses for SignedOut {
 /// Sign out
 ///
 /// Ends the session at once. For cookies only: a key is revoked with `DELETE /api/admin/api-keys`.
-#[utoipa::path(
-    delete, path = PATH, tag = "Session", operation_id = "delete_session",
-    security(("session" = []))
-)]
-pub async fn delete(
-    State(app): State<Shared>,
-    caller: Caller,
-    idempotency: Idempotency,
-    query: Query<()>,
-) -> Result<SignedOut> {
+#[utoipa::path(delete, path = PATH, tag = "Session", operation_id = "delete_session")]
+pub async fn delete(caller: Access<SigningOut>, idempotency: Idempotency, query: Query<()>) -> Result<SignedOut> {
     query.parse()?;
     idempotency.check()?;
     sign_out(&caller).await?;
-    Ok(SignedOut(app.settings.base_url.cookie_name(), app.settings.base_url.is_https()))
+    let base_url = &caller.app().settings.base_url;
+    Ok(SignedOut(base_url.cookie_name(), base_url.is_https()))
 }

@@ -1,12 +1,13 @@
 //! `/api/psa/tickets`
 
 use axum::response::{IntoResponse, Response};
-use kernel::auth::{Caller, Scope};
+use kernel::auth::{Access, Caller, Scope};
 use kernel::base::{Code, Error, FieldError, Label, Result, TicketId};
 use kernel::http::{
     Created, Documented, FromParams, Idempotency, IfMatch, Json, LIST_MAX, Once, Page, PageRequest, Param, Params,
-    Query, Reference, Versioned, documented,
+    Policy, Query, Reference, Rules, Versioned, documented,
 };
+use kernel::rules;
 use kernel::store::{Db, Value};
 use utoipa::openapi::schema::AnyOfBuilder;
 use utoipa::openapi::{Ref, RefOr, Schema};
@@ -17,6 +18,11 @@ use super::input::{NewTicket, TicketPatch};
 use super::{Change, Comment, Ticket, TicketDetail, View, store};
 
 const PATH: &str = "/api/psa/tickets";
+
+rules! {
+    Reading = Rules::new(Policy::Read, &[Scope::TicketsRead]);
+    Writing = Rules::new(Policy::Write, &[Scope::TicketsWrite]);
+}
 /// Under which keys of PATCH are kept, apart from those of POST.
 const CHANGE: &str = "PATCH /api/psa/tickets";
 
@@ -141,11 +147,10 @@ impl IntoResponses for Found {
 /// names a filter to add: never the tickets of customers or technicians by `created_at` or `updated_at`. One ticket comes
 /// with its `comments` and `history`, of which `view` shows all, newest first.
 #[utoipa::path(
-    get, path = PATH, tag = "Service workflows", operation_id = "list_tickets", params(Query<ListQuery>),
-    security(("api_key" = ["tickets:read"]))
+    get, path = PATH, tag = "Service workflows", operation_id = "list_tickets", params(Query<ListQuery>)
 )]
-pub async fn list(caller: Caller, query: Query<ListQuery>) -> Result<Found> {
-    let db = caller.require(Scope::TicketsRead)?;
+pub async fn list(caller: Access<Reading>, query: Query<ListQuery>) -> Result<Found> {
+    let db = caller.db();
     let ListQuery { id, view, filter, sort, page } = query.parse()?;
     match (id, view) {
         (Some(id), Some(view)) => return part(&caller, &db, id, view, &page).await,
@@ -181,22 +186,21 @@ async fn part(caller: &Caller, db: &Db, id: TicketId, view: View, page: &PageReq
 ///
 /// It starts as `new`. Send an `Idempotency-Key`, and a retry never makes a second one.
 #[utoipa::path(
-    post, path = PATH, tag = "Service workflows", operation_id = "create_ticket", request_body = NewTicket,
-    security(("api_key" = ["tickets:write"]))
+    post, path = PATH, tag = "Service workflows", operation_id = "create_ticket", request_body = NewTicket
 )]
 pub async fn create(
-    caller: Caller,
+    caller: Access<Writing>,
     idempotency: Idempotency,
     query: Query<()>,
     body: Json<NewTicket>,
 ) -> Result<Once<Created<Ticket>>> {
-    let db = caller.require(Scope::TicketsWrite)?;
+    let db = caller.db();
     query.parse()?;
     let body = body.read_with(async |references| unknown(&db, references).await).await?;
-    let (standing, new, references) = (caller.standing(), body.value, body.references);
+    let (grant, new, references) = (caller.grant(), body.value, body.references);
     idempotency
         .once(&caller, &db, PATH, body.digest, async move |tx| {
-            standing.confirm(tx, Scope::TicketsWrite).await?;
+            grant.confirm(tx).await?;
             let record = store::create(tx, new, &references).await?;
             let location = format!("{PATH}?id={}", record.id);
             Ok(Created { record, location })
@@ -211,24 +215,24 @@ pub async fn create(
 /// never adds a comment twice.
 #[utoipa::path(
     patch, path = PATH, tag = "Service workflows", operation_id = "change_ticket", params(Query<OneQuery>),
-    request_body = TicketPatch, security(("api_key" = ["tickets:write"]))
+    request_body = TicketPatch
 )]
 pub async fn change(
-    caller: Caller,
+    caller: Access<Writing>,
     if_match: IfMatch,
     idempotency: Idempotency,
     query: Query<OneQuery>,
     body: Json<TicketPatch>,
 ) -> Result<Once<Versioned<Ticket>>> {
-    let db = caller.require(Scope::TicketsWrite)?;
+    let db = caller.db();
     let id = query.parse()?.id;
     let body = body.read_with(async |references| unknown(&db, references).await).await?;
     // The same patch of another ticket is another request.
     let digest = body.digest_for(id);
-    let (standing, patch, references) = (caller.standing(), body.value, body.references);
+    let (grant, patch, references) = (caller.grant(), body.value, body.references);
     idempotency
         .once(&caller, &db, CHANGE, digest, async move |tx| {
-            standing.confirm(tx, Scope::TicketsWrite).await?;
+            grant.confirm(tx).await?;
             store::change(tx, id, &if_match, patch, &references).await.map(Versioned)
         })
         .await

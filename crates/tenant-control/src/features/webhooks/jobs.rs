@@ -2,8 +2,7 @@
 
 use kernel::base::{Result, TenantId, Timestamp};
 use kernel::events::WEBHOOK_LANE;
-use kernel::http::App;
-use kernel::jobs::lanes;
+use kernel::jobs::{Node, lanes};
 use kernel::store::Purpose;
 
 use super::deliveries::store;
@@ -19,13 +18,13 @@ pub const WAITING_MAX: i64 = 10_000;
 
 /// Removes what is older than the log is kept, tenant by tenant and a few hundred rows at a time. A tenant that cannot be
 /// cleaned keeps no other from it.
-pub async fn clean(app: &App) -> Result<()> {
-    let before = app.world.now().plus(-app.settings.delivery_retention_ms);
-    let db = app.store.system(Purpose::Housekeeping);
+pub async fn clean(node: &Node) -> Result<()> {
+    let before = node.world.now().plus(-node.settings.delivery_retention_ms);
+    let db = node.store.system(Purpose::Housekeeping);
     let mut after: Option<TenantId> = None;
     let mut failures = Vec::new();
     while let Some(tenant) = store::tenant_after(&db, after).await? {
-        if let Err(error) = clean_tenant(app, tenant, before).await {
+        if let Err(error) = clean_tenant(node, tenant, before).await {
             failures.push((tenant, error));
         }
         if failures.len() >= FAILURES_MAX {
@@ -42,8 +41,8 @@ pub async fn clean(app: &App) -> Result<()> {
     first.map_or(Ok(()), |(_, error)| Err(error))
 }
 
-async fn clean_tenant(app: &App, tenant: TenantId, before: Timestamp) -> Result<()> {
-    let db = lanes::tenant_db(&app.store, tenant);
+async fn clean_tenant(node: &Node, tenant: TenantId, before: Timestamp) -> Result<()> {
+    let db = lanes::tenant_db(&node.store, tenant);
     for _ in 0..STEPS_MAX {
         if !db.write(async move |tx| store::clean(tx, before).await).await? {
             break;
@@ -53,11 +52,11 @@ async fn clean_tenant(app: &App, tenant: TenantId, before: Timestamp) -> Result<
 }
 
 /// Totals for `/metrics`: how much waits, counted up to [`WAITING_MAX`], and for how long the first of it has been due.
-pub async fn measure(app: &App) -> Result<()> {
-    let waiting = store::waiting(&app.store.system(Purpose::Jobs), WAITING_MAX).await?;
+pub async fn measure(node: &Node) -> Result<()> {
+    let waiting = store::waiting(&node.store.system(Purpose::Jobs), WAITING_MAX).await?;
     metrics::gauge!("webhook_queue_depth").set(f64::from(u32::try_from(waiting).unwrap_or(u32::MAX)));
-    let now = app.world.now();
-    let due = lanes::longest_due(&app.store, WEBHOOK_LANE, now).await?;
+    let now = node.world.now();
+    let due = lanes::longest_due(&node.store, WEBHOOK_LANE, now).await?;
     let late_ms = due.map_or(0, |due| now.as_millis() - due.as_millis());
     metrics::gauge!("webhook_queue_lag_seconds").set(f64::from(u32::try_from(late_ms).unwrap_or(u32::MAX)) / 1_000.0);
     Ok(())

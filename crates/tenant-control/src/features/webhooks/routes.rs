@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use axum::response::{IntoResponse, Response};
-use kernel::auth::{Caller, Scope};
+use kernel::auth::{Access, Caller, Scope};
 use kernel::base::{Error, Result, WebhookId};
 use kernel::http::{
-    Created, FromParams, Idempotency, IfMatch, Json, NoContent, Once, OneOrPage, PageRequest, Params, Query, Versioned,
+    Created, FromParams, Idempotency, IfMatch, Json, NoContent, Once, OneOrPage, PageRequest, Params, Policy, Query,
+    Rules, Versioned,
 };
 use kernel::outbound::Target;
+use kernel::rules;
 use utoipa::openapi::schema::AnyOfBuilder;
 use utoipa::openapi::{OneOfBuilder, Ref, RefOr, Schema};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
@@ -16,6 +18,11 @@ use utoipa::{IntoResponses, PartialSchema, ToSchema};
 use super::{Change, Input, NewWebhook, Rotation, Webhook, store};
 
 const PATH: &str = "/api/admin/webhooks";
+
+rules! {
+    Reading = Rules::new(Policy::Read, &[Scope::WebhooksRead]);
+    Writing = Rules::new(Policy::Write, &[Scope::WebhooksWrite]);
+}
 
 pub struct ListQuery {
     id: Option<WebhookId>,
@@ -43,11 +50,10 @@ impl FromParams for OneQuery {
 ///
 /// Newest first. Never shows a secret or the value of a header.
 #[utoipa::path(
-    get, path = PATH, tag = "Control plane", operation_id = "list_webhooks", params(Query<ListQuery>),
-    security(("api_key" = ["webhooks:read"]))
+    get, path = PATH, tag = "Control plane", operation_id = "list_webhooks", params(Query<ListQuery>)
 )]
-pub async fn list(caller: Caller, query: Query<ListQuery>) -> Result<OneOrPage<Webhook>> {
-    let db = caller.require(Scope::WebhooksRead)?;
+pub async fn list(caller: Access<Reading>, query: Query<ListQuery>) -> Result<OneOrPage<Webhook>> {
+    let db = caller.db();
     let query = query.parse()?;
     if let Some(id) = query.id {
         return store::get(&db, id).await.map(OneOrPage::One);
@@ -63,26 +69,25 @@ pub async fn list(caller: Caller, query: Query<ListQuery>) -> Result<OneOrPage<W
 /// The answer is the only one that ever shows the `secret`: keep it, and verify every delivery with it as Standard
 /// Webhooks says.
 #[utoipa::path(
-    post, path = PATH, tag = "Control plane", operation_id = "create_webhook", request_body = Input,
-    security(("api_key" = ["webhooks:write"]))
+    post, path = PATH, tag = "Control plane", operation_id = "create_webhook", request_body = Input
 )]
 pub async fn create(
-    caller: Caller,
+    caller: Access<Writing>,
     idempotency: Idempotency,
     query: Query<()>,
     body: Json<Input>,
 ) -> Result<Once<Created<NewWebhook>>> {
-    let db = caller.require(Scope::WebhooksWrite)?;
+    let db = caller.db();
     query.parse()?;
     let body = body.read().await?;
     // Looked up before the transaction, and refused in it: a repeated request gets its first answer, whatever the name
     // means by now.
     let checked = check_target(&caller, &body.value.url).await;
-    let (standing, secrets, input) = (caller.standing(), caller.app().secrets.clone(), body.value);
+    let (grant, secrets, input) = (caller.grant(), caller.app().secrets.clone(), body.value);
     idempotency
         .once(&caller, &db, PATH, body.digest, async move |tx| {
             checked?;
-            let rights = standing.confirm(tx, Scope::WebhooksWrite).await?;
+            let rights = grant.confirm(tx).await?;
             let made = store::create(tx, &rights, input, &secrets).await?;
             let location = format!("{PATH}?id={}", made.record.id);
             Ok(Created { record: made, location })
@@ -162,26 +167,25 @@ impl ToSchema for Change {
 /// `rotate_secret` alone, answers with a new `secret`, and both sign during the overlap; a second rotation ends the
 /// first one's overlap.
 #[utoipa::path(
-    put, path = PATH, tag = "Control plane", operation_id = "replace_webhook", params(Query<OneQuery>), request_body = Change,
-    security(("api_key" = ["webhooks:write"]))
+    put, path = PATH, tag = "Control plane", operation_id = "replace_webhook", params(Query<OneQuery>), request_body = Change
 )]
 pub async fn replace(
-    caller: Caller,
+    caller: Access<Writing>,
     if_match: IfMatch,
     idempotency: Idempotency,
     query: Query<OneQuery>,
     body: Json<Change>,
 ) -> Result<Changed> {
-    let db = caller.require(Scope::WebhooksWrite)?;
+    let db = caller.db();
     let id = query.parse()?.id;
     let change = body.read().await?.value;
     idempotency.check()?;
     if let Change::Replace(input) = &change {
         check_target(&caller, &input.url).await?;
     }
-    let (standing, secrets) = (caller.standing(), caller.app().secrets.clone());
+    let (grant, secrets) = (caller.grant(), caller.app().secrets.clone());
     db.write(async move |tx| {
-        let rights = standing.confirm(tx, Scope::WebhooksWrite).await?;
+        let rights = grant.confirm(tx).await?;
         match change {
             Change::Replace(input) => {
                 let changed = store::replace(tx, &rights, id, &if_match, *input, &secrets).await?;
@@ -200,21 +204,20 @@ pub async fn replace(
 ///
 /// Nothing more is sent to it. What was waiting stays in the log as skipped.
 #[utoipa::path(
-    delete, path = PATH, tag = "Control plane", operation_id = "delete_webhook", params(Query<OneQuery>),
-    security(("api_key" = ["webhooks:write"]))
+    delete, path = PATH, tag = "Control plane", operation_id = "delete_webhook", params(Query<OneQuery>)
 )]
 pub async fn delete(
-    caller: Caller,
+    caller: Access<Writing>,
     if_match: IfMatch,
     idempotency: Idempotency,
     query: Query<OneQuery>,
 ) -> Result<NoContent> {
-    let db = caller.require(Scope::WebhooksWrite)?;
+    let db = caller.db();
     let id = query.parse()?.id;
     idempotency.check()?;
-    let standing = caller.standing();
+    let grant = caller.grant();
     db.write(async move |tx| {
-        standing.confirm(tx, Scope::WebhooksWrite).await?;
+        grant.confirm(tx).await?;
         store::delete(tx, id, &if_match).await
     })
     .await?;

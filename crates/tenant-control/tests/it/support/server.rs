@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use kernel::base::{Clock, Secrets, Timestamp, World};
-use kernel::http::{App, BaseUrl, Listener, Settings, Shared};
+use kernel::http::{Api, BaseUrl, Listener, Settings};
+use kernel::jobs::Node;
 use kernel::outbound::Names;
 use kernel::store::Store;
 use tenant_control::features::webhooks::sender::{self, Sender};
@@ -25,6 +26,8 @@ pub struct Setup {
     listener: Listener,
     pub settings: Settings,
     pub sending: sender::Settings,
+    /// Adds routes of the test's own to those of the product.
+    pub mount: fn(Api) -> Api,
 }
 
 impl Setup {
@@ -42,7 +45,14 @@ impl Setup {
         let mut settings = Settings::new(base_url);
         // No test asks a name server: a name means nothing until the test says what.
         settings.outbound.names = Names::Table(Arc::new(|_| Vec::new()));
-        Setup { place: Arc::new(place), world, listener, settings, sending: sender::Settings::default() }
+        Setup {
+            place: Arc::new(place),
+            world,
+            listener,
+            settings,
+            sending: sender::Settings::default(),
+            mount: |api| api,
+        }
     }
 
     /// With the clock of the machine, for tests in which the service works on its own.
@@ -60,12 +70,12 @@ impl Setup {
     }
 
     pub async fn start(self) -> Server {
-        let Setup { place, world, listener, settings, sending } = self;
+        let Setup { place, world, listener, settings, sending, mount } = self;
         let store = Store::open(place.options(), world.clone()).await.expect("the store opens");
         store.migrate().await.expect("the store migrates");
         let secrets = Secrets::parse(&Secrets::generate(&world.chance).unwrap()).unwrap();
-        let app = App::new(store, secrets, settings).expect("the service");
-        Server::serve(place, listener, app, sending)
+        let app = Node::new(store, secrets, settings).expect("the service");
+        Server::serve(place, listener, app, sending, mount)
     }
 }
 
@@ -77,7 +87,7 @@ async fn listen() -> (Listener, BaseUrl) {
 
 /// A running node. It ends with this value.
 pub struct Server {
-    pub app: Shared,
+    pub app: Node,
     pub address: SocketAddr,
     pub contract: Arc<Contract>,
     pub(super) client: reqwest::Client,
@@ -86,6 +96,7 @@ pub struct Server {
     /// Sends webhooks, when a test tells it to.
     pub sender: Sender,
     sending: sender::Settings,
+    mount: fn(Api) -> Api,
     place: Arc<Place>,
 }
 
@@ -98,9 +109,15 @@ impl Server {
         Setup::postgres().await.start().await
     }
 
-    fn serve(place: Arc<Place>, listener: Listener, app: Shared, sending: sender::Settings) -> Server {
+    fn serve(
+        place: Arc<Place>,
+        listener: Listener,
+        app: Node,
+        sending: sender::Settings,
+        mount: fn(Api) -> Api,
+    ) -> Server {
         let address = listener.address().unwrap();
-        let (router, document) = router::build(&app).expect("the router is built");
+        let (router, document) = router::build(mount(router::table(app.app()))).expect("the router is built");
         let (stop, stopped) = oneshot::channel();
         let until = async move { drop(stopped.await) };
         let limits = app.settings.connection_limits();
@@ -113,7 +130,7 @@ impl Server {
             .unwrap();
         let contract = Arc::new(Contract::new(&document.json));
         let sender = Sender::new(app.clone(), sending.clone());
-        Server { app, address, contract, client, stop: Mutex::new(Some(stop)), running, sender, sending, place }
+        Server { app, address, contract, client, stop: Mutex::new(Some(stop)), running, sender, sending, mount, place }
     }
 
     /// Another node on the same database, with the same secrets, settings and clock.
@@ -125,8 +142,8 @@ impl Server {
     pub async fn second_node_with(&self, world: World) -> Server {
         let store = Store::open(self.place.options(), world).await.expect("the store opens again");
         let (listener, _) = listen().await;
-        let app = App::new(store, self.app.secrets.clone(), self.app.settings.clone()).expect("the service");
-        Server::serve(self.place.clone(), listener, app, self.sending.clone())
+        let app = Node::new(store, self.app.secrets.clone(), self.app.settings.clone()).expect("the service");
+        Server::serve(self.place.clone(), listener, app, self.sending.clone(), self.mount)
     }
 
     pub fn base_url(&self) -> &str {

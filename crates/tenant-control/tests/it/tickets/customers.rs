@@ -133,7 +133,7 @@ over_http! {
         let acme = loaded(&server, 1_000, 1_000).await;
         let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::system());
         for (index, walk) in find::store::walks() {
-            let plan = db.explain(&walk).await.unwrap().join("\n");
+            let plan = server.app.store.explain(&db, &walk).await.unwrap().join("\n");
             let bad = ["SCAN", "TEMP B-TREE", "Sort", "Seq Scan", "Bitmap"].iter().find(|bad| plan.contains(**bad));
             assert_eq!(bad, None, "{walk:?}: {plan}");
             let wanted = index.map_or_else(|| " ".to_owned(), |index| format!(" {index} "));

@@ -52,6 +52,26 @@ fn references(value: &Value) -> Vec<&str> {
 }
 
 over_http! {
+    async fn every_answer_fits_one_choice_of_the_document_and_no_other(setup: Setup) {
+        let mut setup = setup;
+        setup.settings.news_wait_max = std::time::Duration::ZERO;
+        let server = open(setup).await;
+        let acme = server.tenant("acme").await;
+        let empty = server.get(format!("{EVENTS}?view=feed")).cookie(&acme.admin).await.ok(200);
+        assert_eq!(empty["data"], json!([]));
+        server.key(&acme, &["*"]).await;
+        let feed = server.get(format!("{EVENTS}?view=feed")).cookie(&acme.admin).await.ok(200);
+        let id = feed["data"][0]["id"].as_str().unwrap();
+        let one = server.get(format!("{EVENTS}?id={id}")).cookie(&acme.admin).await.ok(200);
+        let kinds = server.get(format!("{EVENTS}?limit=1")).cookie(&acme.admin).await.ok(200);
+        let answer = &server.contract.document["paths"][EVENTS]["get"]["responses"]["200"];
+        let choices = answer["content"]["application/json"]["schema"]["oneOf"].as_array().expect("choices");
+        for body in [empty, feed, one, kinds] {
+            let fitting = choices.iter().filter(|choice| server.contract.errors(choice, &body).is_empty()).count();
+            assert_eq!(fitting, 1, "{body}");
+        }
+    }
+
     async fn the_catalogue_lists_exactly_what_can_be_subscribed_to(server: Server) {
         let acme = server.tenant("acme").await;
         let listed = catalogue(&server, &acme).await;

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use axum::response::{IntoResponse, Response};
-use kernel::auth::{Caller, Scope};
+use kernel::auth::{Access, Scope};
 use kernel::base::{DeliveryId, Result};
 use kernel::http::{
-    Accepted, FromParams, Idempotency, Json, Ok200, Once, OneOrPage, Page, PageRequest, Param, Params, Query, Rendered,
-    Reply, documented,
+    Accepted, FromParams, Idempotency, Json, Ok200, Once, OneOrPage, Page, PageRequest, Param, Params, Policy, Query,
+    Rendered, Reply, Rules, documented,
 };
+use kernel::rules;
 use utoipa::openapi::schema::AnyOfBuilder;
 use utoipa::openapi::{OneOfBuilder, Ref, RefOr, Schema};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
@@ -19,6 +20,11 @@ use super::store;
 use super::{Action, Delivery, Recover, Resend, Test};
 
 const PATH: &str = "/api/admin/webhooks/deliveries";
+
+rules! {
+    Reading = Rules::new(Policy::Read, &[Scope::WebhooksRead]);
+    Writing = Rules::new(Policy::Write, &[Scope::WebhooksWrite]);
+}
 
 pub struct ListQuery {
     id: Option<DeliveryId>,
@@ -78,11 +84,10 @@ impl IntoResponses for Found {
 /// may hold fewer than its `limit`, even none, while `has_more` is true; `next_cursor` goes on from there, and nothing is left
 /// out.
 #[utoipa::path(
-    get, path = PATH, tag = "Control plane", operation_id = "list_deliveries", params(Query<ListQuery>),
-    security(("api_key" = ["webhooks:read"]))
+    get, path = PATH, tag = "Control plane", operation_id = "list_deliveries", params(Query<ListQuery>)
 )]
-pub async fn list(caller: Caller, query: Query<ListQuery>) -> Result<Found> {
-    let db = caller.require(Scope::WebhooksRead)?;
+pub async fn list(caller: Access<Reading>, query: Query<ListQuery>) -> Result<Found> {
+    let db = caller.db();
     let ListQuery { id, filter, page } = query.parse()?;
     if let Some(id) = id {
         return store::get(&db, id).await.map(|delivery| Found::One(Box::new(delivery)));
@@ -158,22 +163,21 @@ impl ToSchema for Action {
 /// endpoint alone. All retry like any other delivery. A disabled endpoint is 409, and so is the resend of a delivery that
 /// is `delivering`; a resend that was accepted is sent after it was, also when an attempt had just begun.
 #[utoipa::path(
-    post, path = PATH, tag = "Control plane", operation_id = "send_deliveries", request_body = Action,
-    security(("api_key" = ["webhooks:write"]))
+    post, path = PATH, tag = "Control plane", operation_id = "send_deliveries", request_body = Action
 )]
 pub async fn act(
-    caller: Caller,
+    caller: Access<Writing>,
     idempotency: Idempotency,
     query: Query<()>,
     body: Json<Action>,
 ) -> Result<Once<Taken>> {
-    let db = caller.require(Scope::WebhooksWrite)?;
+    let db = caller.db();
     query.parse()?;
     let body = body.read().await?;
-    let (standing, action) = (caller.standing(), body.value);
+    let (grant, action) = (caller.grant(), body.value);
     idempotency
         .once(&caller, &db, PATH, body.digest, async move |tx| {
-            let rights = standing.confirm(tx, Scope::WebhooksWrite).await?;
+            let rights = grant.confirm(tx).await?;
             match action {
                 Action::Resend(id) => store::resend(tx, &rights, id).await.map(|sent| Taken::Delivery(Box::new(sent))),
                 Action::Recover { webhook, since, until } => {

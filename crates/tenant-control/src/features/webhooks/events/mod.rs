@@ -1,5 +1,6 @@
 //! The catalogue of events, and the feed of a tenant's own events for those who would rather ask than be told.
 
+pub mod document;
 pub mod routes;
 pub mod store;
 

@@ -5,25 +5,30 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use kernel::auth::{Caller, Scope};
+use kernel::auth::{Access, Caller, Scope};
 use kernel::base::{Code, Error, EventId, Result, TenantId, Timestamp};
 use kernel::events::Described;
-use kernel::http::{FromParams, Ok200, Page, PageBytes, PageRequest, Param, Params, Query, documented};
+use kernel::http::{FromParams, Ok200, Page, PageBytes, PageRequest, Param, Params, Policy, Query, Rules, documented};
 use kernel::jobs::lanes::POLL_MS;
+use kernel::rules;
 use kernel::store::{Db, Value};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
-use utoipa::openapi::schema::AnyOfBuilder;
-use utoipa::openapi::{Ref, RefOr, Schema};
+use utoipa::openapi::{OneOfBuilder, Ref, RefOr, Schema};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
+use super::document::{CataloguePage, FeedPage};
 use super::{Event, EventType, Wanted, store};
 use crate::catalogue;
 
 const PATH: &str = "/api/admin/webhooks/events";
+
+rules! {
+    Reading = Rules::new(Policy::Read, &[Scope::WebhooksRead]);
+}
 
 /// Numbers of a tenant's writes looked at in one step: most are not events that the reader may see.
 const WINDOW: i64 = 2_000;
@@ -113,9 +118,8 @@ impl IntoResponses for Listed {
 
 impl PartialSchema for Listed {
     fn schema() -> RefOr<Schema> {
-        let names = [<Page<EventType>>::name(), <Page<Event>>::name(), Event::name()];
-        // An empty page is one of either.
-        names.into_iter().fold(AnyOfBuilder::new(), |any_of, name| any_of.item(Ref::from_schema_name(name))).into()
+        let names = [CataloguePage::name(), FeedPage::name(), Event::name()];
+        names.into_iter().fold(OneOfBuilder::new(), |one_of, name| one_of.item(Ref::from_schema_name(name))).into()
     }
 }
 
@@ -126,11 +130,10 @@ impl PartialSchema for Listed {
 /// `next_cursor`, which is always set; when there is nothing new, the answer waits up to 25 seconds. With `id`: one event,
 /// as it was delivered.
 #[utoipa::path(
-    get, path = PATH, tag = "Control plane", operation_id = "list_events", params(Query<ListQuery>),
-    security(("api_key" = ["webhooks:read"]))
+    get, path = PATH, tag = "Control plane", operation_id = "list_events", params(Query<ListQuery>)
 )]
-pub async fn list(caller: Caller, query: Query<ListQuery>) -> Result<Listed> {
-    let db = caller.require(Scope::WebhooksRead)?;
+pub async fn list(caller: Access<Reading>, query: Query<ListQuery>) -> Result<Listed> {
+    let db = caller.db();
     let query = query.parse()?;
     if let Some(id) = query.id {
         let families = catalogue::readable_families(caller.scopes());
@@ -173,7 +176,7 @@ impl Position {
     }
 }
 
-async fn feed(caller: &Caller, db: &Db, query: ListQuery) -> Result<Feed> {
+async fn feed(caller: &Access<Reading>, db: &Db, query: ListQuery) -> Result<Feed> {
     let ListQuery { from_now, types, page, .. } = query;
     let wanted = types.map_or(Ok(Wanted::All), |types| Wanted::of(&types))?;
     let beginning = if from_now { store::head(db).await? } else { 0 };
@@ -187,7 +190,7 @@ async fn feed(caller: &Caller, db: &Db, query: ListQuery) -> Result<Feed> {
     let families = catalogue::readable_families(caller.scopes());
     let mut until = Instant::now() + caller.app().settings.news_wait_max;
     // Listening before looking: what is written in between is heard.
-    let mut news = caller.app().store.news();
+    let mut news = caller.app().news();
     loop {
         let read_at = caller.app().world.now();
         let (data, has_more) = read(db, &families, &wanted, &mut position, page.limit).await?;
@@ -205,7 +208,7 @@ async fn feed(caller: &Caller, db: &Db, query: ListQuery) -> Result<Feed> {
         }
         let poll = (Instant::now() + Duration::from_millis(POLL_MS.unsigned_abs())).min(until);
         caller.wait(hear(&mut news, caller.tenant_id(), poll)).await?;
-        caller.still_holds(Scope::WebhooksRead).await?;
+        caller.still_holds().await?;
         if *caller.app().stopping.borrow() {
             until = Instant::now();
         }

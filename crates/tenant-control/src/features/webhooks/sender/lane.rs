@@ -118,7 +118,7 @@ impl Run {
     }
 
     fn now(&self) -> Timestamp {
-        self.sender.app.world.now()
+        self.sender.node.world.now()
     }
 
     async fn work(&mut self, wake: &Notify, stop: &watch::Receiver<bool>) -> Result<()> {
@@ -183,7 +183,7 @@ impl Run {
     /// Reads the endpoint as it is now.
     async fn load(&mut self) -> Result<()> {
         self.looked_at = Instant::now();
-        let (secrets, tenant) = (&self.sender.app.secrets, self.lane.tenant_id);
+        let (secrets, tenant) = (&self.sender.node.secrets, self.lane.tenant_id);
         let known = self.endpoint.as_ref().map(|loaded| loaded.endpoint.as_ref());
         let read = match store::endpoint(self.lane.db(), secrets, tenant, self.id, known).await? {
             Look::Same => return Ok(()),
@@ -324,12 +324,13 @@ impl Run {
     }
 
     fn start(&mut self, endpoint: Arc<Endpoint>, due: Due, place: Place) {
-        let Sender { app, settings, .. } = self.sender.clone();
+        let Sender { node, settings, .. } = self.sender.clone();
         let (db, spare, again) = (self.lane.db().clone(), due.clone(), self.now().plus(settings.first_wait_ms()));
         let asked = endpoint.version;
         self.attempts.spawn(async move {
             let _place = place;
-            let sent = AssertUnwindSafe(attempt::send(app, db, settings, endpoint, due)).catch_unwind().await;
+            let sent =
+                AssertUnwindSafe(attempt::send(node.app().clone(), db, settings, endpoint, due)).catch_unwind().await;
             sent.unwrap_or_else(|_| {
                 tracing::error!(delivery = %spare.id, "an attempt panicked");
                 Outcome::unsent(spare, asked, Fate::Retry(again))

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use kernel::base::{DAY_MS, Result, TenantId, Timestamp};
 use kernel::events::WEBHOOK_LANE;
-use kernel::http::Shared;
+use kernel::jobs::Node;
 use kernel::jobs::lanes::{self, POLL_MS};
 use kernel::outbound::Target;
 use tokio::sync::broadcast::error::RecvError;
@@ -109,7 +109,7 @@ pub struct State {
 /// Sends what is due. Cheap to clone.
 #[derive(Clone)]
 pub struct Sender {
-    app: Shared,
+    node: Node,
     settings: Arc<Settings>,
     places: Arc<Places>,
     /// Whether lanes wait for a turn because all places for lanes are taken.
@@ -121,8 +121,8 @@ impl Sender {
         self.crowded.load(Ordering::Relaxed)
     }
 
-    pub fn new(app: Shared, settings: Settings) -> Self {
-        Sender { app, settings: Arc::new(settings), places: Arc::default(), crowded: Arc::default() }
+    pub fn new(node: Node, settings: Settings) -> Self {
+        Sender { node, settings: Arc::new(settings), places: Arc::default(), crowded: Arc::default() }
     }
 
     /// Does everything that is due at this moment of the clock, and nothing that is due later. For tests, which move
@@ -130,7 +130,7 @@ impl Sender {
     pub async fn run_due(&self) -> Result<()> {
         let (_go_on, stop) = watch::channel(false);
         loop {
-            let leased = lanes::lease_due(&self.app, WEBHOOK_LANE, LEASES_MAX).await?;
+            let leased = lanes::lease_due(&self.node, WEBHOOK_LANE, LEASES_MAX).await?;
             if leased.is_empty() {
                 return Ok(());
             }
@@ -147,7 +147,7 @@ impl Sender {
         let (tell_stop, stopping) = watch::channel(false);
         let mut work = Work { sender: self, running: JoinSet::new(), wakes: HashMap::new(), stopping };
         let mut stop = std::pin::pin!(stop);
-        let mut news = work.sender.app.store.news();
+        let mut news = work.sender.node.store.news();
         loop {
             if let Err(error) = work.lease().await {
                 tracing::warn!(%error, "lanes were not leased; it will be tried again");
@@ -195,7 +195,7 @@ impl Work {
             if room == 0 {
                 return Ok(());
             }
-            let leased = lanes::lease_due(&self.sender.app, WEBHOOK_LANE, room).await?;
+            let leased = lanes::lease_due(&self.sender.node, WEBHOOK_LANE, room).await?;
             let all = leased.len() < room;
             for lane in leased {
                 let wake: Arc<Notify> = Arc::default();

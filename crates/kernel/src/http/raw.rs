@@ -1,0 +1,61 @@
+//! Bodies that are not JSON, as they came: 415 and 413 by the rules of the route.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{FromRequest, Request};
+use axum::http::{HeaderMap, header};
+
+use super::app::Shared;
+use super::body::arrive;
+use super::context::Context;
+use super::rules::BodyRules;
+use crate::base::{Code, Error, Result};
+
+/// A body of one of the media types that the route's rules name, not read yet. The handler makes sense of the bytes.
+pub struct Raw {
+    app: Shared,
+    context: Result<Arc<Context>>,
+    headers: HeaderMap,
+    body: Body,
+    rules: BodyRules,
+}
+
+pub struct RawBody {
+    /// Of those that the rules name.
+    pub media_type: &'static str,
+    pub bytes: Vec<u8>,
+}
+
+impl Raw {
+    pub async fn read(self) -> Result<RawBody> {
+        let media_type = find_type(&self.headers, self.rules.media_types)?;
+        let arrived = arrive(self.body, self.rules.bytes_max, self.app.settings.body_timeout);
+        let bytes = self.context?.wait_for_body(&self.app, self.rules.places(), arrived).await??;
+        Ok(RawBody { media_type, bytes })
+    }
+}
+
+fn find_type(headers: &HeaderMap, known: &[&'static str]) -> Result<&'static str> {
+    let refused = || {
+        let detail = format!("Send one Content-Type of {}, without a Content-Encoding.", known.join(", "));
+        Error::new(Code::UnsupportedMediaType, detail)
+    };
+    let mut types = headers.get_all(header::CONTENT_TYPE).iter();
+    let (Some(given), None) = (types.next(), types.next()) else { return Err(refused()) };
+    let essence = given.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    let found = known.iter().find(|known| known.eq_ignore_ascii_case(essence)).ok_or_else(refused)?;
+    let plain = headers.get(header::CONTENT_ENCODING).is_none_or(|coding| coding == "identity");
+    if plain { Ok(found) } else { Err(refused()) }
+}
+
+impl FromRequest<Shared> for Raw {
+    type Rejection = Infallible;
+
+    async fn from_request(request: Request, app: &Shared) -> Result<Self, Infallible> {
+        let (parts, body) = request.into_parts();
+        let (context, rules) = (Context::of(&parts), BodyRules::noted(&parts));
+        Ok(Raw { app: app.clone(), context, headers: parts.headers, body, rules })
+    }
+}

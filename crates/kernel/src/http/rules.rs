@@ -1,0 +1,147 @@
+//! What a route is, apart from what it does: who may call it, on which budget, with how large a body.
+//!
+//! A feature declares it once, beside its handlers, and names it in their first argument: `caller: Access<Reading>`. From
+//! there come the checks at the door, the `security` of the document, and the scope that a change asks for again in its
+//! transaction.
+
+use axum::http::request::Parts;
+
+use super::limiter::Policy;
+use super::params::decode;
+use crate::auth::Scope;
+
+/// Names the rules of routes in their handlers' types. Made by [`rules!`](crate::rules).
+pub trait Route: 'static {
+    const RULES: Rules;
+}
+
+/// Declares rules: `rules! { Reading = Rules::new(Policy::Read, &[Scope::TicketsRead]); }`.
+#[macro_export]
+macro_rules! rules {
+    ($($(#[$about:meta])* $name:ident = $rules:expr;)*) => {$(
+        $(#[$about])*
+        pub struct $name;
+
+        impl $crate::http::Route for $name {
+            const RULES: $crate::http::Rules = $rules;
+        }
+    )*};
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    policy: Policy,
+    exports: bool,
+    pub(crate) scopes: &'static [Scope],
+    pub(crate) sessions_only: Option<&'static str>,
+    pub(crate) body: BodyRules,
+}
+
+/// The largest body of the API, unless a route says otherwise.
+pub const BODY_BYTES_MAX: usize = 1024 * 1024;
+
+/// What a body may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BodyRules {
+    pub bytes_max: usize,
+    /// Of those that are not JSON.
+    pub media_types: &'static [&'static str],
+}
+
+impl BodyRules {
+    const USUAL: BodyRules = BodyRules { bytes_max: BODY_BYTES_MAX, media_types: &[] };
+
+    /// For whoever reads the body. What is usual need not be noted.
+    pub fn note(self, parts: &mut Parts) {
+        if self != BodyRules::USUAL {
+            parts.extensions.insert(self);
+        }
+    }
+
+    /// What it counts for among the bodies that are awaited.
+    pub fn places(self) -> usize {
+        self.bytes_max.div_ceil(BODY_BYTES_MAX)
+    }
+
+    pub fn noted(parts: &Parts) -> Self {
+        parts.extensions.get().copied().unwrap_or(BodyRules::USUAL)
+    }
+}
+
+impl Rules {
+    /// For callers that hold any of `scopes`, or for all if there are none. A route with one scope never names it again.
+    /// One whose scope depends on the request lists those it may need, and its handler asks with `caller.require(scope)?`.
+    pub const fn new(policy: Policy, scopes: &'static [Scope]) -> Self {
+        Rules { policy, exports: false, scopes, sessions_only: None, body: BodyRules::USUAL }
+    }
+
+    /// Whoever asks for the list as a file (`format=csv` or `ndjson`) pays with the budget of exports.
+    #[must_use]
+    pub const fn or_export(mut self) -> Self {
+        self.exports = true;
+        self
+    }
+
+    /// For people alone: a key is told so.
+    #[must_use]
+    pub const fn sessions_only(mut self, told: &'static str) -> Self {
+        self.sessions_only = Some(told);
+        self
+    }
+
+    /// Another bound for the body than [`BODY_BYTES_MAX`].
+    #[must_use]
+    pub const fn body_bytes_max(mut self, bytes: usize) -> Self {
+        self.body.bytes_max = bytes;
+        self
+    }
+
+    /// What a body that is read as [`Raw`](super::Raw) may be.
+    #[must_use]
+    pub const fn media_types(mut self, media_types: &'static [&'static str]) -> Self {
+        self.body.media_types = media_types;
+        self
+    }
+
+    /// The one scope of the route.
+    pub(crate) const fn one_scope(&self) -> Option<Scope> {
+        match self.scopes {
+            [scope] => Some(*scope),
+            _ => None,
+        }
+    }
+
+    /// Whether it is a caller's budget, not an address's.
+    pub(crate) const fn is_by_caller(&self) -> bool {
+        !self.policy.is_by_address()
+    }
+
+    /// Which budget a request is taken from.
+    pub(crate) fn policy(&self, query: Option<&str>) -> Policy {
+        if self.exports && query.is_some_and(asks_for_file) { Policy::Export } else { self.policy }
+    }
+}
+
+/// Read as the handler will read it. A parameter that is given twice is refused then; until then any of them counts.
+fn asks_for_file(query: &str) -> bool {
+    query.split('&').filter_map(|pair| pair.split_once('=')).any(|(name, value)| {
+        decode(name).is_some_and(|name| name == "format")
+            && decode(value).is_some_and(|value| ["csv", "ndjson"].contains(&value.as_str()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_as_a_file_is_an_export_however_it_is_spelt() {
+        let (list, file) = (Rules::new(Policy::Read, &[]), Rules::new(Policy::Read, &[]).or_export());
+        for query in ["format=csv", "limit=1&format=ndjson", "f%6Frmat=cs%76", "format=json&format=csv"] {
+            assert_eq!((file.policy(Some(query)), list.policy(Some(query))), (Policy::Export, Policy::Read), "{query}");
+        }
+        for query in [None, Some(""), Some("format=json"), Some("format"), Some("q=format=csv"), Some("format=csvs")] {
+            assert_eq!(file.policy(query), Policy::Read, "{query:?}");
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What the document says of the two pages, so that a reader can tell one from the other by what it gets.
+
+use std::borrow::Cow;
+
+use kernel::http::Page;
+use serde_json::json;
+use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
+
+use super::{Event, EventType};
+
+/// A page of the catalogue: there is always something on it.
+pub struct CataloguePage;
+
+/// A page of the feed: it may be empty, and always has a cursor.
+pub struct FeedPage;
+
+impl PartialSchema for CataloguePage {
+    fn schema() -> RefOr<Schema> {
+        changed(<Page<EventType>>::schema(), |page| {
+            if let Some(RefOr::T(Schema::Array(data))) = page.properties.get_mut("data") {
+                data.min_items = Some(1);
+            }
+        })
+    }
+}
+
+impl PartialSchema for FeedPage {
+    fn schema() -> RefOr<Schema> {
+        changed(<Page<Event>>::schema(), |page| {
+            let cursor = ObjectBuilder::new()
+                .schema_type(Type::String)
+                .description(Some("Give it back as `cursor` to go on from here, now or when there is more."));
+            page.properties.insert("next_cursor".to_owned(), cursor.into());
+            for example in &mut page.examples {
+                example["next_cursor"] = json!("WzQyLDE3NjMxOTM2MDAwMDBd.Qm9vc3RlZA");
+            }
+        })
+    }
+}
+
+fn changed(page: RefOr<Schema>, change: impl FnOnce(&mut Object)) -> RefOr<Schema> {
+    match page {
+        RefOr::T(Schema::Object(mut page)) => {
+            change(&mut page);
+            RefOr::T(Schema::Object(page))
+        }
+        other => other,
+    }
+}
+
+impl ToSchema for CataloguePage {
+    fn name() -> Cow<'static, str> {
+        <Page<EventType>>::name()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        <Page<EventType>>::schemas(schemas);
+    }
+}
+
+impl ToSchema for FeedPage {
+    fn name() -> Cow<'static, str> {
+        <Page<Event>>::name()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        <Page<Event>>::schemas(schemas);
+    }
+}

@@ -1,0 +1,160 @@
+//! Routes that are not in the document: other credentials and other bodies, and everything else as everywhere. The route
+//! here is the test's own: a report of an agent, which comes with HTTP Basic.
+
+use axum::http::{HeaderMap, Method};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use kernel::audit::{self, Entry};
+use kernel::auth::{Holder, Pass, PassOwner};
+use kernel::base::{ActorKind, ActorRef, Result, TenantId, sha256};
+use kernel::http::{Api, App, NoContent, Policy, Query, Raw, Rules};
+use kernel::rules;
+use kernel::store::Db;
+use serde_json::json;
+
+use crate::support::call::Call;
+use crate::support::people::{KEYS, SESSION};
+use crate::support::{Server, Setup, over_http};
+
+const INGEST: &str = "/internal/test/reports";
+const AUDIT: &str = "/api/admin/audit";
+const BYTES_MAX: usize = 3 * kernel::http::BODY_BYTES_MAX;
+
+rules! {
+    Reporting = Rules::new(Policy::Ingest, &[]).media_types(&["application/xml", "text/csv"]).body_bytes_max(BYTES_MAX);
+}
+
+/// A tenant's slug, and the one password that is right.
+struct Agent {
+    slug: String,
+    password: String,
+}
+
+impl Pass for Agent {
+    const CHALLENGE: &'static str = "Basic realm=\"reports\"";
+
+    fn presented(headers: &HeaderMap) -> Result<Option<Self>> {
+        let pair = headers.get("authorization").and_then(|value| value.to_str().ok()?.strip_prefix("Basic "));
+        let pair = pair.and_then(|coded| String::from_utf8(BASE64.decode(coded).ok()?).ok());
+        let agent = pair.and_then(|pair| {
+            let (slug, password) = pair.split_once(':')?;
+            Some(Agent { slug: slug.to_owned(), password: password.to_owned() })
+        });
+        Ok(agent)
+    }
+
+    fn hash(&self) -> [u8; 32] {
+        sha256(format!("{}:{}", self.slug, self.password).as_bytes())
+    }
+
+    async fn find(&self, all: &Db, _: &App) -> Result<Option<PassOwner>> {
+        let sql = "SELECT id FROM tenants WHERE slug = $1";
+        let tenant: Option<TenantId> = all.find(sql, kernel::args![self.slug]).await?;
+        let who = ActorRef { kind: ActorKind::System, id: None, name: format!("Agent of {}", self.slug) };
+        let id = format!("agent_{}", self.slug).into();
+        Ok(tenant.filter(|_| self.password == "right").map(|tenant| PassOwner { tenant, id, who }))
+    }
+}
+
+async fn report(agent: Holder<Agent, Reporting>, query: Query<()>, body: Raw) -> Result<NoContent> {
+    query.parse()?;
+    let body = body.read().await?;
+    let (what, bytes) = (body.media_type, body.bytes.len());
+    agent
+        .db()
+        .write(async move |tx| {
+            tx.tick().await?;
+            audit::record(tx, Entry::new("test.report", "report", format!("{what} {bytes}"))).await
+        })
+        .await?;
+    Ok(NoContent)
+}
+
+async fn start(mut setup: Setup, limits: &[(Policy, u64)]) -> Server {
+    for (policy, per_minute) in limits {
+        setup.settings.rate_table.set(*policy, *per_minute);
+    }
+    setup.mount = |api: Api| api.internal(Method::POST, INGEST, report);
+    setup.start().await
+}
+
+fn sent<'a>(server: &'a Server, slug: &str, password: &str) -> Call<'a> {
+    let pair = BASE64.encode(format!("{slug}:{password}"));
+    server.post(INGEST).header("authorization", format!("Basic {pair}"))
+}
+
+fn xml(call: Call<'_>) -> Call<'_> {
+    call.header("content-type", "application/xml; charset=utf-8").body("<report/>")
+}
+
+over_http! {
+    async fn a_report_comes_in_and_is_its_tenants(setup: Setup) {
+        let server = start(setup, &[]).await;
+        let (acme, globex) = (server.tenant("acme").await, server.tenant("globex").await);
+        let answer = xml(sent(&server, "acme", "right")).header("x-request-id", "report-1").await;
+        assert_eq!(answer.is(204).header("x-request-id"), "report-1");
+        let entries = server.get(format!("{AUDIT}?action=test.report")).cookie(&acme.admin).await.ok(200);
+        let [entry] = entries["data"].as_array().unwrap().as_slice() else { panic!("{entries}") };
+        assert_eq!(entry["target"]["id"], "application/xml 9");
+        assert_eq!(entry["actor"], json!({"type": "system", "id": null, "name": "Agent of acme"}));
+        assert_eq!((&entry["request_id"], &entry["address"]), (&json!("report-1"), &json!("127.0.0.1")));
+        let others = server.get(format!("{AUDIT}?action=test.report")).cookie(&globex.admin).await.ok(200);
+        assert_eq!(others["data"], json!([]));
+    }
+
+    async fn other_credentials_are_none_and_guessing_is_charged_to_the_address(setup: Setup) {
+        let server = start(setup, &[(Policy::Public, 4)]).await;
+        let acme = server.tenant("acme").await;
+        let key = server.key(&acme, &["*"]).await.plain;
+        let refused = xml(server.post(INGEST)).await;
+        refused.problem("unauthenticated");
+        assert_eq!(refused.header("www-authenticate"), "Basic realm=\"reports\"");
+        xml(server.post(INGEST).key(&key)).await.problem("unauthenticated");
+        xml(sent(&server, "acme", "wrong")).await.problem("unauthenticated");
+        xml(sent(&server, "nobody", "right")).await.problem("unauthenticated");
+        xml(sent(&server, "acme", "wrong")).await.problem("rate_limited");
+        // And the other way round.
+        let basic = ("authorization", format!("Basic {}", BASE64.encode("acme:right")));
+        server.get(SESSION).header(basic.0, &basic.1).await.problem("rate_limited");
+        xml(sent(&server, "acme", "right")).await.is(204);
+        server.get(KEYS).key(&key).await.is(200);
+    }
+
+    async fn the_order_of_checks_is_that_of_every_route(setup: Setup) {
+        let server = start(setup, &[(Policy::Ingest, 6)]).await;
+        for slug in ["acme", "globex"] {
+            server.tenant(slug).await;
+        }
+        let answer = server.get(INGEST).await;
+        answer.problem("method_not_allowed");
+        assert_eq!(answer.header("allow"), "POST");
+        server.post("/internal/test").await.problem("not_found");
+        let call = |query: &str| {
+            let pair = BASE64.encode("acme:right");
+            server.post(format!("{INGEST}{query}")).header("authorization", format!("Basic {pair}"))
+        };
+        let large = || vec![b'x'; BYTES_MAX + 1];
+        call("?nonsense=1").header("content-type", "application/json").body("{}").await.problem("unknown_parameter");
+        call("").header("content-type", "application/json").body(large()).await.problem("unsupported_media_type");
+        call("").header("content-type", "text/csv").header("content-encoding", "gzip").body("a").await.problem("unsupported_media_type");
+        call("").body("a").await.problem("unsupported_media_type");
+        let refused = call("").header("content-type", "text/csv").body(large()).await;
+        assert_eq!(refused.problem("payload_too_large")["detail"], format!("A body is at most {BYTES_MAX} bytes."));
+        call("").header("content-type", "Text/CSV").body(vec![b'x'; BYTES_MAX]).await.is(204);
+        call("?nonsense=1").await.problem("rate_limited");
+        xml(sent(&server, "globex", "right")).await.is(204);
+    }
+
+    async fn a_report_is_shed_like_any_request(setup: Setup) {
+        let mut setup = setup;
+        setup.settings.in_flight_max = 0;
+        let server = start(setup, &[]).await;
+        xml(sent(&server, "acme", "right")).await.problem("unavailable");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_document_does_not_tell_of_internal_routes() {
+    let server = start(Setup::sqlite().await, &[]).await;
+    assert!(server.contract.document["paths"].get(INGEST).is_none());
+}
