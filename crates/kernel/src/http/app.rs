@@ -27,6 +27,12 @@ pub type Shared = Arc<App>;
 const NODE_NAME_LEN: usize = 16;
 
 /// What a request can reach of the running service. Not its database: the way there is the caller's.
+///
+/// ```compile_fail
+/// fn reach(app: &kernel::http::App) -> kernel::store::Db {
+///     app.store.system(kernel::store::Purpose::Jobs)
+/// }
+/// ```
 pub struct App {
     pub(crate) store: Store,
     pub world: World,

@@ -160,7 +160,7 @@ impl Context {
 }
 
 /// How long a request waits for its tenant's turn.
-const TURN_WAIT_MAX: Duration = Duration::from_secs(10);
+pub(super) const TURN_WAIT_MAX: Duration = Duration::from_secs(10);
 
 fn unread() -> Error {
     Error::unavailable("answers to this tenant or address are not taken by their clients")

@@ -30,6 +30,7 @@ mod raw;
 mod reply;
 mod rules;
 mod server;
+mod stream;
 mod tls;
 mod trace;
 
@@ -54,6 +55,7 @@ pub use raw::{Raw, RawBody};
 pub use reply::{Accepted, Created, Documented, NoContent, Ok200, Record, Rendered, Reply, Versioned, documented};
 pub use rules::{BODY_BYTES_MAX, Route, Rules};
 pub use server::{ConnectionLimits, Listener, Server};
+pub use stream::{Encoding, Rows, Streamed, Streamer};
 pub use tls::{Certificates, TlsFiles};
 pub use trace::TraceParent;
 

@@ -53,7 +53,7 @@ async fn rest(stream: &mut TcpStream) -> Vec<u8> {
 }
 
 /// A connection of HTTP/2, of whose streams none is sent more than `window` bytes before it asks for them.
-async fn http2(server: &Server, window: u32) -> TcpStream {
+pub async fn http2(server: &Server, window: u32) -> TcpStream {
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     let settings = frame(4, 0, 0, &[&[0, 4][..], &window.to_be_bytes()].concat());
     stream.write_all(&[&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &settings].concat()).await.unwrap();
@@ -75,7 +75,7 @@ fn request(stream: u32, path: &str) -> Vec<u8> {
 }
 
 /// The same with a cookie.
-fn request_as(stream: u32, path: &str, cookie: &str) -> Vec<u8> {
+pub fn request_as(stream: u32, path: &str, cookie: &str) -> Vec<u8> {
     let length = u8::try_from(cookie.len()).unwrap();
     frame(1, 5, stream, &[&head(path)[..], &[0x0f, 0x11, length], cookie.as_bytes()].concat())
 }

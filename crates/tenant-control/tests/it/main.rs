@@ -34,6 +34,7 @@ mod rules;
 mod schema;
 mod session;
 mod store;
+mod streams;
 mod support;
 mod tickets;
 mod tidy;

@@ -1,0 +1,224 @@
+//! A whole list as an answer, in bounded memory: rows are read a page of the keyset at a time, when the client has taken
+//! those before them. There is never one long read.
+//!
+//! Every page is read as if it were a request: it waits for its tenant's turn, and the caller must still hold what it held.
+//! What goes wrong after the first page breaks the answer off, so that nobody takes a part for the whole: the connection
+//! ends without the last chunk, or with a reset of its stream.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, Version, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::stream::try_unfold;
+use serde::Serialize;
+use tokio::time::Instant;
+use utoipa::IntoResponses;
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::{ContentBuilder, RefOr, ResponseBuilder};
+
+use super::answer::AnswerBytes;
+use super::app::Shared;
+use super::context::{Context, TURN_WAIT_MAX};
+use super::page::PAGE_BYTES_MAX;
+use super::reply::Documented;
+use super::rules::Route;
+use crate::auth::Access;
+use crate::base::{Code, Error, Result};
+use crate::store::Lane;
+
+/// What a stream counts for among the answers that are not taken yet, for as long as it lasts: the rows of one page, which
+/// [`super::PageBytes`] bounds, and their text.
+const STREAM_BYTES: usize = 2 * PAGE_BYTES_MAX;
+/// For one page. With the wait for its turn, shorter than a client is waited for while it takes nothing.
+const PAGE_TIME_MAX: Duration = Duration::from_secs(15);
+/// For all pages: longer than the largest list takes, and no client stays for ever.
+const STREAM_TIME_MAX: Duration = Duration::from_hours(1);
+
+/// How rows become text.
+pub enum Encoding<T> {
+    /// An object on each line.
+    Ndjson,
+    /// RFC 4180: a line of names, then one for each row.
+    Csv { columns: &'static [&'static str], fields: fn(&T) -> Vec<String> },
+}
+
+/// Some rows, and the place behind them if there are more.
+pub struct Rows<T, P> {
+    pub rows: Vec<T>,
+    pub next: Option<P>,
+}
+
+/// Makes streams. It knows what the request's connection can do.
+pub struct Streamer {
+    context: Result<Arc<Context>>,
+    version: Version,
+}
+
+/// An answer that is still being read while it goes out.
+pub struct Streamed {
+    media_type: &'static str,
+    body: Body,
+}
+
+const NDJSON: &str = "application/x-ndjson";
+const CSV: &str = "text/csv; charset=utf-8";
+
+impl Streamer {
+    /// Streams what `read` finds from each place on, the first time from the beginning. The first page is read here, and
+    /// what is wrong with it is an answer like any other.
+    pub async fn stream<R, T, P, F>(
+        self,
+        caller: Access<R>,
+        encoding: Encoding<T>,
+        read: impl FnMut(Option<P>) -> F + Send + 'static,
+    ) -> Result<Streamed>
+    where
+        R: Route,
+        T: Serialize + Send + 'static,
+        P: Send + 'static,
+        F: Future<Output = Result<Rows<T, P>>> + Send + 'static,
+    {
+        if self.version < Version::HTTP_11 {
+            let detail = "A file needs HTTP/1.1 or later: before, one that breaks off cannot be told from a whole one.";
+            return Err(Error::new(Code::InvalidParameter, detail));
+        }
+        let (media_type, text) = encoding.begin();
+        let until = Instant::now() + STREAM_TIME_MAX;
+        let mut pages = Pages { caller, context: self.context?, encoding, read, until, text, next: None };
+        pages.read(None).await?;
+        Ok(Streamed { media_type, body: Body::from_stream(try_unfold(pages, Pages::step)) })
+    }
+}
+
+struct Pages<R, T, P, G> {
+    caller: Access<R>,
+    context: Arc<Context>,
+    encoding: Encoding<T>,
+    read: G,
+    until: Instant,
+    /// What is read and not handed over.
+    text: Vec<u8>,
+    next: Option<P>,
+}
+
+impl<R, T, P, F, G> Pages<R, T, P, G>
+where
+    R: Route,
+    T: Serialize + Send + 'static,
+    P: Send + 'static,
+    F: Future<Output = Result<Rows<T, P>>> + Send + 'static,
+    G: FnMut(Option<P>) -> F + Send + 'static,
+{
+    /// The text of the next page. It may be empty: then there was nothing among what was looked at.
+    async fn step(mut self) -> Result<Option<(Bytes, Self)>> {
+        if self.text.is_empty() {
+            let Some(place) = self.next.take() else { return Ok(None) };
+            if let Err(error) = self.read_on(place).await {
+                let cause = error.cause().unwrap_or_else(|| error.detail().to_owned());
+                tracing::error!(request_id = &*self.context.request_id, cause, "an answer broke off");
+                metrics::counter!("tc_http_answers_broken_total").increment(1);
+                return Err(error);
+            }
+        }
+        let text = std::mem::take(&mut self.text);
+        Ok(Some((text.into(), self)))
+    }
+
+    async fn read_on(&mut self, place: P) -> Result<()> {
+        if Instant::now() > self.until {
+            return Err(Error::unavailable("the whole answer took too long"));
+        }
+        let app = self.caller.app().clone();
+        let _turn = app.serving.take(Lane::Tenant(self.caller.tenant_id()), TURN_WAIT_MAX).await?;
+        let read = async {
+            self.caller.still_holds().await?;
+            self.read(Some(place)).await
+        };
+        let late = |_| Error::unavailable("a page of the answer took too long");
+        tokio::time::timeout(PAGE_TIME_MAX, read).await.map_err(late)?
+    }
+
+    async fn read(&mut self, place: Option<P>) -> Result<()> {
+        let Rows { rows, next } = (self.read)(place).await?;
+        self.next = next;
+        rows.iter().try_for_each(|row| self.encoding.write(row, &mut self.text))
+    }
+}
+
+impl<T: Serialize> Encoding<T> {
+    /// The media type, and what stands before the first row.
+    fn begin(&self) -> (&'static str, Vec<u8>) {
+        match self {
+            Encoding::Ndjson => (NDJSON, Vec::new()),
+            Encoding::Csv { columns, .. } => (CSV, csv_line(columns)),
+        }
+    }
+
+    fn write(&self, row: &T, text: &mut Vec<u8>) -> Result<()> {
+        match self {
+            Encoding::Ndjson => {
+                serde_json::to_writer(&mut *text, row).map_err(Error::internal)?;
+                text.push(b'\n');
+            }
+            Encoding::Csv { fields, .. } => text.extend(csv_line(&fields(row))),
+        }
+        Ok(())
+    }
+}
+
+fn csv_line(fields: &[impl AsRef<str>]) -> Vec<u8> {
+    let field = |field: &str| {
+        let is_plain = !field.contains(['"', ',', '\r', '\n']);
+        if is_plain { field.to_owned() } else { format!("\"{}\"", field.replace('"', "\"\"")) }
+    };
+    let fields: Vec<String> = fields.iter().map(|one| field(one.as_ref())).collect();
+    (fields.join(",") + "\r\n").into_bytes()
+}
+
+impl FromRequestParts<Shared> for Streamer {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Infallible> {
+        Ok(Streamer { context: Context::of(parts), version: parts.version })
+    }
+}
+
+impl IntoResponse for Streamed {
+    fn into_response(self) -> Response {
+        let mut response = Response::new(self.body);
+        response.extensions_mut().insert(AnswerBytes(STREAM_BYTES));
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(self.media_type));
+        response
+    }
+}
+
+impl IntoResponses for Streamed {
+    fn responses() -> Documented {
+        let text = || ContentBuilder::new().schema(Some(ObjectBuilder::new().schema_type(Type::String))).build();
+        let response = ResponseBuilder::new()
+            .description(
+                "The whole list. One that breaks off ends without its last chunk, or with a reset of its stream.",
+            )
+            .content(CSV, text())
+            .content(NDJSON, text())
+            .build();
+        Documented::from([("200".to_owned(), RefOr::T(response))])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_is_quoted_where_it_must_be() {
+        let line = csv_line(&["plain", "a,b", "say \"hi\"", "two\nlines", "", " kept "]);
+        assert_eq!(String::from_utf8_lossy(&line), "plain,\"a,b\",\"say \"\"hi\"\"\",\"two\nlines\",, kept \r\n");
+    }
+}
