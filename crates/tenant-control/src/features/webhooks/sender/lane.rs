@@ -28,6 +28,8 @@ const READY_MAX: usize = 128;
 const UNSETTLED_MAX: usize = 256;
 /// An attempt that takes longer than this is shown as delivering.
 const SHOWN_AFTER: Duration = Duration::from_secs(1);
+/// How often it is looked at which attempts take long, for that passes over all of them.
+const TENDED_EVERY: Duration = Duration::from_millis(100);
 /// How long a lane goes on without a look at its endpoint, which another node may have changed.
 const PATIENCE: Duration = Duration::from_millis(POLL_MS.unsigned_abs());
 
@@ -62,6 +64,7 @@ struct Run {
     /// The write under way switches the endpoint off.
     switching_off: bool,
     held_at: Instant,
+    tended_at: Instant,
     looked_at: Instant,
     began_at: Instant,
     recovered_at: Instant,
@@ -108,6 +111,7 @@ impl Run {
             in_write: Vec::new(),
             switching_off: false,
             held_at: Instant::now(),
+            tended_at: Instant::now(),
             looked_at: Instant::now(),
             began_at: Instant::now(),
             recovered_at: Instant::now(),
@@ -149,7 +153,7 @@ impl Run {
                     self.ended(ended);
                     look = false;
                 }
-                settled = settled(&mut self.settling) => {
+                settled = settle::ended(&mut self.settling) => {
                     if !self.settled(settled)? {
                         return Ok(());
                     }
@@ -415,6 +419,10 @@ impl Run {
     /// Now and then shows that this node lives, and what takes long. False when the lane is lost.
     async fn tend(&mut self) -> Result<bool> {
         let now = Instant::now();
+        if now - self.tended_at < TENDED_EVERY {
+            return Ok(true);
+        }
+        self.tended_at = now;
         let slow = |flight: &Flight| !flight.shown && now - flight.since >= SHOWN_AFTER;
         let shown: Vec<DeliveryId> = self.flying.iter().filter(|(_, flight)| slow(flight)).map(|(id, _)| *id).collect();
         // Outcomes on their way to the disk are not under way any more.
@@ -488,13 +496,5 @@ impl Run {
             store::release(&self.lane, self.id, &loaded.endpoint, None).await?;
         }
         Ok(Next::Leave)
-    }
-}
-
-/// Waits for the write under way, for ever if there is none.
-async fn settled(settling: &mut Option<JoinHandle<Result<bool>>>) -> Result<Result<bool>, tokio::task::JoinError> {
-    match settling {
-        Some(write) => write.await,
-        None => std::future::pending().await,
     }
 }

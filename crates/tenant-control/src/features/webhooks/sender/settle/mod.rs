@@ -2,7 +2,8 @@
 
 pub mod store;
 
-use kernel::base::Timestamp;
+use kernel::base::{Result, Timestamp};
+use tokio::task::{JoinError, JoinHandle};
 
 use super::outcome::{Fate, Outcome};
 use super::pace::{Pace, Pause};
@@ -34,5 +35,13 @@ impl Learnt {
             failing_since: pace.failing_since(),
             pause: pace.pause(now),
         }
+    }
+}
+
+/// Waits for the write under way, for ever if there is none.
+pub async fn ended(settling: &mut Option<JoinHandle<Result<bool>>>) -> Result<Result<bool>, JoinError> {
+    match settling {
+        Some(write) => write.await,
+        None => std::future::pending().await,
     }
 }
