@@ -2,9 +2,10 @@
 //! else. Nothing is parsed, checked, looked up or answered.
 
 use kernel::args;
-use kernel::base::{AuditId, EventId, Result, TicketId};
+use kernel::base::{AuditId, EventId, Result};
 use kernel::store::{Db, Value};
 use kernel::{audit, events};
+use tenant_control::features::tickets::TicketId;
 
 use super::new::New;
 

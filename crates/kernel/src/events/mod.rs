@@ -12,7 +12,7 @@ use std::fmt::Display;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::base::{Error, EventId, Result, TenantId, Timestamp, WebhookId};
+use crate::base::{Error, EventId, Result, TenantId, Timestamp};
 use crate::store::{Db, Tx, Value};
 
 pub use kind::{Described, EventKind, family};
@@ -127,9 +127,9 @@ pub async fn publish_to<T: Serialize>(
     kind: &EventKind<T>,
     record: impl Display,
     data: &T,
-    webhook: WebhookId,
+    webhook: impl Display,
 ) -> Result<Published> {
-    write(tx, kind.name(), &record.to_string(), raw(data)?, Some(webhook)).await
+    write(tx, kind.name(), &record.to_string(), raw(data)?, Some(webhook.to_string())).await
 }
 
 fn raw<T: Serialize>(data: &T) -> Result<Box<RawValue>> {
@@ -147,7 +147,7 @@ pub fn patterns(name: &str) -> [String; 3] {
     [name.to_owned(), format!("{}.*", family(name)), everything.to_owned()]
 }
 
-async fn write(tx: &mut Tx, name: &str, record: &str, data: Box<RawValue>, to: Option<WebhookId>) -> Result<Published> {
+async fn write(tx: &mut Tx, name: &str, record: &str, data: Box<RawValue>, to: Option<String>) -> Result<Published> {
     let at = tx.tick().await?.at;
     let sequence = tx.next_sequence().await?;
     let tenant_id = tx.tenant_id().ok_or_else(|| Error::internal("an event belongs to a tenant"))?;
@@ -171,7 +171,7 @@ async fn write(tx: &mut Tx, name: &str, record: &str, data: Box<RawValue>, to: O
     let now = tx.world().now();
     let event: [Value; 6] = [id.into(), sequence.into(), name.into(), record.into(), now.into(), at.into()];
     if let Some(webhook) = to {
-        tx.later(WAKE_ONE, vec![now.into(), webhook.into()]).await?;
+        tx.later(WAKE_ONE, vec![now.into(), webhook.clone().into()]).await?;
         tx.later(DELIVER_ONE, event.into_iter().chain([webhook.into()]).collect()).await?;
     } else {
         let patterns: [Value; 3] = patterns(name).map(Into::into);

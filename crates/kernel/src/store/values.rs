@@ -10,60 +10,49 @@ use rusqlite::types::{FromSqlError, FromSqlResult, ToSqlOutput, ValueRef};
 use serde::{Deserialize, Serialize};
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
-use crate::base::{
-    ApiKeyId, AuditId, CommentId, DeliveryId, DeviceId, EventId, OrganizationId, SessionId, TenantId, TicketId,
-    Timestamp, UserId, WebhookId,
-};
+use crate::base::{Id, Identified, Timestamp};
 
 type Encoded = Result<IsNull, Box<dyn StdError + Sync + Send>>;
 
-macro_rules! stored_as_text {
-    ($($id:ident)*) => {$(
-        impl rusqlite::ToSql for $id {
-            fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-                Ok(ToSqlOutput::Owned(rusqlite::types::Value::Text(self.to_string())))
-            }
-        }
-
-        impl rusqlite::types::FromSql for $id {
-            fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-                value.as_str()?.parse().map_err(|error| FromSqlError::Other(Box::new(error)))
-            }
-        }
-
-        impl ToSql for $id {
-            fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Encoded {
-                write!(out, "{self}")?;
-                Ok(IsNull::No)
-            }
-
-            fn accepts(ty: &Type) -> bool {
-                <&str as ToSql>::accepts(ty)
-            }
-
-            to_sql_checked!();
-        }
-
-        impl<'r> FromSql<'r> for $id {
-            fn from_sql(ty: &Type, raw: &'r [u8]) -> Result<Self, Box<dyn StdError + Sync + Send>> {
-                Ok(<&str as FromSql>::from_sql(ty, raw)?.parse()?)
-            }
-
-            fn accepts(ty: &Type) -> bool {
-                <&str as FromSql>::accepts(ty)
-            }
-        }
-
-        impl From<$id> for Value {
-            fn from(id: $id) -> Self {
-                Value::Text(id.to_string())
-            }
-        }
-    )*};
+impl<R: Identified> rusqlite::ToSql for Id<R> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Owned(rusqlite::types::Value::Text(self.to_string())))
+    }
 }
 
-stored_as_text! {
-    TenantId UserId ApiKeyId AuditId SessionId WebhookId EventId DeliveryId OrganizationId TicketId CommentId DeviceId
+impl<R: Identified> rusqlite::types::FromSql for Id<R> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        value.as_str()?.parse().map_err(|error| FromSqlError::Other(Box::new(error)))
+    }
+}
+
+impl<R: Identified> ToSql for Id<R> {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Encoded {
+        write!(out, "{self}")?;
+        Ok(IsNull::No)
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        <&str as ToSql>::accepts(ty)
+    }
+
+    to_sql_checked!();
+}
+
+impl<'r, R: Identified> FromSql<'r> for Id<R> {
+    fn from_sql(ty: &Type, raw: &'r [u8]) -> Result<Self, Box<dyn StdError + Sync + Send>> {
+        Ok(<&str as FromSql>::from_sql(ty, raw)?.parse()?)
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        <&str as FromSql>::accepts(ty)
+    }
+}
+
+impl<R: Identified> From<Id<R>> for Value {
+    fn from(id: Id<R>) -> Self {
+        Value::Text(id.to_string())
+    }
 }
 
 impl rusqlite::ToSql for Timestamp {

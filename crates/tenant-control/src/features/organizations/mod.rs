@@ -4,8 +4,14 @@ mod store;
 
 pub use store::{STATEMENTS, create, exists, list};
 
-use kernel::base::{OrganizationId, Timestamp};
+use kernel::base::{Id, Identified, Timestamp};
 use serde::Serialize;
+
+pub type OrganizationId = Id<Organization>;
+
+impl Identified for Organization {
+    const PREFIX: &'static str = "org";
+}
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Organization {

@@ -2,10 +2,10 @@
 
 use kernel::args;
 use kernel::audit::{self, Entry};
-use kernel::base::{Error, Label, OnDuplicate, OrganizationId, Result, check_slug};
+use kernel::base::{Error, Label, OnDuplicate, Result, check_slug};
 use kernel::store::{Db, FromRow, Row, Tx};
 
-use super::Organization;
+use super::{Organization, OrganizationId};
 
 kernel::statements! {
     INSERT = "INSERT INTO organizations (tenant_id, id, slug, name, version, created_at, updated_at)

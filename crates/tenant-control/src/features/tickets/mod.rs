@@ -12,20 +12,41 @@ pub mod stored;
 
 use std::collections::BTreeMap;
 
-use kernel::base::{
-    ActorRef, Code, CommentId, DeviceId, Error, OrganizationId, Result, TicketId, Timestamp, UserId, Word,
-};
+use kernel::base::{ActorRef, Code, Error, Id, Identified, Result, Timestamp, UserId, Word};
 use kernel::events::EventKind;
 use kernel::http::Record;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
+use crate::features::organizations::OrganizationId;
+
 pub const TICKET_CREATED: EventKind<Ticket> = EventKind::new("ticket.created", "A ticket was created.");
 pub const TICKET_UPDATED: EventKind<UpdatedTicket> =
     EventKind::new("ticket.updated", "Fields of a ticket changed; `changes` says which, from what and to what.");
 pub const TICKET_COMMENTED: EventKind<CommentedTicket> =
     EventKind::new("ticket.commented", "Somebody commented on a ticket; `comment` is what they wrote.");
+
+pub type TicketId = Id<Ticket>;
+
+impl Identified for Ticket {
+    const PREFIX: &'static str = "tkt";
+}
+
+pub type CommentId = Id<Comment>;
+
+impl Identified for Comment {
+    const PREFIX: &'static str = "cmt";
+}
+
+/// What tickets refer to; nobody keeps devices yet.
+pub enum Device {}
+
+pub type DeviceId = Id<Device>;
+
+impl Identified for Device {
+    const PREFIX: &'static str = "dev";
+}
 
 kernel::words! {
     #[schema(as = TicketType)]

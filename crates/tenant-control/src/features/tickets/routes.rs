@@ -2,9 +2,7 @@
 
 use axum::response::{IntoResponse, Response};
 use kernel::auth::{Caller, Scope};
-use kernel::base::{
-    Code, DeviceId, Error, FieldError, Label, OrganizationId, Result, TicketId, Timestamp, UserId, Word,
-};
+use kernel::base::{Code, Error, FieldError, Label, Result, Timestamp, UserId, Word};
 use kernel::http::{
     Created, Documented, FromParams, Idempotency, IfMatch, Json, List, Once, Page, PageRequest, Params, Query,
     Reference, Versioned, documented,
@@ -16,7 +14,8 @@ use utoipa::{IntoParams, IntoResponses, PartialSchema, ToSchema};
 
 use super::find::{self, Filter, IdOrNone, Key, Order, Q_CHARS_MAX, WORDS_MAX, words};
 use super::input::{NewTicket, TicketPatch};
-use super::{Change, Comment, Priority, Status, Ticket, TicketDetail, Type, View, store};
+use super::{Change, Comment, DeviceId, Priority, Status, Ticket, TicketDetail, TicketId, Type, View, store};
+use crate::features::organizations::OrganizationId;
 
 const PATH: &str = "/api/psa/tickets";
 /// Under which keys of PATCH are kept, apart from those of POST.

@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use kernel::args;
 use kernel::audit::{self, Entry};
 use kernel::auth::has_user;
-use kernel::base::{
-    ActorKind, CommentId, Error, FieldError, OrganizationId, RecordId, Result, TicketId, Timestamp, UserId, Word,
-};
+use kernel::base::{ActorKind, Error, FieldError, RecordId, Result, Timestamp, UserId, Word};
 use kernel::events;
 use kernel::http::{IfMatch, PageBytes, Reference};
 use kernel::store::{Db, FromRow, Row, Tick, Tx, Value};
@@ -17,10 +15,10 @@ use super::input::{Common, NewComment, NewTicket, Patch, TicketPatch, check_cust
 use super::sla::{self, Clock};
 use super::stored::{StoredTicket, json};
 use super::{
-    Change, Changes, Comment, CommentedTicket, FieldChange, Priority, SlaState, Source, Status, TICKET_COMMENTED,
-    TICKET_CREATED, TICKET_UPDATED, Ticket, TicketDetail, Type, UpdatedTicket, changes,
+    Change, Changes, Comment, CommentId, CommentedTicket, FieldChange, Priority, SlaState, Source, Status,
+    TICKET_COMMENTED, TICKET_CREATED, TICKET_UPDATED, Ticket, TicketDetail, TicketId, Type, UpdatedTicket, changes,
 };
-use crate::features::organizations;
+use crate::features::organizations::{self, OrganizationId};
 
 /// All of a ticket.
 macro_rules! columns {

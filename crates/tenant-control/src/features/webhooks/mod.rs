@@ -17,7 +17,7 @@ pub mod store;
 use std::collections::BTreeMap;
 
 use kernel::auth::Rights;
-use kernel::base::{ActorRef, Label, Result, Timestamp, WebhookId};
+use kernel::base::{ActorRef, Id, Identified, Label, Result, Timestamp};
 use kernel::events::EventKind;
 use kernel::http::{Field, Fields, FromBody, Record};
 use kernel::outbound::{BadTarget, Target};
@@ -33,6 +33,12 @@ pub const WEBHOOK_AUTO_DISABLED: EventKind<Webhook> = EventKind::new(
 );
 pub const WEBHOOK_TEST: EventKind<Webhook> =
     EventKind::new("webhook.test", "Sent on request, to see whether an endpoint works.");
+
+pub type WebhookId = Id<Webhook>;
+
+impl Identified for Webhook {
+    const PREFIX: &'static str = "wh";
+}
 
 /// Endpoints of a tenant.
 pub const WEBHOOKS_MAX: i64 = 50;

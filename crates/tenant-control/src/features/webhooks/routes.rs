@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::response::{IntoResponse, Response};
 use kernel::auth::{Caller, Scope};
-use kernel::base::{Error, Result, WebhookId};
+use kernel::base::{Error, Result};
 use kernel::http::{
     Created, FromParams, Idempotency, IfMatch, Json, List, NoContent, Once, OneOrPage, PageRequest, Params, Query,
     Versioned,
@@ -14,7 +14,7 @@ use utoipa::openapi::schema::AnyOfBuilder;
 use utoipa::openapi::{OneOfBuilder, Ref, RefOr, Schema};
 use utoipa::{IntoParams, IntoResponses, PartialSchema, ToSchema};
 
-use super::{Change, Input, NewWebhook, Rotation, Webhook, store};
+use super::{Change, Input, NewWebhook, Rotation, Webhook, WebhookId, store};
 
 const PATH: &str = "/api/admin/webhooks";
 

@@ -8,7 +8,7 @@ use kernel::args;
 use kernel::audit::{self, Changes, Entry};
 use kernel::auth::Rights;
 use kernel::base::seal::Place;
-use kernel::base::{Code, Error, FieldError, HOUR_MS, Result, Secrets, TenantId, Timestamp, WebhookId, Word};
+use kernel::base::{Code, Error, FieldError, HOUR_MS, Result, Secrets, TenantId, Timestamp, Word};
 use kernel::events::WEBHOOK_LANE;
 use kernel::http::IfMatch;
 use kernel::jobs::lanes;
@@ -17,7 +17,7 @@ use kernel::store::{Db, Direction, FromRow, Row, Select, Tx, Value};
 use serde_json::json;
 
 use super::{
-    Backlog, COUNTED_MAX, Input, MASK, NewWebhook, Recovery, RecoveryStatus, Status, WEBHOOKS_MAX, Webhook,
+    Backlog, COUNTED_MAX, Input, MASK, NewWebhook, Recovery, RecoveryStatus, Status, WEBHOOKS_MAX, Webhook, WebhookId,
     check_subscription,
 };
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::response::{IntoResponse, Response};
 use kernel::auth::{Caller, Scope};
-use kernel::base::{Code, DeliveryId, Error, EventId, Result, Timestamp, WebhookId, Word};
+use kernel::base::{Code, Error, EventId, Result, Timestamp, Word};
 use kernel::http::{
     Accepted, FromParams, Idempotency, Json, List, Ok200, Once, OneOrPage, Page, PageRequest, Params, Query, Rendered,
     Reply, documented,
@@ -13,10 +13,10 @@ use utoipa::openapi::schema::AnyOfBuilder;
 use utoipa::openapi::{OneOfBuilder, Ref, RefOr, Schema};
 use utoipa::{IntoParams, IntoResponses, PartialSchema, ToSchema};
 
-use super::super::Recovery;
+use super::super::{Recovery, WebhookId};
 use super::log::store::{self as log, Filter};
 use super::store;
-use super::{Action, Delivery, Recover, Resend, Status, Test};
+use super::{Action, Delivery, DeliveryId, Recover, Resend, Status, Test};
 
 const PATH: &str = "/api/admin/webhooks/deliveries";
 

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use kernel::args;
 use kernel::audit::{self, Entry};
 use kernel::auth::Rights;
-use kernel::base::{DeliveryId, Error, EventId, RecordId, Result, TenantId, Timestamp, WebhookId, Word};
+use kernel::base::{Error, EventId, RecordId, Result, TenantId, Timestamp, Word};
 use kernel::events::{self, WEBHOOK_LANE};
 use kernel::jobs::lanes::{self, Lane};
 use kernel::store::{Db, FromRow, Row, Select, Tx, Value};
 
-use super::super::{Recovery, Status as WebhookStatus, WEBHOOK_TEST, check_subscription, store as webhooks};
-use super::{Attempt, Delivery, Status};
+use super::super::{Recovery, Status as WebhookStatus, WEBHOOK_TEST, WebhookId, check_subscription, store as webhooks};
+use super::{Attempt, Delivery, DeliveryId, Status};
 
 macro_rules! columns {
     ($more:literal) => {

@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 
 use kernel::args;
-use kernel::base::{DeliveryId, Error, Result, Secrets, TenantId, Timestamp, WebhookId, Word};
+use kernel::base::{Error, Result, Secrets, TenantId, Timestamp, Word};
 use kernel::events;
 use kernel::jobs::lanes::Lane;
 use kernel::outbound::Target;
 use kernel::store::{Db, FromRow, Row};
 
+use super::super::deliveries::DeliveryId;
 use super::super::deliveries::store::may_recover;
 use super::super::store::{HEADERS_TABLE, OwnPlace, SECRETS_TABLE, auto_disable};
-use super::super::{Status, WEBHOOK_AUTO_DISABLED};
+use super::super::{Status, WEBHOOK_AUTO_DISABLED, WebhookId};
 use super::outcome::Due;
 use super::pace::Pause;
 use super::{Endpoint, SigningSecret, State, sign};
