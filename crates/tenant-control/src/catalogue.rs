@@ -1,16 +1,18 @@
 //! Every kind of event there is. What can be subscribed to, the catalogue route and the document's `webhooks` section
-//! all come from this list.
+//! all come from this list. And who follows them.
 
 use std::sync::OnceLock;
 
 use kernel::auth::{Scope, Scopes};
 use kernel::base::Result;
-use kernel::events::{self, Described, family};
+use kernel::events::{Described, family};
+use kernel::store::Followers;
 
+use crate::features::webhooks::EVERYTHING;
 use crate::features::{api_keys, tickets, webhooks};
 
-/// Subscribes to everything but tests.
-pub const EVERYTHING: &str = "*";
+/// Who follows what is published.
+pub const FOLLOWERS: Followers = &[webhooks::follow::store::SUBSCRIBERS];
 
 /// The kinds, by family and in the order of the contract.
 pub fn kinds() -> Result<&'static [Described]> {
@@ -43,7 +45,7 @@ pub fn can_subscribe(pattern: &str) -> Result<bool> {
 
 /// The kinds that any of these patterns matches.
 pub fn matching(patterns: &[String]) -> Result<Vec<&'static str>> {
-    let matches = |name: &str| events::patterns(name).iter().any(|pattern| patterns.contains(pattern));
+    let matches = |name: &str| webhooks::patterns(name).iter().any(|pattern| patterns.contains(pattern));
     Ok(kinds()?.iter().map(|kind| kind.name).filter(|name| matches(name)).collect())
 }
 

@@ -15,6 +15,7 @@ use kernel::http::{BaseUrl, Policy, Settings, TlsFiles};
 use kernel::outbound;
 use kernel::store::{Options, PostgresOptions, Synchronous};
 
+use crate::catalogue;
 use crate::features::webhooks::sender;
 
 /// The text of a secrets file, for installations that keep it elsewhere.
@@ -54,14 +55,15 @@ impl StoreArgs {
     }
 
     pub fn options(&self) -> Options {
-        match &self.database_url {
+        let options = match &self.database_url {
             None => Options::sqlite(self.database_file()).synchronous(synchronous()),
             Some(url) => {
                 let mut options = PostgresOptions::new(url);
                 options.allow_superuser = self.allow_superuser;
                 Options::postgres(options)
             }
-        }
+        };
+        options.followed_by(catalogue::FOLLOWERS)
     }
 
     pub fn secrets_path(&self) -> PathBuf {

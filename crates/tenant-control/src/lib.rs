@@ -21,6 +21,7 @@ pub fn statements() -> Vec<(&'static str, &'static str)> {
         features::webhooks::deliveries::store::STATEMENTS,
         features::webhooks::deliveries::log::store::STATEMENTS,
         features::webhooks::events::store::STATEMENTS,
+        features::webhooks::follow::store::STATEMENTS,
         features::webhooks::repair::store::STATEMENTS,
         features::webhooks::sender::settle::store::STATEMENTS,
         features::webhooks::sender::store::STATEMENTS,

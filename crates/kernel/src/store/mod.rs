@@ -12,6 +12,7 @@ mod context;
 mod db;
 pub mod delta;
 mod dialect;
+mod follow;
 mod migrate;
 mod news;
 mod options;
@@ -56,6 +57,7 @@ use turns::Turns;
 pub(crate) use context::Lane;
 pub use context::Purpose;
 pub use db::Db;
+pub use follow::{Bind, Follower, Followers, Happening};
 pub use options::{Options, PostgresOptions, Synchronous};
 pub use params::{Args, Param};
 pub use row::{Column, FromRow, Row};
@@ -86,6 +88,7 @@ struct Inner {
     backend: Backend,
     world: World,
     news: News,
+    followers: Option<Followers>,
     /// The texts of lists that were asked, once a test wants to know them.
     lists_asked: OnceLock<Mutex<BTreeSet<String>>>,
 }
@@ -114,7 +117,7 @@ struct Postgres {
 impl Store {
     /// Connects. It does not migrate.
     pub async fn open(options: Options, world: World) -> Result<Store> {
-        let news = News::default();
+        let (news, followers) = (News::default(), options.followers);
         let backend = match &options.target {
             Target::Postgres(postgres) => {
                 let pool = postgres::open(postgres, &options).await?;
@@ -127,7 +130,7 @@ impl Store {
                 Backend::Sqlite(Box::new(open.await.map_err(Error::internal)??))
             }
         };
-        Ok(Store(Arc::new(Inner { backend, world, news, lists_asked: OnceLock::new() })))
+        Ok(Store(Arc::new(Inner { backend, world, news, followers, lists_asked: OnceLock::new() })))
     }
 
     /// Applies the migrations that the database lacks, under a lock, and names them.
@@ -155,6 +158,10 @@ impl Store {
 
     pub fn world(&self) -> &World {
         &self.0.world
+    }
+
+    fn followers(&self) -> Option<Followers> {
+        self.0.followers
     }
 
     /// The tenants whose events come onto the disk through this process, as they do. A hint: other nodes' are not
@@ -285,7 +292,8 @@ fn open_sqlite(path: PathBuf, options: &Options, world: World, news: News) -> Re
     let connection = sqlite::open_writer(&path, options)?;
     let readers = Readers::open(&path, options.readers, options.wait_max)?;
     let scanners = Readers::open(&path, SCANNERS, options.wait_max)?;
-    let idle = Context { scope: Scope::System(Purpose::Startup), job: false, actor: Actor::system(), world };
+    let followers = options.followers;
+    let idle = Context { scope: Scope::System(Purpose::Startup), job: false, actor: Actor::system(), world, followers };
     let writer = Writer::start(Tx::sqlite(connection, Arc::new(idle)), options, news)?;
     let scan_turns = Arc::new(Semaphore::new(SCANNERS));
     // No tenant has all of them.

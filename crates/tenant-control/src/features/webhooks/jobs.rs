@@ -1,11 +1,11 @@
 //! What is done about deliveries without being asked, beside sending them: cleaning and measuring.
 
 use kernel::base::{Result, TenantId, Timestamp};
-use kernel::events::WEBHOOK_LANE;
 use kernel::http::App;
 use kernel::jobs::lanes;
 use kernel::store::Purpose;
 
+use super::WEBHOOK_LANE;
 use super::deliveries::store;
 
 /// Steps of one tenant in one round; what is left waits for the next.

@@ -14,7 +14,8 @@ use utoipa::openapi::schema::AnyOfBuilder;
 use utoipa::openapi::{OneOfBuilder, Ref, RefOr, Schema};
 use utoipa::{IntoParams, IntoResponses, PartialSchema, ToSchema};
 
-use super::{Change, Input, NewWebhook, Rotation, Webhook, WebhookId, store};
+use super::input::{Change, Input, Rotation};
+use super::{NewWebhook, Webhook, WebhookId, store};
 
 const PATH: &str = "/api/admin/webhooks";
 

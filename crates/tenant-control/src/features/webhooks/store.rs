@@ -9,16 +9,16 @@ use kernel::audit::{self, Changes, Entry};
 use kernel::auth::Rights;
 use kernel::base::seal::Place;
 use kernel::base::{Code, Error, FieldError, HOUR_MS, Result, Secrets, TenantId, Timestamp, Word};
-use kernel::events::WEBHOOK_LANE;
 use kernel::http::IfMatch;
 use kernel::jobs::lanes;
 use kernel::outbound::Target;
 use kernel::store::{Db, Direction, FromRow, Row, Select, Tx, Value};
 use serde_json::json;
 
+use super::input::{Input, check_subscription};
 use super::{
-    Backlog, COUNTED_MAX, Input, MASK, NewWebhook, Recovery, RecoveryStatus, Status, WEBHOOKS_MAX, Webhook, WebhookId,
-    check_subscription,
+    Backlog, COUNTED_MAX, MASK, NewWebhook, Recovery, RecoveryStatus, Status, WEBHOOK_LANE, WEBHOOKS_MAX, Webhook,
+    WebhookId,
 };
 
 /// A record with what the sender has observed. The count is bounded, so that a large backlog costs no more.

@@ -7,6 +7,7 @@ use kernel::args;
 use kernel::base::{Actor, Clock, TenantId, Timestamp, World};
 use kernel::store::{Db, Engine, Options, PostgresOptions, Purpose, Store};
 use tempfile::TempDir;
+use tenant_control::catalogue;
 
 use super::postgres::{TestDatabase, fresh_database, migrated_database};
 
@@ -38,10 +39,11 @@ impl Place {
     }
 
     pub fn options(&self) -> Options {
-        match self {
+        let options = match self {
             Place::Folder(folder) => Options::sqlite(folder.path().join("control.db")),
             Place::Database(database) => Options::postgres(PostgresOptions::new(&database.url)),
-        }
+        };
+        options.followed_by(catalogue::FOLLOWERS)
     }
 }
 

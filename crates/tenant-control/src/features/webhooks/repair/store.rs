@@ -2,12 +2,11 @@
 
 use kernel::args;
 use kernel::base::{HOUR_MS, Result, Timestamp};
-use kernel::events::WEBHOOK_LANE;
 use kernel::jobs::lanes;
 use kernel::store::{Db, STEP_ROWS, Tx};
 
 use super::super::sender::WAIT_MAX_MS;
-use super::super::{OVERLAP_HOURS_MAX, WebhookId};
+use super::super::{OVERLAP_HOURS_MAX, WEBHOOK_LANE, WebhookId};
 
 kernel::statements! {
     /// Deleted ones among them, whose deliveries may wait to be noted as skipped.
