@@ -10,6 +10,7 @@ use rusqlite::types::{FromSqlError, FromSqlResult, ToSqlOutput, ValueRef};
 use serde::{Deserialize, Serialize};
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
+use crate::base::seal::Sealed;
 use crate::base::{Id, Identified, Timestamp};
 
 type Encoded = Result<IsNull, Box<dyn StdError + Sync + Send>>;
@@ -52,6 +53,40 @@ impl<'r, R: Identified> FromSql<'r> for Id<R> {
 impl<R: Identified> From<Id<R>> for Value {
     fn from(id: Id<R>) -> Self {
         Value::Text(id.to_string())
+    }
+}
+
+impl rusqlite::ToSql for Sealed {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(ValueRef::Blob(&self.0)))
+    }
+}
+
+impl rusqlite::types::FromSql for Sealed {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        <Vec<u8> as rusqlite::types::FromSql>::column_result(value).map(Sealed)
+    }
+}
+
+impl ToSql for Sealed {
+    fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Encoded {
+        <Vec<u8> as ToSql>::to_sql(&self.0, ty, out)
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        <Vec<u8> as ToSql>::accepts(ty)
+    }
+
+    to_sql_checked!();
+}
+
+impl<'r> FromSql<'r> for Sealed {
+    fn from_sql(ty: &Type, raw: &'r [u8]) -> Result<Self, Box<dyn StdError + Sync + Send>> {
+        <Vec<u8> as FromSql>::from_sql(ty, raw).map(Sealed)
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        <Vec<u8> as FromSql>::accepts(ty)
     }
 }
 
