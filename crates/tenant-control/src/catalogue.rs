@@ -1,13 +1,16 @@
 //! Every kind of event there is. What can be subscribed to, the catalogue route and the document's `webhooks` section
-//! all come from this list. And who follows them.
+//! all come from this list. And what else features declare for each other: who follows events, which records others may
+//! refer to, and what requests are refused with.
 
 use std::sync::OnceLock;
 
-use kernel::auth::{Scope, Scopes};
-use kernel::base::Result;
+use kernel::auth::{Scope, Scopes, USERS};
+use kernel::base::{Code, Result};
 use kernel::events::{Described, family};
 use kernel::store::Followers;
+use kernel::store::refer::Referable;
 
+use crate::features::organizations::ORGANIZATIONS;
 use crate::features::webhooks::EVERYTHING;
 use crate::features::{api_keys, tickets, webhooks};
 
@@ -32,6 +35,16 @@ pub fn kinds() -> Result<&'static [Described]> {
         webhooks::WEBHOOK_TEST.describe()?,
     ];
     Ok(KINDS.get_or_init(|| kinds))
+}
+
+/// Which records others may refer to. Devices come with the inventory; before that no id names one.
+pub const REFERABLE: &[Referable] = &[ORGANIZATIONS, USERS];
+
+/// Every code that a request can be refused with, in the order of their status: those of the kernel, then of the features.
+pub fn codes() -> Vec<Code> {
+    let mut codes = [Code::KERNEL, tickets::CODES].concat();
+    codes.sort_by_key(|code| code.status());
+    codes
 }
 
 /// Whether an endpoint can subscribe to this: a kind, `<family>.*` of a family that has kinds, or `*`.

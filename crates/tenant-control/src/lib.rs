@@ -5,6 +5,8 @@ pub mod cli;
 pub mod config;
 pub mod cookie;
 pub mod features;
+pub mod migrations;
+pub mod retention;
 pub mod router;
 
 /// Every statement of the product and its kernel, so that a test can prepare each on both engines.

@@ -17,8 +17,8 @@ pub use clocks::{TenantClock, bring_credentials_back, find_stuck_clock, list_clo
 pub use credentials::{Credentials, Tenant};
 pub use key_format::{PlainKey, PublicId};
 pub use people::{
-    NewUser, User, UserChange, create_first_admin, create_tenant, create_user, delete_user, find_tenant, find_user,
-    has_user, list_tenants, list_users, operate, update_user,
+    NewUser, USERS, User, UserChange, create_first_admin, create_tenant, create_user, delete_user, find_tenant,
+    find_user, list_tenants, list_users, operate, update_user,
 };
 pub use role::Role;
 pub use scope::{Scope, Scopes};

@@ -1,6 +1,6 @@
 //! Events: what happened to a tenant's records, written in the transaction that made it happen.
 //!
-//! [`publish`] writes the event, and whoever follows (see [`Follower`]) writes what it makes of it, in the same transaction.
+//! [`publish`] writes the event, and whoever follows (see [`Followers`]) writes what it makes of it, in the same transaction.
 //! So there is no outbox with a cursor that could skip: an event that is committed has its deliveries. Who follows is the
 //! product's to say.
 
@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::base::{Error, EventId, Result, TenantId, Timestamp};
-use crate::store::{Db, Follower, Followers, Happening, Tx};
+use crate::store::{Db, Followers, Happening, Tx};
 
 pub use kind::{Described, EventKind, family};
 
@@ -94,7 +94,7 @@ async fn write(tx: &mut Tx, name: &str, record: &str, data: Box<RawValue>, follo
     let row = vec![sequence.into(), id.into(), name.into(), family(name).into(), record.into(), at.into(), body.into()];
     tx.later(INSERT, row).await?;
     let event = Happening { id, sequence, kind: name, record, at, now: tx.world().now() };
-    for (sql, bind) in followers.iter().flat_map(|Follower(statements)| *statements) {
+    for (sql, bind) in followers.iter().flat_map(|follower| follower.statements) {
         tx.later(sql, bind(&event)).await?;
     }
     tx.announce();

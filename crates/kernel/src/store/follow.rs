@@ -23,12 +23,14 @@ pub struct Happening<'a> {
     pub now: Timestamp,
 }
 
-/// Statements that run after each event is written, in this order and in its transaction; `$1` is the tenant, and what
-/// the function makes of the event comes after it.
+/// Somebody who follows events.
 #[derive(Clone, Copy, Debug)]
-pub struct Follower(pub &'static [(&'static str, Bind)]);
+pub struct Follower {
+    /// They run after each event is written, in this order and in its transaction.
+    pub statements: &'static [(&'static str, Bind)],
+}
 
-/// What a follower's statement binds.
+/// What a follower's statement binds of an event, behind the tenant, which is `$1`.
 pub type Bind = fn(&Happening<'_>) -> Vec<Value>;
 
 /// All that follow; none is fine.

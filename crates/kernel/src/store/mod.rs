@@ -22,6 +22,7 @@ mod postgres_fault;
 mod postgres_pool;
 mod postgres_tls;
 mod postgres_url;
+pub mod refer;
 mod row;
 mod select;
 mod self_check;
@@ -58,6 +59,7 @@ pub(crate) use context::Lane;
 pub use context::Purpose;
 pub use db::Db;
 pub use follow::{Bind, Follower, Followers, Happening};
+pub use migrate::{Migration, Migrations};
 pub use options::{Options, PostgresOptions, Synchronous};
 pub use params::{Args, Param};
 pub use row::{Column, FromRow, Row};
@@ -134,18 +136,20 @@ impl Store {
     }
 
     /// Applies the migrations that the database lacks, under a lock, and names them.
-    pub async fn migrate(&self) -> Result<Vec<String>> {
+    pub async fn migrate(&self, migrations: Migrations) -> Result<Vec<String>> {
         match self.backend() {
-            Backend::Sqlite(sqlite) => migrate::migrate_sqlite(sqlite.path.clone(), self.world().clone()).await,
-            Backend::Postgres(postgres) => migrate::migrate_postgres(&postgres.pool, self.world()).await,
+            Backend::Sqlite(sqlite) => {
+                migrate::migrate_sqlite(sqlite.path.clone(), self.world().clone(), migrations).await
+            }
+            Backend::Postgres(postgres) => migrate::migrate_postgres(&postgres.pool, self.world(), migrations).await,
         }
     }
 
     /// The migrations that the database lacks.
-    pub async fn pending_migrations(&self) -> Result<Vec<String>> {
+    pub async fn pending_migrations(&self, migrations: Migrations) -> Result<Vec<String>> {
         match self.backend() {
-            Backend::Sqlite(sqlite) => migrate::pending_sqlite(sqlite.path.clone()).await,
-            Backend::Postgres(postgres) => migrate::pending_postgres(&postgres.pool).await,
+            Backend::Sqlite(sqlite) => migrate::pending_sqlite(sqlite.path.clone(), migrations).await,
+            Backend::Postgres(postgres) => migrate::pending_postgres(&postgres.pool, migrations).await,
         }
     }
 

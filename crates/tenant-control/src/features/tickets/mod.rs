@@ -48,6 +48,23 @@ impl Identified for Device {
     const PREFIX: &'static str = "dev";
 }
 
+pub const QUERY_TOO_BROAD: Code = Code::new(
+    400,
+    "query_too_broad",
+    "No index can answer this combination of filters and order",
+    "Too many records would have to be looked at one by one. The detail names a filter to add.",
+    "More than 10000 tickets would have to be looked at one by one. Add a filter: organization_id.",
+);
+pub const INVALID_TRANSITION: Code = Code::new(
+    409,
+    "invalid_transition",
+    "The record cannot go from its status to that one",
+    "The detail names the statuses that can follow. Nothing of the request was applied.",
+    "A ticket that is closed cannot become pending. It can become: open.",
+);
+/// What tickets are refused with that nothing else is.
+pub const CODES: &[Code] = &[QUERY_TOO_BROAD, INVALID_TRANSITION];
+
 kernel::words! {
     #[schema(as = TicketType)]
     pub enum Type {
@@ -121,7 +138,7 @@ impl Status {
             to.as_str(),
             words.join(", ")
         );
-        Err(Error::new(Code::InvalidTransition, detail))
+        Err(Error::new(INVALID_TRANSITION, detail))
     }
 }
 

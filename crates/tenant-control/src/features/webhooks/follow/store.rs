@@ -71,9 +71,9 @@ kernel::statements! {
 }
 
 /// Every endpoint that wants to know.
-pub const SUBSCRIBERS: Follower = Follower(&[(WAKE, waking), (DELIVER, delivering)]);
+pub const SUBSCRIBERS: Follower = Follower { statements: &[(WAKE, waking), (DELIVER, delivering)] };
 /// The endpoint alone that the event is of, whatever it or others have subscribed to: tests.
-pub const ITSELF: Follower = Follower(&[(WAKE_ONE, waking_one), (DELIVER_ONE, delivering_one)]);
+pub const ITSELF: Follower = Follower { statements: &[(WAKE_ONE, waking_one), (DELIVER_ONE, delivering_one)] };
 
 fn waking(event: &Happening<'_>) -> Vec<Value> {
     [event.now.into()].into_iter().chain(wanted(event)).collect()
