@@ -7,9 +7,10 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use kernel::base::{AuditId, EventId, TicketId, UserId, World};
+use kernel::base::{AuditId, EventId, UserId, World};
 use rusqlite::{Connection as Sqlite, params};
 use serde_json::{Value, json};
+use tenant_control::features::tickets::TicketId;
 use tokio::task::JoinSet;
 
 use crate::report::percentile;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use kernel::base::World;
 use kernel::store::{Db, Options, PostgresOptions, Store};
+use tenant_control::migrations::MIGRATIONS;
 
 use crate::cluster::{Cluster, output};
 use crate::report::Comparison;
@@ -57,7 +58,7 @@ pub fn run() -> Outcome {
 
 async fn open(cluster: &Cluster) -> Outcome<(Store, Arc<Vec<Db>>)> {
     let store = Store::open(Options::postgres(PostgresOptions::new(cluster.url())), World::default()).await?;
-    store.migrate().await?;
+    store.migrate(MIGRATIONS).await?;
     make_tables(&store).await?;
     let tenants = Arc::new(make_tenants(&store, TENANTS).await?);
     Ok((store, tenants))

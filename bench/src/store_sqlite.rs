@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use kernel::base::World;
 use kernel::store::{Options, Store};
+use tenant_control::migrations::MIGRATIONS;
 
 use crate::bare_sqlite::{BareWriter, Savepoints};
 use crate::report::Comparison;
@@ -36,7 +37,7 @@ pub fn run() -> Outcome {
 async fn measure_store(writes: usize) -> Outcome<f64> {
     let folder = folder()?;
     let store = Store::open(Options::sqlite(folder.path().join("store.db")), World::default()).await?;
-    store.migrate().await?;
+    store.migrate(MIGRATIONS).await?;
     make_tables(&store).await?;
     let tenants = Arc::new(make_tenants(&store, TENANTS).await?);
     let speed = drive(0, writes, move |n| {
@@ -53,7 +54,7 @@ async fn measure_bare(writes: usize, savepoints: Savepoints) -> Outcome<f64> {
     let path = folder.path().join("bare.db");
     // The same schema, made by the store itself.
     let store = Store::open(Options::sqlite(&path), World::default()).await?;
-    store.migrate().await?;
+    store.migrate(MIGRATIONS).await?;
     make_tables(&store).await?;
     let tenants = make_tenants(&store, TENANTS).await?;
     store.close().await;

@@ -2,9 +2,11 @@
 //! else. Nothing is parsed, checked, looked up or answered.
 
 use kernel::args;
-use kernel::base::{AuditId, EventId, Result, TicketId};
+use kernel::base::{AuditId, EventId, Result};
 use kernel::store::{Db, Value};
 use kernel::{audit, events};
+use tenant_control::features::tickets::TicketId;
+use tenant_control::features::webhooks::follow::store as follow;
 
 use super::new::New;
 
@@ -90,9 +92,9 @@ pub async fn write(db: &Db, new: New) -> Result<()> {
         let event = EventId::new_at(tx.world(), at);
         let (name, family, any) = ("ticket.created", "ticket.*", "*");
         tx.exec(events::INSERT, args![tick.sequence, event, name, "ticket", id, at, body]).await?;
-        if tx.is_worthwhile(events::SUBSCRIBED, args![name, family, any]).await? {
-            tx.exec(events::WAKE, args![at, name, family, any]).await?;
-            tx.exec(events::DELIVER, args![event, tick.sequence, name, id, at, at, name, family, any]).await?;
+        if tx.is_worthwhile(follow::SUBSCRIBED, args![name, family, any]).await? {
+            tx.exec(follow::WAKE, args![at, name, family, any]).await?;
+            tx.exec(follow::DELIVER, args![event, tick.sequence, name, id, at, at, name, family, any]).await?;
         }
         Ok(())
     })

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use kernel::store::PostgresOptions;
 use kernel::{audit, events};
+use tenant_control::features::webhooks::follow::store as follow;
 
 use super::bare::{INSERT, INSERT_CHANGE, INSERT_TERMS, NEXT_NUMBER, TERMS};
 use super::data::{Chance, Makings};
@@ -149,8 +150,8 @@ fn script_text() -> String {
             ),
         ),
         bound(events::INSERT, &format!(":tenant :sequence :record 'ticket.created' 'ticket' :record {now} :body")),
-        bound(events::WAKE, &format!(":tenant :now {names}")),
-        bound(events::DELIVER, &format!(":tenant :record :sequence 'ticket.created' :record :now {now} {names}")),
+        bound(follow::WAKE, &format!(":tenant :now {names}")),
+        bound(follow::DELIVER, &format!(":tenant :record :sequence 'ticket.created' :record :now {now} {names}")),
         "\\endpipeline\nCOMMIT;\n".to_owned(),
     ]
     .concat()

@@ -7,8 +7,10 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use kernel::base::{OrganizationId, TicketId, Timestamp, UserId, World};
+use kernel::base::{Timestamp, UserId, World};
 use rusqlite::{Connection, Statement, params};
+use tenant_control::features::organizations::OrganizationId;
+use tenant_control::features::tickets::TicketId;
 
 use super::data::{DAY_MS, DONE, LIVE, Makings, ORGANIZATIONS, PRIORITIES, TECHNICIANS, TYPES, Ticket, external_id};
 use crate::Outcome;

@@ -68,7 +68,11 @@ pub fn run() -> Outcome {
 
 /// Publishes while the server is away, so that all is due when it comes.
 async fn preload(data: &Path, tenant: &str, events: usize) -> Outcome {
-    let store = Store::open(Options::sqlite(database(data)), World::default()).await?;
+    let store = Store::open(
+        Options::sqlite(database(data)).followed_by(tenant_control::catalogue::FOLLOWERS),
+        World::default(),
+    )
+    .await?;
     let db = store.tenant_for_test(tenant.parse()?, Actor::system());
     // A few hundred a write, as the service's own steps have.
     for first in (0..events).step_by(STEP) {

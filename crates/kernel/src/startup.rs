@@ -1,11 +1,16 @@
-//! Before the first request: this node's secrets must be those that the database was set up with.
+//! Before the first request: this node's secrets must be those that the database was set up with. And what a server notes
+//! for the commands beside it.
 
 use crate::base::{Error, Result, Secrets, SecretsSource, equal};
+use crate::http::BaseUrl;
 use crate::store::{Purpose, Store};
 
 crate::statements! {
     LIST_CHECKS = "SELECT name, value FROM secret_checks ORDER BY name";
     INSERT_CHECK = "INSERT INTO secret_checks (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING";
+    NOTE = "INSERT INTO service_notes (name, value, noted_at) VALUES ($1, $2, $3)
+        ON CONFLICT (name) DO UPDATE SET value = $2, noted_at = $3";
+    NOTED = "SELECT value FROM service_notes WHERE name = $1";
 }
 
 /// The secrets of this node. They are made only while the database knows none; of two nodes that start at once with
@@ -57,4 +62,21 @@ pub async fn check_secrets(store: &Store, source: &SecretsSource) -> Result<()> 
     };
     mismatch(&secrets, &known)
         .map_or(Ok(()), |name| Err(Error::internal(format!("{name} differs from the database's"))))
+}
+
+/// Under which name a server notes where it is reached.
+const BASE_URL: &str = "base_url";
+
+/// Notes where clients reach the server that starts, for links that commands print. Of several nodes the last to start is
+/// remembered: all of them serve the same.
+pub async fn note_base_url(store: &Store, base_url: &BaseUrl) -> Result<()> {
+    let (url, now) = (base_url.as_str().to_owned(), store.world().now());
+    let db = store.system(Purpose::Startup);
+    db.write(async move |tx| tx.exec(NOTE, crate::args![BASE_URL, url, now]).await).await.map(drop)
+}
+
+/// Where clients reach the server that was started last on this store; none if no server has been.
+pub async fn noted_base_url(store: &Store) -> Result<Option<BaseUrl>> {
+    let noted: Option<String> = store.system(Purpose::Startup).find(NOTED, crate::args![BASE_URL]).await?;
+    noted.map(|url| BaseUrl::parse(&url)).transpose()
 }

@@ -1,16 +1,21 @@
 //! Every kind of event there is. What can be subscribed to, the catalogue route and the document's `webhooks` section
-//! all come from this list.
+//! all come from this list. And what else features declare for each other: who follows events, which records others may
+//! refer to, and what requests are refused with.
 
 use std::sync::OnceLock;
 
-use kernel::auth::{Scope, Scopes};
-use kernel::base::Result;
-use kernel::events::{self, Described, family};
+use kernel::auth::{Scope, Scopes, USERS};
+use kernel::base::{Code, Result};
+use kernel::events::{Described, family};
+use kernel::store::Followers;
+use kernel::store::refer::Referable;
 
+use crate::features::organizations::ORGANIZATIONS;
+use crate::features::webhooks::EVERYTHING;
 use crate::features::{api_keys, tickets, webhooks};
 
-/// Subscribes to everything but tests.
-pub const EVERYTHING: &str = "*";
+/// Who follows what is published.
+pub const FOLLOWERS: Followers = &[webhooks::follow::store::SUBSCRIBERS];
 
 /// The kinds, by family and in the order of the contract.
 pub fn kinds() -> Result<&'static [Described]> {
@@ -32,6 +37,16 @@ pub fn kinds() -> Result<&'static [Described]> {
     Ok(KINDS.get_or_init(|| kinds))
 }
 
+/// Which records others may refer to. Devices come with the inventory; before that no id names one.
+pub const REFERABLE: &[Referable] = &[ORGANIZATIONS, USERS];
+
+/// Every code that a request can be refused with, in the order of their status: those of the kernel, then of the features.
+pub fn codes() -> Vec<Code> {
+    let mut codes = [Code::KERNEL, tickets::CODES].concat();
+    codes.sort_by_key(|code| code.status());
+    codes
+}
+
 /// Whether an endpoint can subscribe to this: a kind, `<family>.*` of a family that has kinds, or `*`.
 pub fn can_subscribe(pattern: &str) -> Result<bool> {
     let kinds = kinds()?;
@@ -43,7 +58,7 @@ pub fn can_subscribe(pattern: &str) -> Result<bool> {
 
 /// The kinds that any of these patterns matches.
 pub fn matching(patterns: &[String]) -> Result<Vec<&'static str>> {
-    let matches = |name: &str| events::patterns(name).iter().any(|pattern| patterns.contains(pattern));
+    let matches = |name: &str| webhooks::patterns(name).iter().any(|pattern| patterns.contains(pattern));
     Ok(kinds()?.iter().map(|kind| kind.name).filter(|name| matches(name)).collect())
 }
 

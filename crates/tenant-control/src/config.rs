@@ -13,8 +13,9 @@ use ipnet::IpNet;
 use kernel::base::{DAY_MS, Error, HOUR_MS, MINUTE_MS, Result, SECOND_MS, SecretsSource, parse_network};
 use kernel::http::{BaseUrl, Policy, Settings, TlsFiles};
 use kernel::outbound;
-use kernel::store::{Options, PostgresOptions, Synchronous};
+use kernel::store::{Options, PostgresOptions, Store, Synchronous};
 
+use crate::catalogue;
 use crate::features::webhooks::sender;
 
 /// The text of a secrets file, for installations that keep it elsewhere.
@@ -54,14 +55,15 @@ impl StoreArgs {
     }
 
     pub fn options(&self) -> Options {
-        match &self.database_url {
+        let options = match &self.database_url {
             None => Options::sqlite(self.database_file()).synchronous(synchronous()),
             Some(url) => {
                 let mut options = PostgresOptions::new(url);
                 options.allow_superuser = self.allow_superuser;
                 Options::postgres(options)
             }
-        }
+        };
+        options.followed_by(catalogue::FOLLOWERS)
     }
 
     pub fn secrets_path(&self) -> PathBuf {
@@ -116,6 +118,29 @@ impl UrlArgs {
             });
         }
         BaseUrl::parse(&format!("{}://{address}", if tls { "https" } else { "http" }))
+    }
+}
+
+/// Where clients reach the service, as a command beside it is told.
+#[derive(Args, Clone, Debug)]
+pub struct LinkArgs {
+    /// Where the server listens, as long as none was started on this store
+    #[arg(long, value_name = "ADDRESS", env = "TENANT_CONTROL_LISTEN", default_value = LISTEN)]
+    pub listen: SocketAddr,
+    /// Where clients reach the service [default: what the server says that was started last on this store]
+    #[arg(long, value_name = "URL", env = "TENANT_CONTROL_BASE_URL", value_parser = parse_base_url)]
+    pub base_url: Option<BaseUrl>,
+}
+
+impl LinkArgs {
+    /// The given URL, or what a server has noted in the store, or the address that one would listen on.
+    pub async fn base_url(&self, store: &Store) -> Result<BaseUrl> {
+        let LinkArgs { listen, base_url } = self.clone();
+        let base_url = match base_url {
+            Some(url) => Some(url),
+            None => kernel::startup::noted_base_url(store).await?,
+        };
+        UrlArgs { listen, base_url }.base_url(listen, false)
     }
 }
 

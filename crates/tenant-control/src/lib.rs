@@ -5,6 +5,8 @@ pub mod cli;
 pub mod config;
 pub mod cookie;
 pub mod features;
+pub mod migrations;
+pub mod retention;
 pub mod router;
 
 /// Every statement of the product and its kernel, so that a test can prepare each on both engines.
@@ -21,6 +23,7 @@ pub fn statements() -> Vec<(&'static str, &'static str)> {
         features::webhooks::deliveries::store::STATEMENTS,
         features::webhooks::deliveries::log::store::STATEMENTS,
         features::webhooks::events::store::STATEMENTS,
+        features::webhooks::follow::store::STATEMENTS,
         features::webhooks::repair::store::STATEMENTS,
         features::webhooks::sender::settle::store::STATEMENTS,
         features::webhooks::sender::store::STATEMENTS,

@@ -81,6 +81,7 @@ fn document_info() -> Result<DocumentInfo> {
             ("Schema", "This document."),
         ],
         webhooks: catalogue::kinds()?.to_vec(),
+        codes: catalogue::codes(),
     })
 }
 

@@ -22,8 +22,8 @@ pub use credentials::Credentials;
 pub use key_format::{PlainKey, PublicId};
 pub use pass::{Holder, Pass, PassOwner};
 pub use people::{
-    NewUser, User, UserChange, create_first_admin, create_tenant, create_user, delete_user, find_tenant, find_user,
-    has_user, list_tenants, list_users, operate, update_user,
+    NewUser, USERS, User, UserChange, create_first_admin, create_tenant, create_user, delete_user, find_tenant,
+    find_user, list_tenants, list_users, operate, update_user,
 };
 pub use principal::{Identity, KeyIdentity, Tenant, UserIdentity};
 pub use role::Role;

@@ -6,8 +6,9 @@ use super::principal::Tenant;
 use super::role::Role;
 use crate::audit::{self, Changes, Entry};
 use crate::base::{
-    Actor, Error, Label, OnDuplicate, Result, SessionId, TenantId, Timestamp, UserId, check_slug, is_email,
+    Actor, Error, Label, OnDuplicate, RecordId, Result, SessionId, TenantId, Timestamp, UserId, check_slug, is_email,
 };
+use crate::store::refer::Referable;
 use crate::store::{Db, FromRow, Purpose, Row, Store, Tx, Value};
 
 crate::statements! {
@@ -205,6 +206,9 @@ pub async fn list_tenants(db: &Db) -> Result<Vec<Tenant>> {
         all.extend(rows);
     }
 }
+
+/// Users as others refer to them.
+pub const USERS: Referable = Referable { prefix: UserId::PREFIX, table: "users" };
 
 /// Whether the tenant has this user.
 pub async fn has_user(tx: &mut Tx, id: UserId) -> Result<bool> {

@@ -1,6 +1,9 @@
 //! Identifiers: a prefix that names the kind, `_`, and 26 characters of Crockford base32 of a UUIDv7 (TypeID).
 
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::marker::PhantomData;
 use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
@@ -12,82 +15,145 @@ const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 /// 26 characters of 5 bits hold 130 bits; the first may only use the 128 that a UUID has.
 const DIGITS: usize = 26;
 
-macro_rules! ids {
-    ($($(#[$doc:meta])* $name:ident $prefix:literal)*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(Uuid);
-
-        impl $name {
-            /// A new id, ordered by the time it is made.
-            pub fn new(world: &World) -> Self {
-                Self::new_at(world, world.now())
-            }
-
-            /// A new id that is ordered as if made at this moment.
-            pub fn new_at(world: &World, at: Timestamp) -> Self {
-                $name(uuid_at(at, &world.chance.bytes()))
-            }
-
-            /// A new id that comes behind those of smaller numbers, even of the same millisecond.
-            pub fn new_numbered(world: &World, at: Timestamp, number: i64) -> Self {
-                $name(uuid_at(at, &numbered(number, world.chance.bytes())))
-            }
-
-            /// No id of this moment or later comes before this one.
-            pub fn first_at(at: Timestamp) -> Self {
-                $name(uuid_at(at, &[0; 10]))
-            }
-        }
-
-        const _: () = assert!($prefix.len() <= PREFIX_MAX);
-
-        impl RecordId for $name {
-            const PREFIX: &'static str = $prefix;
-            const NONE: Self = $name(Uuid::nil());
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                encode($prefix, self.0, f)
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Display::fmt(self, f)
-            }
-        }
-
-        impl FromStr for $name {
-            type Err = MalformedId;
-            fn from_str(text: &str) -> Result<Self, MalformedId> {
-                decode($prefix, text).map($name).ok_or(MalformedId)
-            }
-        }
-
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-    )*};
+/// A record that ids name. Whoever owns the record says what its ids start with:
+///
+/// ```
+/// use kernel::base::{Id, Identified};
+///
+/// pub struct Lamp;
+/// pub type LampId = Id<Lamp>;
+/// impl Identified for Lamp {
+///     const PREFIX: &'static str = "lmp";
+/// }
+/// assert!("lmp_01h2xcejqtf2nbrexx3vqjhp41".parse::<LampId>().is_ok());
+/// ```
+pub trait Identified {
+    /// Two to four small letters, which no other kind has.
+    const PREFIX: &'static str;
 }
 
-ids! {
-    TenantId "ten"
-    UserId "usr"
-    ApiKeyId "key"
-    AuditId "aud"
-    WebhookId "wh"
-    EventId "evt"
-    DeliveryId "dlv"
+/// The id of an `R`. Each kind of record has ids of its own type, and one cannot be taken for another.
+pub struct Id<R>(Uuid, PhantomData<fn() -> R>);
+
+impl<R> Id<R> {
+    const fn of(id: Uuid) -> Self {
+        Id(id, PhantomData)
+    }
+
+    /// A new id, ordered by the time it is made.
+    pub fn new(world: &World) -> Self {
+        Self::new_at(world, world.now())
+    }
+
+    /// A new id that is ordered as if made at this moment.
+    pub fn new_at(world: &World, at: Timestamp) -> Self {
+        Self::of(uuid_at(at, &world.chance.bytes()))
+    }
+
+    /// A new id that comes behind those of smaller numbers, even of the same millisecond.
+    pub fn new_numbered(world: &World, at: Timestamp, number: i64) -> Self {
+        Self::of(uuid_at(at, &numbered(number, world.chance.bytes())))
+    }
+
+    /// No id of this moment or later comes before this one.
+    pub fn first_at(at: Timestamp) -> Self {
+        Self::of(uuid_at(at, &[0; 10]))
+    }
+}
+
+impl<R: Identified> RecordId for Id<R> {
+    const PREFIX: &'static str = {
+        assert!(R::PREFIX.len() >= PREFIX_MIN && R::PREFIX.len() <= PREFIX_MAX, "a prefix has two to four letters");
+        R::PREFIX
+    };
+    const NONE: Self = Self::of(Uuid::nil());
+}
+
+impl<R: Identified> fmt::Display for Id<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        encode(Self::PREFIX, self.0, f)
+    }
+}
+
+impl<R: Identified> fmt::Debug for Id<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl<R: Identified> FromStr for Id<R> {
+    type Err = MalformedId;
+    fn from_str(text: &str) -> Result<Self, MalformedId> {
+        decode(Self::PREFIX, text).map(Self::of).ok_or(MalformedId)
+    }
+}
+
+impl<R: Identified> Serialize for Id<R> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+// By hand, because derived ones would ask the same of the record.
+impl<R> Copy for Id<R> {}
+
+impl<R> Clone for Id<R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R> Eq for Id<R> {}
+
+impl<R> PartialEq for Id<R> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl<R> Ord for Id<R> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.cmp(&other.0)
+    }
+}
+
+impl<R> PartialOrd for Id<R> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<R> Hash for Id<R> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+/// Ids of the records that the kernel itself writes. A feature's are declared in its folder.
+macro_rules! own {
+    ($($(#[$doc:meta])* $name:ident of $record:ident $prefix:literal)*) => {
+        mod own {
+            $(pub enum $record {})*
+        }
+        $(
+            $(#[$doc])*
+            pub type $name = Id<own::$record>;
+
+            impl Identified for own::$record {
+                const PREFIX: &'static str = $prefix;
+            }
+        )*
+    };
+}
+
+own! {
+    TenantId of Tenant "ten"
+    UserId of User "usr"
     /// Sessions are never named in an answer but in the audit trail.
-    SessionId "ses"
-    OrganizationId "org"
-    TicketId "tkt"
-    CommentId "cmt"
-    DeviceId "dev"
+    SessionId of Session "ses"
+    ApiKeyId of ApiKey "key"
+    AuditId of AuditEntry "aud"
+    EventId of Event "evt"
 }
 
 /// What all kinds of ids have in common.
@@ -114,7 +180,7 @@ impl std::error::Error for MalformedId {}
 /// Whether a text looks like the id of any record: what a filter accepts without knowing the kind.
 pub fn is_record_id(text: &str) -> bool {
     text.split_once('_').is_some_and(|(prefix, _)| {
-        (2..=4).contains(&prefix.len())
+        (PREFIX_MIN..=PREFIX_MAX).contains(&prefix.len())
             && prefix.bytes().all(|byte| byte.is_ascii_lowercase())
             && decode(prefix, text).is_some()
     })
@@ -137,7 +203,7 @@ fn numbered(number: i64, mut bytes: [u8; 10]) -> [u8; 10] {
     bytes
 }
 
-/// The longest prefix, as [`is_record_id`] knows it.
+const PREFIX_MIN: usize = 2;
 const PREFIX_MAX: usize = 4;
 
 /// Written in one piece: ids are made into text several times in every request.
@@ -205,14 +271,14 @@ mod tests {
         let (world, at) = (World::default(), Timestamp::from_millis(1_700_000_000_000));
         let numbers =
             [1, 2, 63, 64, 255, 256, 16_383, 16_384, 1_048_575, 1_048_576, 268_435_455, 268_435_456, 4_294_967_295];
-        let ids: Vec<TicketId> = numbers.iter().map(|number| TicketId::new_numbered(&world, at, *number)).collect();
+        let ids: Vec<EventId> = numbers.iter().map(|number| EventId::new_numbered(&world, at, *number)).collect();
         assert!(ids.is_sorted(), "{ids:?}");
-        assert!(ids.iter().all(|id| *id >= TicketId::first_at(at) && *id < TicketId::first_at(at.plus(1))));
+        assert!(ids.iter().all(|id| *id >= EventId::first_at(at) && *id < EventId::first_at(at.plus(1))));
     }
 
     #[test]
     fn the_text_is_that_of_the_typeid_specification() {
-        let id = TenantId(Uuid::from_u128(0x0188_bac7_4afa_78aa_bc3b_bd1e_ef28_d881));
+        let id = TenantId::of(Uuid::from_u128(0x0188_bac7_4afa_78aa_bc3b_bd1e_ef28_d881));
         assert_eq!(id.to_string(), "ten_01h2xcejqtf2nbrexx3vqjhp41");
     }
 }

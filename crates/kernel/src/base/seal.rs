@@ -5,9 +5,12 @@
 //!
 //! Layout: format (1) · key id (4) · nonce (12) · wrapped data key (32 + 16) · nonce (12) · ciphertext (n + 16).
 
+use std::fmt;
+use std::marker::PhantomData;
+
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
-use super::{Chance, Error, Result, Secrets, hmac_sha256};
+use super::{Chance, Error, Id, Identified, Result, Secrets, TenantId, hmac_sha256};
 
 const FORMAT: u8 = 1;
 const TAG_LEN: usize = 16;
@@ -52,6 +55,69 @@ impl Place<'_> {
             bytes.extend_from_slice(part.as_bytes());
         }
         bytes
+    }
+}
+
+/// A column whose values are sealed. What is stored in it for one record, tenant and version opens nowhere else.
+///
+/// ```
+/// # use kernel::base::{Id, Identified, seal::SealedColumn};
+/// # struct Account;
+/// # impl Identified for Account { const PREFIX: &'static str = "acc"; }
+/// const CREDENTIALS: SealedColumn<Account> = SealedColumn::new("cloud_accounts.credentials");
+/// ```
+pub struct SealedColumn<R> {
+    name: &'static str,
+    of: PhantomData<fn() -> R>,
+}
+
+impl<R: Identified> SealedColumn<R> {
+    /// The name is bound into every value, so it stays what it is for good: that of the table and the column. No two
+    /// columns have the same.
+    pub const fn new(name: &'static str) -> Self {
+        SealedColumn { name, of: PhantomData }
+    }
+
+    /// Where one value belongs. The version keeps an older value from being put in the place of a newer one.
+    pub fn cell(&self, tenant: TenantId, record: Id<R>, version: i64) -> Cell {
+        Cell { tenant: tenant.to_string(), column: self.name, record: record.to_string(), version }
+    }
+}
+
+/// The one place that a value of a [`SealedColumn`] belongs to.
+pub struct Cell {
+    tenant: String,
+    column: &'static str,
+    record: String,
+    version: i64,
+}
+
+impl Cell {
+    pub fn seal(&self, secrets: &Secrets, chance: &Chance, value: &[u8]) -> Result<Sealed> {
+        secrets.seal(chance, self.place(), value).map(Sealed)
+    }
+
+    pub fn open(&self, secrets: &Secrets, sealed: &Sealed) -> Result<Vec<u8>> {
+        secrets.open(self.place(), &sealed.0)
+    }
+
+    fn place(&self) -> Place<'_> {
+        Place { tenant: &self.tenant, table: self.column, record: &self.record, version: self.version }
+    }
+}
+
+/// A value as it is stored in a [`SealedColumn`]: of no use without the cell it was sealed for.
+pub struct Sealed(pub(crate) Vec<u8>);
+
+impl From<Vec<u8>> for Sealed {
+    fn from(stored: Vec<u8>) -> Self {
+        Sealed(stored)
+    }
+}
+
+impl fmt::Debug for Sealed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[sealed]")
     }
 }
 
@@ -115,6 +181,7 @@ fn cipher(key: &[u8]) -> Result<LessSafeKey> {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use super::super::World;
     use super::*;
 
     const PLACE: Place<'_> = Place { tenant: "ten_a", table: "webhooks", record: "wh_a", version: 1 };
@@ -134,5 +201,42 @@ mod tests {
         }
         let others = Secrets::parse(&Secrets::generate(&chance).unwrap()).unwrap();
         assert!(others.open(PLACE, &sealed).is_err());
+    }
+
+    struct Lamp;
+
+    impl Identified for Lamp {
+        const PREFIX: &'static str = "lmp";
+    }
+
+    const WIRING: SealedColumn<Lamp> = SealedColumn::new("lamps.wiring");
+    const SWITCH: SealedColumn<Lamp> = SealedColumn::new("lamps.switch");
+
+    #[test]
+    fn a_value_opens_only_in_its_own_cell() {
+        let world = World::default();
+        let secrets = Secrets::parse(&Secrets::generate(&world.chance).unwrap()).unwrap();
+        let (tenant, lamp) = (TenantId::new(&world), Id::new(&world));
+        let sealed = WIRING.cell(tenant, lamp, 3).seal(&secrets, &world.chance, b"red and blue").unwrap();
+        assert_eq!(WIRING.cell(tenant, lamp, 3).open(&secrets, &sealed).unwrap(), b"red and blue");
+        let elsewhere = [
+            WIRING.cell(tenant, lamp, 2),
+            WIRING.cell(tenant, Id::new(&world), 3),
+            WIRING.cell(TenantId::new(&world), lamp, 3),
+            SWITCH.cell(tenant, lamp, 3),
+        ];
+        assert!(elsewhere.iter().all(|cell| cell.open(&secrets, &sealed).is_err()));
+        assert_eq!(format!("{sealed:?}"), "[sealed]");
+    }
+
+    #[test]
+    fn what_was_sealed_before_there_were_columns_still_opens() {
+        let world = World::default();
+        let secrets = Secrets::parse(&Secrets::generate(&world.chance).unwrap()).unwrap();
+        let (tenant, lamp) = (TenantId::new(&world), Id::new(&world));
+        let (tenant_text, lamp_text) = (tenant.to_string(), lamp.to_string());
+        let place = Place { tenant: &tenant_text, table: "lamps.wiring", record: &lamp_text, version: 3 };
+        let sealed = Sealed(secrets.seal(&world.chance, place, b"red and blue").unwrap());
+        assert_eq!(WIRING.cell(tenant, lamp, 3).open(&secrets, &sealed).unwrap(), b"red and blue");
     }
 }

@@ -10,9 +10,6 @@ use utoipa::openapi::{RefOr, Schema};
 
 use crate::base::{Error, Result};
 
-/// Sent on request to one endpoint; not part of "everything".
-pub(super) const TEST: &str = "webhook.test";
-
 /// A kind of event whose `data` is a `T`.
 pub struct EventKind<T> {
     name: &'static str,

@@ -38,6 +38,8 @@ pub struct DocumentInfo {
     pub tags: Vec<(&'static str, &'static str)>,
     /// The kinds of events, for the `webhooks` section.
     pub webhooks: Vec<Described>,
+    /// Every code that a request can be refused with, in the order of their status.
+    pub codes: Vec<Code>,
 }
 
 /// The parameter that names one record.
@@ -54,7 +56,7 @@ pub fn finish_document(mut openapi: OpenApi, info: &DocumentInfo) -> Result<Docu
         tag
     };
     openapi.tags = Some(info.tags.iter().map(tag).collect());
-    add_components(openapi.components.get_or_insert_default());
+    add_components(openapi.components.get_or_insert_default(), &info.codes);
     for item in openapi.paths.paths.values_mut() {
         for (method, operation) in operations_of(item) {
             let guarded = operation.security.as_ref().is_some_and(|needed| *needed != open());
@@ -97,7 +99,7 @@ fn webhooks(kinds: &[Described]) -> Result<Paths> {
     Ok(paths.build())
 }
 
-fn add_components(components: &mut Components) {
+fn add_components(components: &mut Components, codes: &[Code]) {
     components.schemas.insert(Problem::name().into(), Problem::schema());
     components.schemas.insert(ProblemField::name().into(), ProblemField::schema());
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("An API key.")).build();
@@ -112,7 +114,7 @@ fn add_components(components: &mut Components) {
     );
     components.security_schemes.insert("session".to_owned(), RefOr::T(SecurityScheme::ApiKey(ApiKey::Cookie(cookie))));
     for (status, name) in REFUSALS {
-        components.responses.insert((*name).to_owned(), RefOr::T(refusal(*status)));
+        components.responses.insert((*name).to_owned(), RefOr::T(refusal(*status, codes)));
     }
 }
 
@@ -133,8 +135,8 @@ const REFUSALS: &[(u16, &str)] = &[
     (503, "Unavailable"),
 ];
 
-fn refusal(status: u16) -> Response {
-    let codes: Vec<String> = Code::ALL
+fn refusal(status: u16, codes: &[Code]) -> Response {
+    let codes: Vec<String> = codes
         .iter()
         .filter(|code| code.status() == status)
         .map(|code| format!("`{}`: {}", code.name(), code.help()))

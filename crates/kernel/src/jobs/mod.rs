@@ -8,8 +8,8 @@ mod watch;
 use std::time::Duration;
 
 use crate::audit;
-use crate::base::{DAY_MS, MINUTE_MS, Result};
-use crate::http::App;
+use crate::base::{DAY_MS, MINUTE_MS, Result, Timestamp};
+use crate::http::{App, Settings};
 use crate::store::{Engine, Purpose};
 
 pub use node::Node;
@@ -22,8 +22,6 @@ crate::statements! {
         (SELECT token_hash FROM sessions WHERE last_seen_at < $1 ORDER BY last_seen_at LIMIT $2)";
     CLEAN_LINKS = "DELETE FROM signin_links WHERE token_hash IN
         (SELECT token_hash FROM signin_links WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)";
-    CLEAN_SECRETS = "DELETE FROM api_key_secrets WHERE public_id IN
-        (SELECT public_id FROM api_key_secrets WHERE valid_until < $1 ORDER BY valid_until LIMIT $2)";
     CLEAN_IDEMPOTENCY = "DELETE FROM idempotency_records WHERE (tenant_id, actor_id, route, idempotency_key) IN
         (SELECT tenant_id, actor_id, route, idempotency_key FROM idempotency_records WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)";
     /// In the order in which they are read, so that a reader can tell whether it has missed some.
@@ -53,8 +51,27 @@ pub async fn begin(app: &App) -> Result<()> {
     }
 }
 
+/// What is removed when it is too old to matter.
+#[derive(Clone, Copy, Debug)]
+pub struct Retention {
+    /// Deletes what is older than `$1`, at most `$2` rows, of all tenants.
+    pub sql: &'static str,
+    /// What is older than this is not kept, at this moment.
+    pub before: fn(&Settings, Timestamp) -> Timestamp,
+}
+
+/// What the kernel itself keeps.
+const OWN: &[Retention] = &[
+    Retention { sql: CLEAN_SESSIONS, before: |_, now| now.plus(-ENDED_SESSION_MS) },
+    Retention { sql: CLEAN_IDLE_SESSIONS, before: |kept, now| now.plus(-ENDED_SESSION_MS - kept.session_idle_ms) },
+    Retention { sql: CLEAN_LINKS, before: |_, now| now },
+    Retention { sql: CLEAN_IDEMPOTENCY, before: |_, now| now },
+    Retention { sql: CLEAN_EVENTS, before: |kept, now| now.plus(-kept.event_retention_ms) },
+    Retention { sql: CLEAN_RATES, before: |_, now| now.plus(-2 * MINUTE_MS) },
+];
+
 /// Runs until it is dropped.
-pub async fn run(node: Node) {
+pub async fn run(node: Node, retention: &'static [Retention]) {
     tokio::join!(
         every(&node, NOTE_EVERY, "noting last use", |node| async move { note_uses(&node).await }),
         every(
@@ -64,7 +81,7 @@ pub async fn run(node: Node) {
             |node| async move { node.credentials.learn(&node.store).await }
         ),
         every(&node, EXCHANGE_EVERY, "exchanging rate counts", |node| async move { exchange_rates(&node).await }),
-        every(&node, CLEAN_EVERY, "cleaning", |node| async move { clean(&node).await }),
+        every(&node, CLEAN_EVERY, "cleaning", move |node| async move { clean(&node, retention).await }),
     );
 }
 
@@ -105,24 +122,16 @@ pub async fn exchange_rates(app: &App) -> Result<()> {
     }
 }
 
-/// Removes what is too old to matter, a few hundred rows at a time.
-pub async fn clean(app: &App) -> Result<()> {
+/// Removes what is too old to matter, of the kernel's and of the features', a few hundred rows at a time.
+pub async fn clean(app: &App, retention: &'static [Retention]) -> Result<()> {
     let now = app.world.now();
     let settings = &app.settings;
-    let rounds = [
-        (CLEAN_SESSIONS, now.plus(-ENDED_SESSION_MS)),
-        (CLEAN_IDLE_SESSIONS, now.plus(-ENDED_SESSION_MS - settings.session_idle_ms)),
-        (CLEAN_LINKS, now),
-        (CLEAN_SECRETS, now),
-        (CLEAN_IDEMPOTENCY, now),
-        (CLEAN_EVENTS, now.plus(-settings.event_retention_ms)),
-        (CLEAN_RATES, now.plus(-2 * MINUTE_MS)),
-    ];
     let db = app.store.system(Purpose::Housekeeping);
     let mut failed = Ok(());
-    for (statement, before) in rounds {
+    for Retention { sql, before } in OWN.iter().chain(retention) {
+        let before = before(settings, now);
         for _ in 0..CLEAN_STEPS_MAX {
-            let deleted = db.write(async move |tx| tx.exec(statement, crate::args![before, CLEAN_ROWS]).await).await;
+            let deleted = db.write(async move |tx| tx.exec(sql, crate::args![before, CLEAN_ROWS]).await).await;
             match deleted {
                 Ok(deleted) if deleted == CLEAN_ROWS.unsigned_abs() => {}
                 Ok(_) => break,

@@ -2,7 +2,7 @@
 
 use crate::base::{Actor, Error, Result, TenantId, World};
 
-use super::dialect;
+use super::{Followers, dialect};
 
 /// Why the service works across tenants. Every call of [`super::Store::system`] names one, and a test lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub(super) struct Context {
     pub job: bool,
     pub actor: Actor,
     pub world: World,
+    /// None when nobody has said who follows.
+    pub followers: Option<Followers>,
 }
 
 pub(super) enum Scope {

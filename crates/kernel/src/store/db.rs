@@ -22,14 +22,15 @@ pub struct Db {
 
 impl Db {
     pub(super) fn new(store: Store, scope: Scope, actor: Actor) -> Self {
-        let world = store.world().clone();
-        Db { store, context: Arc::new(Context { scope, job: false, actor, world }) }
+        let (world, followers) = (store.world().clone(), store.followers());
+        Db { store, context: Arc::new(Context { scope, job: false, actor, world, followers }) }
     }
 
     /// For what the service does by itself: its writes wait for each other, and not with the tenant's requests.
     pub(super) fn for_job(store: Store, tenant: TenantId) -> Self {
         let (world, scope) = (store.world().clone(), Scope::Tenant(tenant, tenant.to_string()));
-        Db { store, context: Arc::new(Context { scope, job: true, actor: Actor::system(), world }) }
+        let (actor, followers) = (Actor::system(), store.followers());
+        Db { store, context: Arc::new(Context { scope, job: true, actor, world, followers }) }
     }
 
     pub fn tenant_id(&self) -> Option<TenantId> {

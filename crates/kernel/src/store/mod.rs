@@ -13,6 +13,7 @@ mod context;
 mod db;
 pub mod delta;
 mod dialect;
+mod follow;
 mod migrate;
 mod news;
 mod options;
@@ -22,6 +23,7 @@ mod postgres_fault;
 mod postgres_pool;
 mod postgres_tls;
 mod postgres_url;
+pub mod refer;
 mod row;
 mod select;
 mod self_check;
@@ -59,6 +61,8 @@ pub use columns::Text;
 pub(crate) use context::Lane;
 pub use context::Purpose;
 pub use db::Db;
+pub use follow::{Bind, Follower, Followers, Happening};
+pub use migrate::{Migration, Migrations};
 pub use options::{Options, PostgresOptions, Synchronous};
 pub use params::{Args, Param};
 pub use row::{Column, FromRow, Row};
@@ -89,6 +93,7 @@ struct Inner {
     backend: Backend,
     world: World,
     news: News,
+    followers: Option<Followers>,
     /// The texts of lists that were asked, once a test wants to know them.
     lists_asked: OnceLock<Mutex<BTreeSet<String>>>,
 }
@@ -117,7 +122,7 @@ struct Postgres {
 impl Store {
     /// Connects. It does not migrate.
     pub async fn open(options: Options, world: World) -> Result<Store> {
-        let news = News::default();
+        let (news, followers) = (News::default(), options.followers);
         let backend = match &options.target {
             Target::Postgres(postgres) => {
                 let pool = postgres::open(postgres, &options).await?;
@@ -130,22 +135,24 @@ impl Store {
                 Backend::Sqlite(Box::new(open.await.map_err(Error::internal)??))
             }
         };
-        Ok(Store(Arc::new(Inner { backend, world, news, lists_asked: OnceLock::new() })))
+        Ok(Store(Arc::new(Inner { backend, world, news, followers, lists_asked: OnceLock::new() })))
     }
 
     /// Applies the migrations that the database lacks, under a lock, and names them.
-    pub async fn migrate(&self) -> Result<Vec<String>> {
+    pub async fn migrate(&self, migrations: Migrations) -> Result<Vec<String>> {
         match self.backend() {
-            Backend::Sqlite(sqlite) => migrate::migrate_sqlite(sqlite.path.clone(), self.world().clone()).await,
-            Backend::Postgres(postgres) => migrate::migrate_postgres(&postgres.pool, self.world()).await,
+            Backend::Sqlite(sqlite) => {
+                migrate::migrate_sqlite(sqlite.path.clone(), self.world().clone(), migrations).await
+            }
+            Backend::Postgres(postgres) => migrate::migrate_postgres(&postgres.pool, self.world(), migrations).await,
         }
     }
 
     /// The migrations that the database lacks.
-    pub async fn pending_migrations(&self) -> Result<Vec<String>> {
+    pub async fn pending_migrations(&self, migrations: Migrations) -> Result<Vec<String>> {
         match self.backend() {
-            Backend::Sqlite(sqlite) => migrate::pending_sqlite(sqlite.path.clone()).await,
-            Backend::Postgres(postgres) => migrate::pending_postgres(&postgres.pool).await,
+            Backend::Sqlite(sqlite) => migrate::pending_sqlite(sqlite.path.clone(), migrations).await,
+            Backend::Postgres(postgres) => migrate::pending_postgres(&postgres.pool, migrations).await,
         }
     }
 
@@ -158,6 +165,10 @@ impl Store {
 
     pub fn world(&self) -> &World {
         &self.0.world
+    }
+
+    fn followers(&self) -> Option<Followers> {
+        self.0.followers
     }
 
     /// The tenants whose events come onto the disk through this process, as they do. A hint: other nodes' are not
@@ -294,7 +305,8 @@ fn open_sqlite(path: PathBuf, options: &Options, world: World, news: News) -> Re
     let connection = sqlite::open_writer(&path, options)?;
     let readers = Readers::open(&path, options.readers, options.wait_max)?;
     let scanners = Readers::open(&path, SCANNERS, options.wait_max)?;
-    let idle = Context { scope: Scope::System(Purpose::Startup), job: false, actor: Actor::system(), world };
+    let followers = options.followers;
+    let idle = Context { scope: Scope::System(Purpose::Startup), job: false, actor: Actor::system(), world, followers };
     let writer = Writer::start(Tx::sqlite(connection, Arc::new(idle)), options, news)?;
     let scan_turns = Arc::new(Semaphore::new(SCANNERS));
     // No tenant has all of them.

@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::Followers;
+
 /// Writes that may wait for the SQLite writer. At 20,000 writes per second this is 50 ms of work: a longer queue
 /// would only make answers late that the client has stopped waiting for.
 const QUEUE_MAX: usize = 1_024;
@@ -27,6 +29,7 @@ pub struct Options {
     pub(super) wait_max: Duration,
     pub(super) group_time: Duration,
     pub(super) synchronous: Synchronous,
+    pub(super) followers: Option<Followers>,
 }
 
 #[derive(Clone, Debug)]
@@ -54,7 +57,16 @@ impl Options {
             wait_max: WAIT_MAX,
             group_time: GROUP_TIME,
             synchronous: Synchronous::Full,
+            followers: None,
         }
+    }
+
+    /// Who follows the events that are published through this store, be it nobody. Without this none can be published:
+    /// an event whose followers were forgotten would be lost to them in silence.
+    #[must_use]
+    pub fn followed_by(mut self, followers: Followers) -> Self {
+        self.followers = Some(followers);
+        self
     }
 
     /// How many writes may wait for the SQLite writer before further ones are refused.

@@ -1,9 +1,6 @@
 //! One row of an answer, read the same way from both engines.
 
-use crate::base::{
-    ActorKind, ActorRef, ApiKeyId, AuditId, CommentId, DeliveryId, Error, EventId, OrganizationId, Result, SessionId,
-    TenantId, TicketId, Timestamp, UserId, WebhookId,
-};
+use crate::base::{ActorKind, ActorRef, Error, Id, Identified, Result, Timestamp};
 
 /// One row of an answer.
 pub struct Row<'a>(Inner<'a>);
@@ -73,9 +70,12 @@ macro_rules! single_columns {
     )*};
 }
 
-single_columns! {
-    i64 f64 bool String Vec<u8> Timestamp TenantId UserId ApiKeyId AuditId SessionId WebhookId EventId DeliveryId
-    OrganizationId TicketId CommentId
+single_columns! { i64 f64 bool String Vec<u8> Timestamp }
+
+impl<R: Identified> FromRow for Id<R> {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        row.get(0)
+    }
 }
 
 impl<T> FromRow for Option<T>

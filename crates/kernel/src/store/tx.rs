@@ -16,7 +16,7 @@ use super::delta::LAST_TICK;
 use super::news::News;
 use super::postgres::Session;
 use super::sqlite::{self, Lite};
-use super::{Args, Engine, FromRow, Param, Select, Value, dialect};
+use super::{Args, Engine, Followers, FromRow, Param, Select, Value, dialect};
 
 /// An async closure whose future can be required to be Send, which `AsyncFnOnce` alone cannot say yet.
 pub trait Job<A, R>: AsyncFnOnce(A) -> R + FnOnce(A) -> <Self as Job<A, R>>::Fut {
@@ -103,6 +103,13 @@ impl Tx {
 
     pub fn world(&self) -> &World {
         &self.context.world
+    }
+
+    /// Who follows the events of this transaction.
+    pub fn followers(&self) -> Result<Followers> {
+        self.context
+            .followers
+            .ok_or_else(|| Error::internal("the store was opened without saying who follows its events"))
     }
 
     pub fn engine(&self) -> Engine {

@@ -10,60 +10,84 @@ use rusqlite::types::{FromSqlError, FromSqlResult, ToSqlOutput, ValueRef};
 use serde::{Deserialize, Serialize};
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
-use crate::base::{
-    ApiKeyId, AuditId, CommentId, DeliveryId, DeviceId, EventId, OrganizationId, SessionId, TenantId, TicketId,
-    Timestamp, UserId, WebhookId,
-};
+use crate::base::seal::Sealed;
+use crate::base::{Id, Identified, Timestamp};
 
 type Encoded = Result<IsNull, Box<dyn StdError + Sync + Send>>;
 
-macro_rules! stored_as_text {
-    ($($id:ident)*) => {$(
-        impl rusqlite::ToSql for $id {
-            fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-                Ok(ToSqlOutput::Owned(rusqlite::types::Value::Text(self.to_string())))
-            }
-        }
-
-        impl rusqlite::types::FromSql for $id {
-            fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-                value.as_str()?.parse().map_err(|error| FromSqlError::Other(Box::new(error)))
-            }
-        }
-
-        impl ToSql for $id {
-            fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Encoded {
-                write!(out, "{self}")?;
-                Ok(IsNull::No)
-            }
-
-            fn accepts(ty: &Type) -> bool {
-                <&str as ToSql>::accepts(ty)
-            }
-
-            to_sql_checked!();
-        }
-
-        impl<'r> FromSql<'r> for $id {
-            fn from_sql(ty: &Type, raw: &'r [u8]) -> Result<Self, Box<dyn StdError + Sync + Send>> {
-                Ok(<&str as FromSql>::from_sql(ty, raw)?.parse()?)
-            }
-
-            fn accepts(ty: &Type) -> bool {
-                <&str as FromSql>::accepts(ty)
-            }
-        }
-
-        impl From<$id> for Value {
-            fn from(id: $id) -> Self {
-                Value::Text(id.to_string())
-            }
-        }
-    )*};
+impl<R: Identified> rusqlite::ToSql for Id<R> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Owned(rusqlite::types::Value::Text(self.to_string())))
+    }
 }
 
-stored_as_text! {
-    TenantId UserId ApiKeyId AuditId SessionId WebhookId EventId DeliveryId OrganizationId TicketId CommentId DeviceId
+impl<R: Identified> rusqlite::types::FromSql for Id<R> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        value.as_str()?.parse().map_err(|error| FromSqlError::Other(Box::new(error)))
+    }
+}
+
+impl<R: Identified> ToSql for Id<R> {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Encoded {
+        write!(out, "{self}")?;
+        Ok(IsNull::No)
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        <&str as ToSql>::accepts(ty)
+    }
+
+    to_sql_checked!();
+}
+
+impl<'r, R: Identified> FromSql<'r> for Id<R> {
+    fn from_sql(ty: &Type, raw: &'r [u8]) -> Result<Self, Box<dyn StdError + Sync + Send>> {
+        Ok(<&str as FromSql>::from_sql(ty, raw)?.parse()?)
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        <&str as FromSql>::accepts(ty)
+    }
+}
+
+impl<R: Identified> From<Id<R>> for Value {
+    fn from(id: Id<R>) -> Self {
+        Value::Text(id.to_string())
+    }
+}
+
+impl rusqlite::ToSql for Sealed {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(ValueRef::Blob(&self.0)))
+    }
+}
+
+impl rusqlite::types::FromSql for Sealed {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        <Vec<u8> as rusqlite::types::FromSql>::column_result(value).map(Sealed)
+    }
+}
+
+impl ToSql for Sealed {
+    fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Encoded {
+        <Vec<u8> as ToSql>::to_sql(&self.0, ty, out)
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        <Vec<u8> as ToSql>::accepts(ty)
+    }
+
+    to_sql_checked!();
+}
+
+impl<'r> FromSql<'r> for Sealed {
+    fn from_sql(ty: &Type, raw: &'r [u8]) -> Result<Self, Box<dyn StdError + Sync + Send>> {
+        <Vec<u8> as FromSql>::from_sql(ty, raw).map(Sealed)
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        <Vec<u8> as FromSql>::accepts(ty)
+    }
 }
 
 impl rusqlite::ToSql for Timestamp {
@@ -164,6 +188,7 @@ into_value! {
     Vec<u8>, value => Value::Bytes(value);
     &[u8], value => Value::Bytes(value.to_vec());
     Timestamp, value => Value::Int(value.as_millis());
+    Sealed, value => Value::Bytes(value.0);
 }
 
 impl<T: Into<Value>> From<Option<T>> for Value {

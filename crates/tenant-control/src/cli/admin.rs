@@ -12,7 +12,7 @@ use serde_json::json;
 use super::clock::{self, ClockCommand};
 use super::output::Output;
 use super::store;
-use crate::config::{SessionArgs, StoreArgs, UrlArgs};
+use crate::config::{LinkArgs, SessionArgs, StoreArgs};
 use crate::features::organizations::{self, Organization};
 use crate::features::tickets::Priority;
 use crate::features::tickets::sla::{self, Policy, Target};
@@ -207,7 +207,7 @@ pub enum SessionCommand {
         #[arg(long)]
         link: bool,
         #[command(flatten)]
-        url: UrlArgs,
+        url: LinkArgs,
         #[command(flatten)]
         session: SessionArgs,
         #[command(flatten)]
@@ -243,7 +243,7 @@ pub async fn run(command: Command) -> Result<()> {
         Command::Session(SessionCommand::Create { whom, link, url, session, common }) => {
             let store = store::open(&common.store).await?;
             let (tenant, user) = find(&store, &whom).await?;
-            let base_url = url.base_url(url.listen, false)?;
+            let base_url = url.base_url(&store).await?;
             if link {
                 let token = create_signin_link(&store, tenant.id, user.id).await?;
                 let url = format!("{}/signin?token={}", base_url.as_str(), token.reveal());

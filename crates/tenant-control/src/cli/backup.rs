@@ -15,6 +15,7 @@ use super::EXIT_USAGE;
 use super::output::{Output, fail, say, warn};
 use super::store::{DataLock, open_as_it_is};
 use crate::config::StoreArgs;
+use crate::migrations::MIGRATIONS;
 
 #[derive(Args)]
 pub struct BackupArgs {
@@ -123,7 +124,7 @@ async fn prove_whole(incoming: &Path) -> Result<(), String> {
     }
     let store = Store::open(Options::sqlite(incoming.to_owned()), World::default()).await.map_err(text)?;
     let checked = store.self_check().await;
-    let pending = store.pending_migrations().await;
+    let pending = store.pending_migrations(MIGRATIONS).await;
     // An empty file is a sound database too, but not one of ours.
     let ours = find_tenant(&store.system(Purpose::Cli), "").await;
     store.close().await;

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::output::Output;
 use crate::config::{OutboundArgs, StoreArgs};
+use crate::migrations::MIGRATIONS;
 
 #[derive(Args)]
 pub struct DoctorArgs {
@@ -53,7 +54,7 @@ async fn database(args: &StoreArgs, store: &Store) -> Vec<Check> {
         Ok(checks) => checks,
         Err(error) => return vec![Check::failed("database", error.to_string())],
     };
-    match store.pending_migrations().await {
+    match store.pending_migrations(MIGRATIONS).await {
         Ok(pending) if pending.is_empty() => {
             checks.push(Check::fine("schema", "up to date"));
             checks.push(tenants_clocks(store).await);

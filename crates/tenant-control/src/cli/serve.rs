@@ -18,6 +18,7 @@ use super::output::say;
 use super::{jobs, log, metrics, store};
 use crate::config::{self, ServeArgs};
 use crate::features::webhooks::sender::Sender;
+use crate::retention::RETENTION;
 use crate::router;
 
 pub async fn run(args: ServeArgs) -> Result<()> {
@@ -38,10 +39,11 @@ pub async fn run(args: ServeArgs) -> Result<()> {
     let listener = Listener::bind(args.url.listen, tls.as_ref()).await?;
     let bound = listener.address().map_err(Error::internal)?;
     let base_url = args.url.base_url(bound, tls.is_some())?;
+    kernel::startup::note_base_url(&store, &base_url).await?;
     let node = Node::new(store.clone(), secrets, args.settings(base_url.clone())?)?;
     let (router, _) = router::build(router::table(node.app()))?;
     kernel::jobs::begin(&node).await?;
-    let jobs = tokio::spawn(kernel::jobs::run(node.clone()));
+    let jobs = tokio::spawn(kernel::jobs::run(node.clone(), RETENTION));
     let announcing = tokio::spawn(jobs::run(node.clone()));
     let sender = Sender::new(node.clone(), args.sending());
     let (told_stop, stopped) = (node.clone(), node.stopping.subscribe());
@@ -100,18 +102,15 @@ async fn welcome(store: &Store, base_url: &BaseUrl, args: &ServeArgs) -> Result<
         token.reveal(),
         tenant.slug,
         user.email,
-        told_otherwise(args, base_url),
+        told_otherwise(args),
     ));
     Ok(())
 }
 
-/// What a command must be told as well to find this store and this server. Not the database's URL: it may hold a password.
-fn told_otherwise(args: &ServeArgs, base_url: &BaseUrl) -> String {
-    let data_dir = args.store.data_dir.display();
+/// What a command must be told as well to find this store. Not the database's URL: it may hold a password.
+fn told_otherwise(args: &ServeArgs) -> String {
     let elsewhere = args.store.database_url.is_none() && args.store.data_dir != Path::new(config::DATA_DIR);
-    let flag = |told: bool, text: String| if told { text } else { String::new() };
-    flag(elsewhere, format!(" --data-dir {data_dir}"))
-        + &flag(base_url.as_str() != format!("http://{}", config::LISTEN), format!(" --base-url {}", base_url.as_str()))
+    if elsewhere { format!(" --data-dir {}", args.store.data_dir.display()) } else { String::new() }
 }
 
 async fn until_stopping(mut stopping: Receiver<bool>) -> Result<(), RecvError> {

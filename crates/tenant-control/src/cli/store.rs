@@ -9,11 +9,12 @@ use serde_json::json;
 
 use super::output::Output;
 use crate::config::StoreArgs;
+use crate::migrations::MIGRATIONS;
 
 /// The store, with its schema brought up to date.
 pub async fn open(args: &StoreArgs) -> Result<Store> {
     let store = open_as_it_is(args).await?;
-    for name in store.migrate().await? {
+    for name in store.migrate(MIGRATIONS).await? {
         tracing::info!(name, "migration applied");
     }
     Ok(store)
@@ -26,7 +27,7 @@ pub async fn open_as_it_is(args: &StoreArgs) -> Result<Store> {
 
 pub async fn migrate(args: &StoreArgs, output: &Output) -> Result<()> {
     let store = open_as_it_is(args).await?;
-    let applied = store.migrate().await?;
+    let applied = store.migrate(MIGRATIONS).await?;
     store.close().await;
     output.print(&json!({ "applied": applied }), |_| match applied.len() {
         0 => "The schema is up to date.".to_owned(),

@@ -4,12 +4,13 @@ use kernel::auth::{Role, create_signin_link, find_user};
 use kernel::base::{DAY_MS, HOUR_MS, MINUTE_MS};
 use kernel::store::Purpose;
 use serde_json::json;
+use tenant_control::retention::RETENTION;
 
 use crate::support::people::{AUDIT, KEYS, SESSION};
 use crate::support::{Server, Tenancy, over_http};
 
 async fn clean(server: &Server) {
-    kernel::jobs::clean(&server.app).await.expect("cleaning");
+    kernel::jobs::clean(&server.app, RETENTION).await.expect("cleaning");
 }
 
 async fn count(server: &Server, sql: &'static str) -> i64 {

@@ -10,6 +10,7 @@ mod bodies;
 mod cli;
 mod clocks;
 mod conventions;
+mod declared;
 mod faults_database;
 mod faults_disk;
 mod faults_kill;

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kernel::auth::{NewUser, Role, create_signin_link, create_tenant, create_user};
-use kernel::base::{Code, MINUTE_MS};
+use kernel::base::MINUTE_MS;
 use kernel::http::{BaseUrl, Policy};
 use serde_json::{Value, json};
+use tenant_control::catalogue;
 
 use crate::support::people::{KEYS, SESSION};
 use crate::support::{Answer, Server, over_http};
@@ -63,7 +64,7 @@ over_http! {
                 anchors.entry(target.to_owned()).or_default().insert(anchor.to_owned());
             }
         }
-        assert!(anchors[ERRORS].len() > Code::ALL.len(), "{anchors:?}");
+        assert!(anchors[ERRORS].len() > catalogue::codes().len(), "{anchors:?}");
         for (target, anchors) in anchors {
             let answer = server.get(&target).cookie(&admin).await;
             let ids = attributes(&html(answer.is(200)), "id");
@@ -74,7 +75,7 @@ over_http! {
 
     async fn every_code_has_an_entry_with_a_true_example(server: Server) {
         let page = html(&server.get(ERRORS).await);
-        for code in Code::ALL {
+        for code in catalogue::codes() {
             let entry = entry(&page, code.name());
             assert!(entry.contains(code.title()) && entry.contains(&format!("{}", code.status())), "{entry}");
             let example = example(&entry);

@@ -173,7 +173,12 @@ const SYSTEM_DOORS: &[(&str, &str, usize, &str)] = &[
     ("crates/kernel/src/jobs/lanes.rs", "Jobs", 4, "which lanes are due, of whichever tenant"),
     ("crates/kernel/src/jobs/mod.rs", "Housekeeping", 2, "last use is noted and old rows are removed for all tenants"),
     ("crates/kernel/src/jobs/mod.rs", "RateLimits", 1, "the counters of all callers are exchanged in one batch"),
-    ("crates/kernel/src/startup.rs", "Startup", 2, "the check values of the secrets belong to no tenant"),
+    (
+        "crates/kernel/src/startup.rs",
+        "Startup",
+        4,
+        "the check values of the secrets and the base URL belong to no tenant",
+    ),
     ("crates/kernel/src/store/mod.rs", "Health", 2, "a probe reads and writes nothing of anybody"),
     ("crates/kernel/src/store/self_check.rs", "Health", 3, "doctor looks at the database as a whole"),
     ("crates/tenant-control/src/cli/admin.rs", "Cli", 2, "the operator names tenants and lists them"),

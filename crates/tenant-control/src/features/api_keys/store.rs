@@ -100,6 +100,8 @@ kernel::statements! {
     UNANNOUNCE = "UPDATE api_keys SET expiry_announced = FALSE WHERE tenant_id = $1 AND id IN
         (SELECT k.id FROM api_keys k WHERE k.tenant_id = $1 AND k.revoked_at IS NULL AND k.expires_at > $2
             AND k.expiry_announced ORDER BY k.expires_at LIMIT $3)";
+    CLEAN_SECRETS = "DELETE FROM api_key_secrets WHERE public_id IN
+        (SELECT public_id FROM api_key_secrets WHERE valid_until < $1 ORDER BY valid_until LIMIT $2)";
     DELETE_SECRETS = "DELETE FROM api_key_secrets WHERE tenant_id = $1 AND key_id = $2";
 }
 

@@ -2,10 +2,20 @@
 
 mod store;
 
-pub use store::{STATEMENTS, create, exists, list};
+pub use store::{STATEMENTS, create, list};
 
-use kernel::base::{OrganizationId, Timestamp};
+use kernel::base::{Id, Identified, RecordId, Timestamp};
+use kernel::store::refer::Referable;
 use serde::Serialize;
+
+pub type OrganizationId = Id<Organization>;
+
+impl Identified for Organization {
+    const PREFIX: &'static str = "org";
+}
+
+/// Organizations as others refer to them.
+pub const ORGANIZATIONS: Referable = Referable { prefix: OrganizationId::PREFIX, table: "organizations" };
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Organization {

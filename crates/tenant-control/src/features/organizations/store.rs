@@ -2,15 +2,14 @@
 
 use kernel::args;
 use kernel::audit::{self, Entry};
-use kernel::base::{Error, Label, OnDuplicate, OrganizationId, Result, check_slug};
-use kernel::store::{Db, FromRow, Row, Tx};
+use kernel::base::{Error, Label, OnDuplicate, Result, check_slug};
+use kernel::store::{Db, FromRow, Row};
 
-use super::Organization;
+use super::{Organization, OrganizationId};
 
 kernel::statements! {
     INSERT = "INSERT INTO organizations (tenant_id, id, slug, name, version, created_at, updated_at)
         VALUES ($1, $2, $3, $4, 1, $5, $5)";
-    EXISTS = "SELECT id FROM organizations WHERE tenant_id = $1 AND id = $2";
     LIST = "SELECT id, slug, name, version, created_at, updated_at FROM organizations
         WHERE tenant_id = $1 AND slug > $2 ORDER BY slug LIMIT $3";
 }
@@ -57,9 +56,4 @@ pub async fn list(db: &Db) -> Result<Vec<Organization>> {
         }
         all.extend(rows);
     }
-}
-
-/// Whether the tenant has this organization.
-pub async fn exists(tx: &mut Tx, id: OrganizationId) -> Result<bool> {
-    Ok(tx.find::<OrganizationId>(EXISTS, args![id]).await?.is_some())
 }

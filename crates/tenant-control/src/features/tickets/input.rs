@@ -1,10 +1,11 @@
 //! What a request may say of a ticket: all of a new one, or what shall change of one that exists.
 
-use kernel::base::{DeviceId, Label, OrganizationId, Timestamp, UserId, is_email};
+use kernel::base::{Label, Timestamp, UserId, is_email};
 use kernel::http::{Field, Fields, FromBody};
 use serde_json::{Map, Value};
 
-use super::{Priority, Requester, Status, Type};
+use super::{DeviceId, Priority, Requester, Status, Type};
+use crate::features::organizations::OrganizationId;
 
 pub const TEXT_BYTES_MAX: usize = 64 * 1024;
 pub const TAGS_MAX: usize = 50;

@@ -12,20 +12,58 @@ pub mod stored;
 
 use std::collections::BTreeMap;
 
-use kernel::base::{
-    ActorRef, Code, CommentId, DeviceId, Error, OrganizationId, Result, TicketId, Timestamp, UserId, Word,
-};
+use kernel::base::{ActorRef, Code, Error, Id, Identified, Result, Timestamp, UserId, Word};
 use kernel::events::EventKind;
 use kernel::http::Record;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
+use crate::features::organizations::OrganizationId;
+
 pub const TICKET_CREATED: EventKind<Ticket> = EventKind::new("ticket.created", "A ticket was created.");
 pub const TICKET_UPDATED: EventKind<UpdatedTicket> =
     EventKind::new("ticket.updated", "Fields of a ticket changed; `changes` says which, from what and to what.");
 pub const TICKET_COMMENTED: EventKind<CommentedTicket> =
     EventKind::new("ticket.commented", "Somebody commented on a ticket; `comment` is what they wrote.");
+
+pub type TicketId = Id<Ticket>;
+
+impl Identified for Ticket {
+    const PREFIX: &'static str = "tkt";
+}
+
+pub type CommentId = Id<Comment>;
+
+impl Identified for Comment {
+    const PREFIX: &'static str = "cmt";
+}
+
+/// What tickets refer to; nobody keeps devices yet.
+pub enum Device {}
+
+pub type DeviceId = Id<Device>;
+
+impl Identified for Device {
+    const PREFIX: &'static str = "dev";
+}
+
+pub const QUERY_TOO_BROAD: Code = Code::new(
+    400,
+    "query_too_broad",
+    "No index can answer this combination of filters and order",
+    "Too many records would have to be looked at one by one. The detail names a filter to add.",
+    "More than 10000 tickets would have to be looked at one by one. Add a filter: organization_id.",
+);
+pub const INVALID_TRANSITION: Code = Code::new(
+    409,
+    "invalid_transition",
+    "The record cannot go from its status to that one",
+    "The detail names the statuses that can follow. Nothing of the request was applied.",
+    "A ticket that is closed cannot become pending. It can become: open.",
+);
+/// What tickets are refused with that nothing else is.
+pub const CODES: &[Code] = &[QUERY_TOO_BROAD, INVALID_TRANSITION];
 
 kernel::words! {
     #[schema(as = TicketType)]
@@ -100,7 +138,7 @@ impl Status {
             to.as_str(),
             words.join(", ")
         );
-        Err(Error::new(Code::InvalidTransition, detail))
+        Err(Error::new(INVALID_TRANSITION, detail))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use axum::response::{IntoResponse, Response};
 use kernel::auth::{Access, Caller, Scope};
-use kernel::base::{Code, Error, FieldError, Label, Result, TicketId};
+use kernel::base::{Code, Error, FieldError, Label, Result};
 use kernel::http::{
     Created, Documented, FromParams, Idempotency, IfMatch, Json, LIST_MAX, Once, Page, PageRequest, Param, Params,
     Policy, Query, Reference, Rules, Versioned, documented,
@@ -15,7 +15,7 @@ use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
 use super::find::{self, Filter, IdOrNone, Key, Order, Q_CHARS_MAX, WORDS_MAX, words};
 use super::input::{NewTicket, TicketPatch};
-use super::{Change, Comment, Ticket, TicketDetail, View, store};
+use super::{Change, Comment, Ticket, TicketDetail, TicketId, View, store};
 
 const PATH: &str = "/api/psa/tickets";
 

@@ -4,23 +4,20 @@ use std::collections::BTreeMap;
 
 use kernel::args;
 use kernel::audit::{self, Entry};
-use kernel::auth::has_user;
-use kernel::base::{
-    ActorKind, CommentId, Error, FieldError, OrganizationId, RecordId, Result, TicketId, Timestamp, UserId, Word,
-};
+use kernel::base::{ActorKind, Error, FieldError, Result, Timestamp, Word};
 use kernel::events;
 use kernel::http::{IfMatch, PageBytes, Reference};
-use kernel::store::{Db, FromRow, Tick, Tx, Value};
+use kernel::store::{Db, FromRow, Tick, Tx, Value, refer};
 
 use super::find::terms_of;
 use super::input::{Common, NewComment, NewTicket, Patch, TicketPatch, check_custom_fields, merge};
 use super::sla::{self, Clock};
 use super::stored::{ChangeColumns, CommentColumns, StoredTicket, TicketColumns, json};
 use super::{
-    Change, Changes, Comment, CommentedTicket, FieldChange, Priority, SlaState, Source, Status, TICKET_COMMENTED,
-    TICKET_CREATED, TICKET_UPDATED, Ticket, TicketDetail, Type, UpdatedTicket, changes,
+    Change, Changes, Comment, CommentId, CommentedTicket, FieldChange, Priority, SlaState, Source, Status,
+    TICKET_COMMENTED, TICKET_CREATED, TICKET_UPDATED, Ticket, TicketDetail, TicketId, Type, UpdatedTicket, changes,
 };
-use crate::features::organizations;
+use crate::catalogue;
 
 kernel::statements! {
     FULL = TicketColumns::SELECT;
@@ -110,25 +107,9 @@ async fn page<T: FromRow>(
 
 /// The records that a body names and that the tenant does not have.
 pub async fn unknown(tx: &mut Tx, references: &[Reference]) -> Result<Vec<FieldError>> {
-    let mut errors = Vec::new();
-    for reference in references {
-        let known = match reference.prefix {
-            OrganizationId::PREFIX => match reference.id.parse() {
-                Ok(id) => organizations::exists(tx, id).await?,
-                Err(_) => false,
-            },
-            UserId::PREFIX => match reference.id.parse() {
-                Ok(id) => has_user(tx, id).await?,
-                Err(_) => false,
-            },
-            // Devices come with the inventory; before that no id names one.
-            _ => false,
-        };
-        if !known {
-            errors.push(reference.unknown());
-        }
-    }
-    Ok(errors)
+    let ids: Vec<(&str, &str)> = references.iter().map(|reference| (reference.prefix, reference.id.as_str())).collect();
+    let known = refer::known(tx, catalogue::REFERABLE, &ids).await?;
+    Ok(references.iter().filter(|reference| !known.contains(&reference.id)).map(Reference::unknown).collect())
 }
 
 async fn check_references(tx: &mut Tx, references: &[Reference]) -> Result<()> {

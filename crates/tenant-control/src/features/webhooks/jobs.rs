@@ -1,10 +1,10 @@
 //! What is done about deliveries without being asked, beside sending them: cleaning and measuring.
 
 use kernel::base::{Result, TenantId, Timestamp};
-use kernel::events::WEBHOOK_LANE;
 use kernel::jobs::{Node, lanes};
 use kernel::store::Purpose;
 
+use super::WEBHOOK_LANE;
 use super::deliveries::store;
 
 /// Steps of one tenant in one round; what is left waits for the next.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::response::{IntoResponse, Response};
 use kernel::auth::{Access, Caller, Scope};
-use kernel::base::{Error, Result, WebhookId};
+use kernel::base::{Error, Result};
 use kernel::http::{
     Created, FromParams, Idempotency, IfMatch, Json, NoContent, Once, OneOrPage, PageRequest, Params, Policy, Query,
     Rules, Versioned,
@@ -15,7 +15,8 @@ use utoipa::openapi::schema::AnyOfBuilder;
 use utoipa::openapi::{OneOfBuilder, Ref, RefOr, Schema};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
-use super::{Change, Input, NewWebhook, Rotation, Webhook, store};
+use super::input::{Change, Input, Rotation};
+use super::{NewWebhook, Webhook, WebhookId, store};
 
 const PATH: &str = "/api/admin/webhooks";
 

@@ -7,17 +7,17 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use kernel::args;
 use kernel::audit::{self, Changes, Entry};
 use kernel::auth::Rights;
-use kernel::base::seal::Place;
-use kernel::base::{Code, Error, FieldError, HOUR_MS, Result, Secrets, TenantId, Timestamp, WebhookId, Word};
-use kernel::events::WEBHOOK_LANE;
+use kernel::base::seal::{Cell, Sealed, SealedColumn};
+use kernel::base::{Code, Error, FieldError, HOUR_MS, Result, Secrets, Timestamp, Word};
 use kernel::http::IfMatch;
 use kernel::jobs::lanes;
 use kernel::outbound::Target;
 use kernel::store::{Db, Direction, Select, Tx, Value};
 use serde_json::json;
 
+use super::input::{Input, check_subscription};
 use super::stored::{NewWebhookColumns, ReplacedColumns, StoredWebhook, WebhookColumns};
-use super::{Input, MASK, NewWebhook, Status, WEBHOOKS_MAX, Webhook, check_subscription};
+use super::{MASK, NewWebhook, Status, WEBHOOK_LANE, WEBHOOKS_MAX, Webhook, WebhookId};
 
 kernel::statements! {
     LIST = kernel::sql![
@@ -284,40 +284,19 @@ fn next_code(last: Option<String>) -> Result<String> {
 /// `whsec_` and 32 random bytes, as Standard Webhooks writes them.
 async fn add_secret(tx: &mut Tx, secrets: &Secrets, id: WebhookId, number: i64) -> Result<String> {
     let secret = format!("whsec_{}", BASE64.encode(tx.world().chance.bytes::<32>()));
-    let place = secret_place(tx, id, number)?;
-    let sealed = secrets.seal(&tx.world().chance, place.place(), secret.as_bytes())?;
+    let sealed = cell(tx, &SEALED_SECRETS, id, number)?.seal(secrets, &tx.world().chance, secret.as_bytes())?;
     tx.exec(INSERT_SECRET, args![id, number, sealed]).await?;
     Ok(secret)
 }
 
-/// Where a sealed value of an endpoint belongs; the texts that a [`Place`] borrows.
-pub struct OwnPlace {
-    tenant: String,
-    table: &'static str,
-    record: String,
-    version: i64,
-}
+/// What deliveries are signed with; the version is the secret's number.
+pub const SEALED_SECRETS: SealedColumn<Webhook> = SealedColumn::new("webhook_secrets");
+/// What is sent with every delivery; the version is the endpoint's at the last change of it.
+pub const SEALED_HEADERS: SealedColumn<Webhook> = SealedColumn::new("webhooks");
 
-impl OwnPlace {
-    pub fn new(tenant: TenantId, table: &'static str, id: WebhookId, version: i64) -> Self {
-        OwnPlace { tenant: tenant.to_string(), table, record: id.to_string(), version }
-    }
-
-    pub fn place(&self) -> Place<'_> {
-        Place { tenant: &self.tenant, table: self.table, record: &self.record, version: self.version }
-    }
-}
-
-pub const SECRETS_TABLE: &str = "webhook_secrets";
-pub const HEADERS_TABLE: &str = "webhooks";
-
-fn own_place(tx: &Tx, table: &'static str, id: WebhookId, version: i64) -> Result<OwnPlace> {
+fn cell(tx: &Tx, column: &SealedColumn<Webhook>, id: WebhookId, version: i64) -> Result<Cell> {
     let tenant = tx.tenant_id().ok_or_else(|| Error::internal("an endpoint belongs to a tenant"))?;
-    Ok(OwnPlace::new(tenant, table, id, version))
-}
-
-fn secret_place(tx: &Tx, id: WebhookId, number: i64) -> Result<OwnPlace> {
-    own_place(tx, SECRETS_TABLE, id, number)
+    Ok(column.cell(tenant, id, version))
 }
 
 fn seal_headers(
@@ -326,14 +305,13 @@ fn seal_headers(
     id: WebhookId,
     version: i64,
     headers: &BTreeMap<String, String>,
-) -> Result<Vec<u8>> {
-    let place = own_place(tx, HEADERS_TABLE, id, version)?;
-    secrets.seal(&tx.world().chance, place.place(), json_text(headers)?.as_bytes())
+) -> Result<Sealed> {
+    cell(tx, &SEALED_HEADERS, id, version)?.seal(secrets, &tx.world().chance, json_text(headers)?.as_bytes())
 }
 
 fn open_headers(tx: &Tx, secrets: &Secrets, id: WebhookId, stored: &StoredWebhook) -> Result<BTreeMap<String, String>> {
-    let place = own_place(tx, HEADERS_TABLE, id, stored.headers_version)?;
-    serde_json::from_slice(&secrets.open(place.place(), &stored.headers)?).map_err(Error::internal)
+    let plain = cell(tx, &SEALED_HEADERS, id, stored.headers_version)?.open(secrets, &stored.headers)?;
+    serde_json::from_slice(&plain).map_err(Error::internal)
 }
 
 /// What is given, with what is stored where the mask stands. What is stored stays with the place that it was given for.

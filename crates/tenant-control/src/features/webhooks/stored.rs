@@ -1,9 +1,10 @@
 //! An endpoint as a row: how it is read, and what is written of it.
 
-use kernel::base::{Error, Result, Timestamp, WebhookId, Word};
+use kernel::base::seal::Sealed;
+use kernel::base::{Error, Result, Timestamp, Word};
 use kernel::store::{FromRow, Row};
 
-use super::{Backlog, COUNTED_MAX, MASK, Recovery, RecoveryStatus, Status, Webhook};
+use super::{Backlog, COUNTED_MAX, MASK, Recovery, RecoveryStatus, Status, Webhook, WebhookId};
 
 kernel::columns! {
     /// A record with what the sender has observed. The count is bounded, so that a large backlog costs no more.
@@ -46,7 +47,7 @@ kernel::columns! {
 /// An endpoint as it is stored: the record, and its headers still sealed.
 pub struct StoredWebhook {
     pub record: Webhook,
-    pub headers: Vec<u8>,
+    pub headers: Sealed,
     pub headers_version: i64,
 }
 

@@ -163,3 +163,28 @@ async fn commands_work_beside_a_running_server_and_take_effect() {
     desk.json(&[&["admin", "user", "delete"], &whom[..]].concat());
     assert_eq!(get(&process, SESSION, ("cookie", &cookie)).await.0, 401);
 }
+
+/// Where a link for the admin leads that a command makes with these flags beside its own.
+fn link_to(desk: &Desk, flags: &[&str]) -> String {
+    let create = ["admin", "session", "create", "--tenant", "acme", "--email", "a@acme.test", "--link"];
+    let made = desk.json(&[&create[..], flags].concat());
+    made["url"].as_str().expect("a link").split("/signin?token=").next().expect("its beginning").to_owned()
+}
+
+#[test]
+fn a_link_leads_to_the_server_that_runs_on_the_store() {
+    let desk = Desk::new();
+    acme(&desk);
+    assert_eq!(link_to(&desk, &[]), "http://127.0.0.1:8080", "no server was ever started");
+    let process = desk.serve(&[]);
+    assert_eq!(link_to(&desk, &[]), process.base_url);
+    assert_ne!(process.base_url, "http://127.0.0.1:8080");
+    assert_eq!(link_to(&desk, &["--base-url", "https://told.test"]), "https://told.test", "what is said counts");
+    process.stop();
+    let process = desk.serve(&["--base-url", "https://tc.acme.test"]);
+    assert_eq!(link_to(&desk, &[]), "https://tc.acme.test");
+    let cookie = cookie(&desk);
+    assert!(cookie.starts_with("__Host-"), "a cookie is named after the same URL: {cookie}");
+    process.stop();
+    assert_eq!(link_to(&desk, &[]), "https://tc.acme.test", "it stays while the server is down");
+}

@@ -54,8 +54,12 @@ async fn a_second_node_shares_the_database_and_the_secrets() {
     let refused = second.run(&["serve", "--listen", "127.0.0.1:0"]);
     assert_eq!(refused.code, 1, "not with secrets of its own: {refused:?}");
     std::fs::copy(first.path("data/secrets.json"), second.path("data/secrets.json")).unwrap();
-    let two = second.serve(&[]);
+    let two = second.serve(&["--base-url", "https://two.test"]);
     assert!(accepts_key(&two, &key).await);
+    for desk in [&first, &second] {
+        let link = desk.json(&["admin", "session", "create", "--tenant", "acme", "--email", "a@acme.test", "--link"]);
+        assert!(link["url"].as_str().unwrap().starts_with("https://two.test/"), "the last to start: {link}");
+    }
     assert!(!two.stop().stdout.contains("signin"), "only one node greets");
 }
 

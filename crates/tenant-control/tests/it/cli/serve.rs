@@ -35,8 +35,7 @@ async fn the_first_run_makes_an_admin_and_prints_a_link_that_works_once() {
         "exit 0\nstdout:\nTenant Control {} listens on ADDRESS and is reached at http://ADDRESS\n\n\
          This store is new. A tenant \"default\" and its admin admin@localhost were made.\nSign in once, within 15 minutes:\n\n  \
          http://ADDRESS/signin?token=TOKEN\n\n\
-         Another link: tenant-control admin session create --tenant default --email admin@localhost --link \
-         --base-url http://ADDRESS\n\n",
+         Another link: tenant-control admin session create --tenant default --email admin@localhost --link\n\n",
         env!("CARGO_PKG_VERSION")
     );
     let shown = crate::support::command::Ended { stderr: String::new(), ..ended }.shown(&desk);

@@ -3,6 +3,7 @@
 use kernel::args;
 use kernel::base::{Code, World};
 use kernel::store::{Options, PostgresOptions, Purpose, Store};
+use tenant_control::migrations::MIGRATIONS;
 use tokio::task::JoinSet;
 
 use super::{COUNT, code, insert};
@@ -28,7 +29,7 @@ async fn a_backup_under_load_has_everything_that_was_acknowledged_before_it() {
         written.unwrap();
     }
     let copy = Store::open(Options::sqlite(&target), World::default()).await.unwrap();
-    assert!(copy.pending_migrations().await.unwrap().is_empty());
+    assert!(copy.pending_migrations(MIGRATIONS).await.unwrap().is_empty());
     let copy = copy.system(Purpose::Cli);
     let before: i64 = copy.one(&format!("{COUNT} WHERE bucket = 'before'"), args![]).await.unwrap();
     assert_eq!(before, 200);

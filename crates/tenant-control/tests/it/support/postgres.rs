@@ -2,6 +2,7 @@
 
 use kernel::base::World;
 use kernel::store::{Options, PostgresOptions, Store};
+use tenant_control::migrations::MIGRATIONS;
 use tokio_postgres::{Client, NoTls};
 
 /// A database of its own, dropped with this value.
@@ -39,7 +40,7 @@ async fn make_template(client: &Client, template: &str) {
     let making = copy_of("template0").await;
     let options = Options::postgres(PostgresOptions::new(&making.url));
     let store = Store::open(options, World::default()).await.expect("the template opens");
-    store.migrate().await.expect("the template migrates");
+    store.migrate(MIGRATIONS).await.expect("the template migrates");
     store.close().await;
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1";
     client.execute(end, &[&making.name]).await.expect("nobody is in the template");

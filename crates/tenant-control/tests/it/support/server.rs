@@ -9,6 +9,7 @@ use kernel::jobs::Node;
 use kernel::outbound::Names;
 use kernel::store::Store;
 use tenant_control::features::webhooks::sender::{self, Sender};
+use tenant_control::migrations::MIGRATIONS;
 use tenant_control::router;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -72,7 +73,7 @@ impl Setup {
     pub async fn start(self) -> Server {
         let Setup { place, world, listener, settings, sending, mount } = self;
         let store = Store::open(place.options(), world.clone()).await.expect("the store opens");
-        store.migrate().await.expect("the store migrates");
+        store.migrate(MIGRATIONS).await.expect("the store migrates");
         let secrets = Secrets::parse(&Secrets::generate(&world.chance).unwrap()).unwrap();
         let app = Node::new(store, secrets, settings).expect("the service");
         Server::serve(place, listener, app, sending, mount)

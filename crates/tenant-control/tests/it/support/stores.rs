@@ -7,6 +7,8 @@ use kernel::args;
 use kernel::base::{Actor, Clock, TenantId, Timestamp, World};
 use kernel::store::{Db, Engine, Options, PostgresOptions, Purpose, Store};
 use tempfile::TempDir;
+use tenant_control::catalogue;
+use tenant_control::migrations::MIGRATIONS;
 
 use super::postgres::{TestDatabase, fresh_database, migrated_database};
 
@@ -38,10 +40,11 @@ impl Place {
     }
 
     pub fn options(&self) -> Options {
-        match self {
+        let options = match self {
             Place::Folder(folder) => Options::sqlite(folder.path().join("control.db")),
             Place::Database(database) => Options::postgres(PostgresOptions::new(&database.url)),
-        }
+        };
+        options.followed_by(catalogue::FOLLOWERS)
     }
 }
 
@@ -57,7 +60,7 @@ impl TestStore {
     async fn migrated(place: Place) -> TestStore {
         let world = World { clock: Clock::manual(START), ..World::default() };
         let store = Store::open(place.options(), world).await.expect("the store opens");
-        store.migrate().await.expect("the store migrates");
+        store.migrate(MIGRATIONS).await.expect("the store migrates");
         TestStore { store, place }
     }
 

@@ -4,10 +4,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kernel::events::WEBHOOK_LANE;
 use kernel::jobs::lanes;
 use kernel::outbound::Names;
 use serde_json::json;
+use tenant_control::features::webhooks::WEBHOOK_LANE;
 
 use super::drive::{hook, log, look, patient, publish_many, publish_one, run, run_next};
 use super::open;

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use kernel::base::{Actor, DAY_MS, Timestamp};
-use kernel::events::{self, EventKind, Published, WEBHOOK_LANE};
+use kernel::events::{self, EventKind, Published};
 use kernel::jobs::lanes;
 use serde_json::{Value, json};
+use tenant_control::features::webhooks::WEBHOOK_LANE;
 
 use super::{DELIVERIES, WEBHOOKS, open};
 use crate::support::{Answer, Server, Setup, Tenancy};

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use kernel::base::SECOND_MS;
-use kernel::events::WEBHOOK_LANE;
 use kernel::jobs::lanes::{self, LEASE_MS, Lane};
 use serde_json::json;
+use tenant_control::features::webhooks::WEBHOOK_LANE;
 use tenant_control::features::webhooks::sender::{self, Sender};
 use tokio::sync::oneshot;
 

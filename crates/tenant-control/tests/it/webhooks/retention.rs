@@ -4,6 +4,7 @@ use kernel::base::DAY_MS;
 use kernel::store::{Engine, Purpose};
 use serde_json::json;
 use tenant_control::features::webhooks::{deliveries, jobs};
+use tenant_control::retention::RETENTION;
 
 use super::drive::{counts, delivery, hook, log, patient, publish_many, publish_one, remove, run, run_next, tally};
 use crate::support::receiver::{Behaviour, Receiver};
@@ -19,7 +20,7 @@ async fn count(server: &Server, sql: &'static str) -> i64 {
 }
 
 async fn clean(server: &Server) {
-    kernel::jobs::clean(&server.app).await.expect("cleaning");
+    kernel::jobs::clean(&server.app, RETENTION).await.expect("cleaning");
     jobs::clean(&server.app).await.expect("cleaning of deliveries");
 }
 
@@ -139,7 +140,7 @@ over_http! {
         refuse_deletes(&server, "sessions", &acme).await;
         // Longer than the sessions of these tests last.
         server.advance(1_002 * DAY_MS);
-        assert!(kernel::jobs::clean(&server.app).await.is_err(), "it is reported");
+        assert!(kernel::jobs::clean(&server.app, RETENTION).await.is_err(), "it is reported");
         assert_eq!(count(&server, EVENTS).await, 0);
     }
 

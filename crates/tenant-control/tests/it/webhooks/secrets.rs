@@ -3,7 +3,10 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use kernel::base::{DAY_MS, HOUR_MS, World, hmac_sha256};
+use kernel::base::seal::{Place, Sealed, SealedColumn};
+use kernel::base::{DAY_MS, HOUR_MS, Secrets, TenantId, World, hmac_sha256};
+use tenant_control::features::webhooks::store::{SEALED_HEADERS, SEALED_SECRETS};
+use tenant_control::features::webhooks::{Webhook, WebhookId};
 
 use super::create::{create, input, one, read, without_secret};
 use super::*;
@@ -260,5 +263,21 @@ async fn the_packages_that_receivers_use_accept_what_is_sent_and_nothing_else() 
     }
     for (case, verdict) in bad.iter().zip(&verdicts[good.len()..]) {
         assert_eq!(*verdict, Verdicts::REFUSED, "{case:?}");
+    }
+}
+
+/// The places are part of what is stored: they can never be others.
+#[test]
+fn what_an_earlier_release_has_sealed_opens() {
+    let world = World::default();
+    let secrets = Secrets::parse(&Secrets::generate(&world.chance).unwrap()).unwrap();
+    let (tenant, webhook) = (TenantId::new(&world), WebhookId::new(&world));
+    let columns: [(&str, &SealedColumn<Webhook>); 2] =
+        [("webhook_secrets", &SEALED_SECRETS), ("webhooks", &SEALED_HEADERS)];
+    for (table, column) in columns {
+        let (tenant_text, record) = (tenant.to_string(), webhook.to_string());
+        let place = Place { tenant: &tenant_text, table, record: &record, version: 2 };
+        let stored = Sealed::from(secrets.seal(&world.chance, place, b"value").unwrap());
+        assert_eq!(column.cell(tenant, webhook, 2).open(&secrets, &stored).unwrap(), b"value");
     }
 }

@@ -11,9 +11,10 @@ pub mod store;
 use std::collections::BTreeSet;
 use std::fmt;
 
-use kernel::base::{DeviceId, OrganizationId, RecordId, Timestamp, UserId, Word};
+use kernel::base::{RecordId, Timestamp, UserId, Word};
 
-use super::{Priority, Status, Ticket, Type};
+use super::{DeviceId, Priority, Status, Ticket, Type};
+use crate::features::organizations::OrganizationId;
 
 pub use order::{Key, Order, SortBy};
 

@@ -10,8 +10,8 @@ use kernel::base::{Code, Error, Result, Timestamp};
 use kernel::http::{LIMIT_MAX, PageBytes};
 use kernel::store::{Db, Tick};
 
-use super::super::Ticket;
 use super::super::input::CUSTOM_BYTES_MAX;
+use super::super::{QUERY_TOO_BROAD, Ticket};
 use super::{Among, Filter, Key, Order, SortBy};
 
 /// Tickets that one request may look at along a walk, and the largest set that is read whole.
@@ -360,5 +360,5 @@ fn most_of(parts: usize, want: usize) -> usize {
 fn too_broad(suggestion: &str) -> Error {
     let detail =
         format!("More than {ROWS_MAX} tickets would have to be looked at one by one. Add a filter: {suggestion}.");
-    Error::new(Code::QueryTooBroad, detail)
+    Error::new(QUERY_TOO_BROAD, detail)
 }

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use kernel::args;
-use kernel::base::{Error, Result, TicketId, Timestamp, Word};
+use kernel::base::{Error, Result, Timestamp, Word};
 use kernel::store::{Compare, Direction, FromRow, Row, Select, Tick, Value};
 
-use super::super::Ticket;
 use super::super::store::FULL;
 use super::super::stored::StoredTicket;
+use super::super::{Ticket, TicketId};
 use super::search::{INLINE_ROWS, Search, Set};
 use super::{Among, Filter, Key, Order, Owners, SortBy};
 

@@ -7,10 +7,18 @@ pub mod log {
 pub mod routes;
 pub mod store;
 
-use kernel::base::{DeliveryId, EventId, Timestamp, WebhookId};
+use kernel::base::{EventId, Id, Identified, Timestamp};
 use kernel::http::{Fields, FromBody};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+use super::WebhookId;
+
+pub type DeliveryId = Id<Delivery>;
+
+impl Identified for Delivery {
+    const PREFIX: &'static str = "dlv";
+}
 
 /// Of an endpoint's answer, kept and shown.
 pub const RESPONSE_BYTES_KEPT: usize = 4 << 10;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::response::{IntoResponse, Response};
 use kernel::auth::{Access, Scope};
-use kernel::base::{DeliveryId, Result};
+use kernel::base::Result;
 use kernel::http::{
     Accepted, FromParams, Idempotency, Json, Ok200, Once, OneOrPage, Page, PageRequest, Param, Params, Policy, Query,
     Rendered, Reply, Rules, documented,
@@ -17,7 +17,7 @@ use utoipa::{IntoResponses, PartialSchema, ToSchema};
 use super::super::Recovery;
 use super::log::store::{self as log, Filter};
 use super::store;
-use super::{Action, Delivery, Recover, Resend, Test};
+use super::{Action, Delivery, DeliveryId, Recover, Resend, Test};
 
 const PATH: &str = "/api/admin/webhooks/deliveries";
 

@@ -5,13 +5,17 @@ use std::collections::HashMap;
 use kernel::args;
 use kernel::audit::{self, Entry};
 use kernel::auth::Rights;
-use kernel::base::{DeliveryId, Error, EventId, RecordId, Result, TenantId, Timestamp, WebhookId, Word};
-use kernel::events::{self, WEBHOOK_LANE};
+use kernel::base::{Error, EventId, RecordId, Result, TenantId, Timestamp, Word};
+use kernel::events;
 use kernel::jobs::lanes::{self, Lane};
 use kernel::store::{Db, FromRow, Row, Select, Tx, Value};
 
-use super::super::{Recovery, Status as WebhookStatus, WEBHOOK_TEST, check_subscription, store as webhooks};
-use super::{Attempt, Delivery, Status};
+use super::super::follow::store::ITSELF;
+use super::super::input::check_subscription;
+use super::super::{
+    Recovery, Status as WebhookStatus, WEBHOOK_LANE, WEBHOOK_TEST, WebhookId, is_for_one, patterns, store as webhooks,
+};
+use super::{Attempt, Delivery, DeliveryId, Status};
 
 kernel::columns! {
     struct DeliveryColumns {
@@ -384,14 +388,14 @@ pub async fn recover_step(lane: &Lane, id: WebhookId, patterns: Vec<String>, ord
 }
 
 /// Whether an endpoint with these patterns is told of events of this kind.
-fn matches(patterns: &[String], kind: &str) -> bool {
-    !events::is_for_one(kind) && events::patterns(kind).iter().any(|pattern| patterns.contains(pattern))
+fn matches(subscribed: &[String], kind: &str) -> bool {
+    !is_for_one(kind) && patterns(kind).iter().any(|pattern| subscribed.contains(pattern))
 }
 
 /// Sends a test event to one endpoint.
 pub async fn test(tx: &mut Tx, id: WebhookId) -> Result<Delivery> {
     let webhook = require_enabled(tx, id).await?;
-    let published = events::publish_to(tx, &WEBHOOK_TEST, id, &webhook, id).await?;
+    let published = events::publish_to(tx, &WEBHOOK_TEST, id, &webhook, &[ITSELF]).await?;
     audit::record(tx, Entry::new("webhook.test", "webhook", id)).await?;
     let select = Select::new(LIST)
         .any("d.webhook_id", [id])

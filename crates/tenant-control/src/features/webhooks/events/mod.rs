@@ -9,8 +9,9 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::EVERYTHING;
 use super::WEBHOOK_TEST;
-use crate::catalogue::{self, EVERYTHING};
+use crate::catalogue;
 
 /// One kind of event.
 #[derive(Clone, Debug, Serialize, ToSchema)]

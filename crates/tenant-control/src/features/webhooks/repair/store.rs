@@ -1,13 +1,12 @@
 //! SQL that takes endpoints and what waits for them out of the future, into which a clock that was ahead has put them.
 
 use kernel::args;
-use kernel::base::{HOUR_MS, Result, Timestamp, WebhookId};
-use kernel::events::WEBHOOK_LANE;
+use kernel::base::{HOUR_MS, Result, Timestamp};
 use kernel::jobs::lanes;
 use kernel::store::{Db, STEP_ROWS, Tx};
 
-use super::super::OVERLAP_HOURS_MAX;
 use super::super::sender::WAIT_MAX_MS;
+use super::super::{OVERLAP_HOURS_MAX, WEBHOOK_LANE, WebhookId};
 
 kernel::statements! {
     /// Deleted ones among them, whose deliveries may wait to be noted as skipped.

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use kernel::base::{Code, DeliveryId, Error, Result, Timestamp, WebhookId};
+use kernel::base::{Code, Error, Result, Timestamp};
 use kernel::jobs::lanes::{HEARTBEAT_MS, Lane, POLL_MS};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
-use super::super::deliveries::store::{Recovered, recover_step};
+use super::super::WebhookId;
+use super::super::deliveries::{DeliveryId, store as deliveries};
 use super::attempt;
 use super::outcome::{Due, Fate, Outcome};
 use super::pace::Pace;
@@ -247,11 +248,11 @@ impl Run {
         let busy = !self.attempts.is_empty() || self.settling.is_some() || !self.outcomes.is_empty();
         if endpoint.recovering && self.ready.is_empty() && (!busy || self.recovered_at.elapsed() >= PATIENCE) {
             self.recovered_at = Instant::now();
-            match recover_step(&self.lane, self.id, endpoint.events.clone(), endpoint.ordered).await? {
-                Recovered::Lost => return Ok(Next::Leave),
-                Recovered::Full => {}
-                Recovered::More => return Ok(Next::GoOn),
-                Recovered::Done => {
+            match deliveries::recover_step(&self.lane, self.id, endpoint.events.clone(), endpoint.ordered).await? {
+                deliveries::Recovered::Lost => return Ok(Next::Leave),
+                deliveries::Recovered::Full => {}
+                deliveries::Recovered::More => return Ok(Next::GoOn),
+                deliveries::Recovered::Done => {
                     self.load().await?;
                     return Ok(Next::GoOn);
                 }

@@ -20,7 +20,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kernel::base::{DAY_MS, Result, TenantId, Timestamp};
-use kernel::events::WEBHOOK_LANE;
 use kernel::jobs::Node;
 use kernel::jobs::lanes::{self, POLL_MS};
 use kernel::outbound::Target;
@@ -28,6 +27,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
+use super::WEBHOOK_LANE;
 use pace::Pause;
 use places::Places;
 pub use schedule::{SCHEDULE_MS, WAIT_MAX_MS};

@@ -1,9 +1,9 @@
 //! What is to be sent, and what became of it.
 
-use kernel::base::{Code, DeliveryId, EventId, Timestamp};
+use kernel::base::{Code, EventId, Timestamp};
 use kernel::outbound::Target;
 
-use super::super::deliveries::Attempt;
+use super::super::deliveries::{Attempt, DeliveryId};
 
 /// A delivery that is due.
 #[derive(Clone, Debug)]

@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 
 use kernel::args;
-use kernel::base::{DeliveryId, Error, Result, Secrets, TenantId, Timestamp, WebhookId, Word};
+use kernel::base::seal::Sealed;
+use kernel::base::{Error, Result, Secrets, TenantId, Timestamp, Word};
 use kernel::events;
 use kernel::jobs::lanes::Lane;
 use kernel::outbound::Target;
 use kernel::store::{Db, FromRow, Row};
 
+use super::super::deliveries::DeliveryId;
 use super::super::deliveries::store::may_recover;
-use super::super::store::{HEADERS_TABLE, OwnPlace, SECRETS_TABLE, auto_disable};
-use super::super::{Status, WEBHOOK_AUTO_DISABLED};
+use super::super::store::{SEALED_HEADERS, SEALED_SECRETS, auto_disable};
+use super::super::{Status, WEBHOOK_AUTO_DISABLED, WebhookId};
 use super::outcome::Due;
 use super::pace::Pause;
 use super::{Endpoint, SigningSecret, State, sign};
@@ -89,7 +91,7 @@ impl FromRow for Due {
 struct StoredEndpoint {
     url: String,
     status: String,
-    headers: Vec<u8>,
+    headers: Sealed,
     headers_version: i64,
     events: String,
     endpoint: Endpoint,
@@ -169,12 +171,11 @@ pub async fn endpoint(
     }
     endpoint.target = Some(Target::parse(&stored.url).map_err(|_| Error::internal("a stored URL is not one"))?);
     endpoint.events = serde_json::from_str(&stored.events).map_err(Error::internal)?;
-    let place = OwnPlace::new(tenant, HEADERS_TABLE, id, stored.headers_version);
-    let headers = secrets.open(place.place(), &stored.headers)?;
+    let headers = SEALED_HEADERS.cell(tenant, id, stored.headers_version).open(secrets, &stored.headers)?;
     endpoint.headers = serde_json::from_slice(&headers).map_err(Error::internal)?;
-    for (number, sealed, valid_until) in db.list::<(i64, Vec<u8>, Option<Timestamp>)>(SECRETS, args![id]).await? {
-        let place = OwnPlace::new(tenant, SECRETS_TABLE, id, number);
-        let text = String::from_utf8(secrets.open(place.place(), &sealed)?).map_err(Error::internal)?;
+    for (number, sealed, valid_until) in db.list::<(i64, Sealed, Option<Timestamp>)>(SECRETS, args![id]).await? {
+        let plain = SEALED_SECRETS.cell(tenant, id, number).open(secrets, &sealed)?;
+        let text = String::from_utf8(plain).map_err(Error::internal)?;
         let key = sign::decode(&text).ok_or_else(|| Error::internal("a stored secret is not one"))?;
         endpoint.secrets.push(SigningSecret { key, valid_until });
     }

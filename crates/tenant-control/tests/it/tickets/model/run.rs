@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kernel::auth::{self, NewUser, Role};
-use kernel::base::{Actor, DeviceId, OrganizationId, Timestamp, UserId};
+use kernel::base::{Actor, Timestamp, UserId};
 use serde_json::{Value, json};
-use tenant_control::features::organizations;
+use tenant_control::features::organizations::{self, OrganizationId};
+use tenant_control::features::tickets::{DeviceId, TicketId};
 
 use super::find::Question;
 use super::operations::{Caller, NOBODY, Operation, Query, Version};
@@ -240,7 +241,7 @@ impl Run {
     }
 
     fn target(&self, at: Option<usize>) -> String {
-        let nobody = || kernel::base::TicketId::new(&self.server.app.world).to_string();
+        let nobody = || TicketId::new(&self.server.app.world).to_string();
         let id = at.map_or_else(nobody, |at| id_of(&self.plain.tickets[at].record).to_owned());
         format!("{TICKETS}?id={id}")
     }

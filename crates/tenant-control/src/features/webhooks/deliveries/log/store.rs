@@ -5,12 +5,13 @@
 use std::collections::HashMap;
 
 use kernel::args;
-use kernel::base::{DeliveryId, EventId, Result, Timestamp, WebhookId, Word};
+use kernel::base::{EventId, Result, Timestamp, Word};
 use kernel::http::{PAGE_BYTES_MAX, PageBytes};
 use kernel::store::{ARMS_MAX, Arm, Db, FromRow, Passed, Row, Select, Value, Walk};
 
+use super::super::super::WebhookId;
 use super::super::store::{ATTEMPTS_SHOWN, LIST, StoredDelivery, bound, complete};
-use super::super::{Delivery, RESPONSE_BYTES_KEPT, Status};
+use super::super::{Delivery, DeliveryId, RESPONSE_BYTES_KEPT, Status};
 
 /// A piece of an index in the order of ids, which SQLite is told. Each value is asked for twice, in other words: however
 /// alike PostgreSQL takes all deliveries to be, it then finds the index with the value cheaper than the one without.

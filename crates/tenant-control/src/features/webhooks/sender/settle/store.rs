@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kernel::args;
-use kernel::base::{Code, Error, Result, Timestamp, WebhookId, Word};
+use kernel::base::{Code, Error, Result, Timestamp, Word};
 use kernel::jobs::lanes::Lane;
 use kernel::store::Value;
 use tokio::time::Instant;
 
-use super::super::super::Status;
 use super::super::super::deliveries::store::AttemptColumns;
+use super::super::super::{Status, WebhookId};
 use super::super::outcome::{Fate, Outcome};
 use super::super::pace::Pause;
 use super::super::store::columns;

@@ -1,0 +1,37 @@
+//! Records that others refer to, looked up together: however many a body names, they are one statement.
+
+use std::collections::HashSet;
+
+use crate::base::{Result, is_record_id};
+
+use super::{Param, Tx};
+
+/// A kind of record that others may refer to. Whoever owns it declares it, and the product lists them.
+#[derive(Clone, Copy, Debug)]
+pub struct Referable {
+    /// What its ids start with.
+    pub prefix: &'static str,
+    /// Where they are, by `(tenant_id, id)`.
+    pub table: &'static str,
+}
+
+/// Arms of one statement: SQLite takes 500, and a body that names more is asked for in several.
+const ARMS_MAX: usize = 100;
+
+/// Which of these ids the tenant has, each given with what ids of its kind start with. A kind that is not among the
+/// referable ones has no records.
+pub async fn known(tx: &mut Tx, referable: &[Referable], ids: &[(&str, &str)]) -> Result<HashSet<String>> {
+    let table = |prefix: &str| referable.iter().find(|kind| kind.prefix == prefix).map(|kind| kind.table);
+    let asked: Vec<(&str, &str)> =
+        ids.iter().filter(|(_, id)| is_record_id(id)).filter_map(|(prefix, id)| Some((table(prefix)?, *id))).collect();
+    let mut known = HashSet::new();
+    for some in asked.chunks(ARMS_MAX) {
+        let arm = |(place, (table, _)): (usize, &(&str, &str))| {
+            format!("SELECT id FROM {table} WHERE tenant_id = $1 AND id = ${}", place + 2)
+        };
+        let sql = some.iter().enumerate().map(arm).collect::<Vec<_>>().join(" UNION ALL ");
+        let ids: Vec<&dyn Param> = some.iter().map(|(_, id)| id as &dyn Param).collect();
+        known.extend(tx.list::<String>(&sql, &ids).await?);
+    }
+    Ok(known)
+}

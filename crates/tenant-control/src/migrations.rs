@@ -1,0 +1,46 @@
+//! Every step of the schema, in the order in which they are applied: the texts are in `migrations/`, one for each engine.
+
+use kernel::store::{Migration, Migrations};
+
+macro_rules! migrations {
+    ($($name:literal)*) => {
+        &[$(Migration {
+            name: $name,
+            sqlite: include_str!(concat!("../../../migrations/sqlite/", $name, ".sql")),
+            postgres: include_str!(concat!("../../../migrations/postgres/", $name, ".sql")),
+        }),*]
+    };
+}
+
+/// A test compares this list with the folders.
+pub const MIGRATIONS: Migrations = migrations! {
+    "0001_ground"
+    "0002_events"
+    "0003_tickets"
+    "0004_webhooks"
+    "0005_order_of_changes"
+    "0006_lists"
+    "0008_service_notes"
+    "0009_live_tickets"
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_migration_is_listed_and_has_a_text_for_both_engines() {
+        for engine in ["sqlite", "postgres"] {
+            let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../migrations").join(engine);
+            let mut found: Vec<String> = std::fs::read_dir(folder)
+                .into_iter()
+                .flatten()
+                .flatten()
+                .map(|entry| entry.file_name().to_string_lossy().trim_end_matches(".sql").to_owned())
+                .collect();
+            found.sort();
+            let listed: Vec<&str> = MIGRATIONS.iter().map(|migration| migration.name).collect();
+            assert_eq!(found, listed, "{engine}");
+        }
+    }
+}

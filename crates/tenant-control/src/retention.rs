@@ -1,0 +1,11 @@
+//! What the features keep and for how long, beside what the kernel keeps. The log of deliveries is removed tenant by
+//! tenant, by `features/webhooks/jobs.rs`.
+
+use kernel::jobs::Retention;
+
+use crate::features::api_keys;
+
+pub const RETENTION: &[Retention] = &[
+    // A secret that was replaced, until its overlap ends.
+    Retention { sql: api_keys::store::CLEAN_SECRETS, before: |_, now| now },
+];

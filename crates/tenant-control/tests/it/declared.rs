@@ -1,0 +1,82 @@
+//! What a feature owns, the feature declares: the kernel names no record, table or kind of a feature, and a new one
+//! changes no file of the kernel.
+
+use std::collections::BTreeMap;
+
+use crate::tidy::{code, sources};
+
+const FEATURES: &str = "crates/tenant-control/src/features/";
+
+#[test]
+fn every_kind_of_id_has_a_beginning_of_its_own_and_is_declared_with_its_record() {
+    let mut owners: BTreeMap<String, String> = BTreeMap::new();
+    for (path, text) in sources(&["crates/kernel/src", "crates/tenant-control/src"]) {
+        let text = code(&text);
+        let declared = text.split("const PREFIX: &'static str = \"").skip(1);
+        let own = text.split("own! {").nth(1).and_then(|rest| rest.split('}').next());
+        let own = own.into_iter().flat_map(|list| list.split(" \"").skip(1));
+        for rest in declared.chain(own) {
+            let prefix = rest.split('"').next().unwrap_or_default().to_owned();
+            let before = owners.insert(prefix.clone(), path.clone());
+            assert_eq!(before, None, "{prefix}_ is declared in {path}, too");
+            let in_feature = path.starts_with(FEATURES) && path.ends_with("/mod.rs");
+            assert!(in_feature || path == "crates/kernel/src/base/id.rs", "{prefix}_ belongs with its record: {path}");
+        }
+    }
+    for (prefix, feature) in [("tkt", "tickets/mod.rs"), ("dlv", "webhooks/deliveries/mod.rs")] {
+        assert_eq!(owners.get(prefix), Some(&format!("{FEATURES}{feature}")));
+    }
+    assert!(owners.contains_key("ten"), "those of the kernel are found, too: {owners:?}");
+}
+
+/// What the kernel itself writes and reads. Any other table is a feature's.
+const KERNEL_TABLES: &[&str] = &[
+    "tenants",
+    "tenant_clocks",
+    "users",
+    "sessions",
+    "signin_links",
+    "api_keys",
+    "api_key_secrets",
+    "api_key_uses",
+    "audit_entries",
+    "events",
+    "idempotency_records",
+    "lanes",
+    "rate_usage",
+    "secret_checks",
+    "service_notes",
+];
+
+#[test]
+fn the_kernel_names_no_table_of_a_feature() {
+    let mut tables: Vec<&str> = Vec::new();
+    for migration in tenant_control::migrations::MIGRATIONS {
+        let made = migration.sqlite.split("CREATE TABLE ").skip(1);
+        tables.extend(made.map(|rest| rest.split([' ', '(']).next().unwrap_or_default()));
+    }
+    for table in KERNEL_TABLES {
+        assert!(tables.contains(table), "no migration makes {table}: remove it from the list");
+    }
+    tables.retain(|table| !KERNEL_TABLES.contains(table));
+    assert!(tables.contains(&"webhooks") && tables.contains(&"tickets"), "{tables:?}");
+    for (name, sql) in kernel::statements() {
+        let words: Vec<&str> = sql.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').collect();
+        let named: Vec<_> = tables.iter().filter(|table| words.contains(*table)).collect();
+        assert!(named.is_empty(), "{name} of the kernel names {named:?}: let the feature declare what it needs");
+    }
+}
+
+#[test]
+fn what_the_catalogue_lists_does_not_ask_the_catalogue() {
+    let listed = |path: &str| {
+        let feature = path.strip_prefix(FEATURES).unwrap_or_default();
+        (feature.ends_with("/mod.rs") && feature.split('/').count() == 2) || feature.ends_with("/follow/store.rs")
+    };
+    for (path, text) in sources(&[FEATURES]).into_iter().filter(|(path, _)| listed(path)) {
+        assert!(
+            !code(&text).contains("catalogue"),
+            "{path}: what asks the catalogue belongs into input.rs or routes.rs"
+        );
+    }
+}
