@@ -34,8 +34,7 @@ const NONE: usize = 1_000_000_000;
 
 impl FromParams for Numbers {
     fn from_params(params: &mut Params) -> Result<Self> {
-        let mut number =
-            |name, about, default| params.take_number(Param::new(name, about), 0..=NONE, default);
+        let mut number = |name, about, default| params.take_number(Param::new(name, about), 0..=NONE, default);
         Ok(Numbers {
             pages: number("pages", "Pages, of ten rows each.", 1)?,
             page_bytes: number("page_bytes", "Bytes of a page's rows together.", 0)?,
