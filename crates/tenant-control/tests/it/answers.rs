@@ -360,6 +360,8 @@ over_http! {
     async fn an_idle_connection_is_closed_in_the_end(setup: Setup) {
         let mut setup = setup;
         setup.settings.keep_alive_timeout = Duration::from_millis(50);
+        // So that it is not the time for a head that wakes it.
+        setup.settings.header_timeout = 2 * WAIT_MAX;
         let server = setup.start().await;
         let mut stream = TcpStream::connect(server.address).await.unwrap();
         stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
@@ -370,6 +372,7 @@ over_http! {
     async fn an_idle_connection_of_http_2_is_closed_in_the_end(setup: Setup) {
         let mut setup = setup;
         setup.settings.keep_alive_timeout = Duration::from_millis(50);
+        setup.settings.header_timeout = 2 * WAIT_MAX;
         let server = setup.start().await;
         let mut stream = http2(&server, 65_535).await;
         let asked_at = Instant::now();

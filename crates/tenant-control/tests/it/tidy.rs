@@ -168,6 +168,7 @@ const SYSTEM_DOORS: &[(&str, &str, usize, &str)] = &[
         3,
         "whose a key or cookie is, is what the read finds out; and which there are at all",
     ),
+    ("crates/kernel/src/auth/pass.rs", "Credentials", 1, "whose a pass is, is what the read finds out"),
     ("crates/kernel/src/auth/people.rs", "Startup", 1, "whether there is any tenant yet"),
     ("crates/kernel/src/auth/sessions.rs", "SignIn", 1, "whose a sign-in link is, is what the read finds out"),
     ("crates/kernel/src/jobs/lanes.rs", "Jobs", 4, "which lanes are due, of whichever tenant"),

@@ -1,48 +1,11 @@
-//! An endpoint as a row: how it is read, and what is written of it.
+//! An endpoint as it is read from its row.
 
 use kernel::base::seal::Sealed;
 use kernel::base::{Error, Result, Timestamp, Word};
 use kernel::store::{FromRow, Row};
 
+use super::store::WebhookColumns;
 use super::{Backlog, COUNTED_MAX, MASK, Recovery, RecoveryStatus, Status, Webhook, WebhookId};
-
-kernel::columns! {
-    /// A record with what the sender has observed. The count is bounded, so that a large backlog costs no more.
-    pub struct WebhookColumns {
-        id = "w.id", name = "w.name", url = "w.url", events = "w.events", status = "w.status",
-        disabled_reason = "w.disabled_reason", header_names = "w.header_names", headers = "w.headers",
-        headers_version = "w.headers_version", rate_limit_per_second = "w.rate_limit_per_second", ordered = "w.ordered",
-        created_by_type = "w.created_by_type", created_by_id = "w.created_by_id", created_by_name = "w.created_by_name",
-        version = "w.version", created_at = "w.created_at", updated_at = "w.updated_at",
-        last_success_at = "s.last_success_at", last_failure_at = "s.last_failure_at",
-        consecutive_failures = "COALESCE(s.consecutive_failures, 0)", paused_until = "s.paused_until",
-        paused_reason = "s.paused_reason",
-        pending = "(SELECT COUNT(*) FROM (SELECT 1 AS one FROM deliveries d
-            WHERE d.tenant_id = w.tenant_id AND d.webhook_id = w.id AND d.status = 'pending' LIMIT 1000) counted)",
-        next_attempt_at = "(SELECT MIN(d.next_attempt_at) FROM deliveries d
-            WHERE d.tenant_id = w.tenant_id AND d.webhook_id = w.id AND d.status = 'pending')",
-        recovery_since = "r.since", recovery_until = "r.until", recovery_examined = "r.examined",
-        recovery_queued = "r.queued", recovery_started_at = "r.started_at", recovery_finished_at = "r.finished_at",
-        recovery_cancelled = "r.cancelled",
-    }
-}
-
-kernel::columns! {
-    /// What is written of a new endpoint.
-    pub struct NewWebhookColumns in "webhooks" {
-        id, code, name, url, events, status, disabled_reason, header_names, headers, headers_version,
-        rate_limit_per_second, ordered, generation, created_by_type, created_by_id, created_by_name, version, created_at,
-        updated_at,
-    }
-}
-
-kernel::columns! {
-    /// What is written of one that is replaced.
-    pub struct ReplacedColumns in "webhooks" by id {
-        id, name, url, events, status, disabled_reason, header_names, headers, headers_version, rate_limit_per_second,
-        ordered, version, updated_at,
-    }
-}
 
 /// An endpoint as it is stored: the record, and its headers still sealed.
 pub struct StoredWebhook {
