@@ -1,5 +1,7 @@
 //! The few primitives of aws-lc-rs that the service uses by name.
 
+use std::sync::Arc;
+
 use aws_lc_rs::{constant_time, digest, hmac};
 
 pub fn sha256(data: &[u8]) -> [u8; 32] {
@@ -12,11 +14,11 @@ pub fn hmac_sha256(key: &[u8], data: &[u8]) -> [u8; 32] {
 
 /// A key that signs often: what is made of it before the first byte is signed takes longer than signing a short text.
 #[derive(Clone)]
-pub struct HmacKey(hmac::Key);
+pub struct HmacKey(Arc<hmac::Key>);
 
 impl HmacKey {
     pub fn new(key: &[u8]) -> Self {
-        HmacKey(hmac::Key::new(hmac::HMAC_SHA256, key))
+        HmacKey(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, key)))
     }
 
     pub fn sign(&self, data: &[u8]) -> [u8; 32] {

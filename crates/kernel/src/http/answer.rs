@@ -31,7 +31,7 @@ pub(super) struct AnswerBytes(pub usize);
 pub(super) struct Held<T> {
     body: Body,
     rest: Bytes,
-    _held: Option<T>,
+    _kept: Option<T>,
 }
 
 impl<T: Send + Unpin + 'static> Held<T> {
@@ -39,7 +39,7 @@ impl<T: Send + Unpin + 'static> Held<T> {
     /// while others move.
     pub fn body(body: Body, held: T, stall: Option<Stall>) -> Body {
         let stall = stall.filter(|_| !body.is_end_stream());
-        let answer = Held { body, rest: Bytes::new(), _held: Some(held) };
+        let answer = Held { body, rest: Bytes::new(), _kept: Some(held) };
         match stall {
             Some(stall) => Body::new(Watched::start(answer, stall)),
             None => Body::new(answer),
@@ -116,7 +116,7 @@ async fn give_up<T>(answer: Arc<Mutex<(Held<T>, Instant)>>, stall: Stall) {
         let (held, asked_at) = &mut *answer;
         until = *asked_at + stall.longest;
         if until <= Instant::now() {
-            *held = Held { body: Body::empty(), rest: Bytes::new(), _held: None };
+            *held = Held { body: Body::empty(), rest: Bytes::new(), _kept: None };
             return stall.connection.end();
         }
     }

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::convert::Infallible;
 use std::marker::PhantomData;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::extract::FromRequestParts;
@@ -43,6 +44,10 @@ crate::statements! {
             AND (actor_id, route, idempotency_key) <= ($5, $6, $7) AND expires_at > $8";
 }
 
+/// A write and its answer.
+type Rendering =
+    Box<dyn for<'t> FnOnce(&'t mut Tx) -> Pin<Box<dyn Future<Output = Result<Rendered>> + Send + 't>> + Send>;
+
 /// The header of a request, looked at when the body has been accepted.
 pub struct Idempotency {
     headers: HeaderMap,
@@ -70,9 +75,21 @@ impl Idempotency {
         digest: [u8; 32],
         job: impl for<'t> Job<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
     ) -> Result<Once<R>> {
+        let job: Rendering = Box::new(move |tx| Box::pin(async move { job(tx).await?.render() }));
+        let (rendered, replayed) = self.render_once(caller, db, route, digest, job).await?;
+        Ok(Once { rendered, replayed, kind: PhantomData })
+    }
+
+    async fn render_once(
+        self,
+        caller: &Caller,
+        db: &Db,
+        route: &'static str,
+        digest: [u8; 32],
+        job: Rendering,
+    ) -> Result<(Rendered, bool)> {
         let Some(key) = self.key()? else {
-            let rendered = db.write(async move |tx| job(tx).await?.render()).await?;
-            return Ok(Once { rendered, replayed: false, kind: PhantomData });
+            return Ok((db.write(async move |tx| job(tx).await).await?, false));
         };
         let entry =
             Entry { actor: caller.actor_id().to_owned(), route, key, digest, secrets: caller.app().secrets.clone() };
@@ -83,24 +100,22 @@ impl Idempotency {
             entry.key
         ))?;
         let standing = caller.standing();
-        let (rendered, replayed) = db
-            .write(async move |tx| {
-                // Held until this job is done, even if the caller has gone away by then.
-                let _running = running;
-                if !tx.try_lock(&entry.lock_name(tx)).await? {
-                    return Err(in_progress());
-                }
-                if let Some(stored) = entry.find(tx).await? {
-                    // It may hold a secret, and the credential may have gone while the body was on its way.
-                    standing.still_stands(tx).await?;
-                    return Ok((stored, true));
-                }
-                let rendered = job(tx).await?.render()?;
-                entry.store(tx, &rendered).await?;
-                Ok((rendered, false))
-            })
-            .await?;
-        Ok(Once { rendered, replayed, kind: PhantomData })
+        db.write(async move |tx| {
+            // Held until this job is done, even if the caller has gone away by then.
+            let _running = running;
+            if !tx.try_lock(&entry.lock_name(tx)).await? {
+                return Err(in_progress());
+            }
+            if let Some(stored) = entry.find(tx).await? {
+                // It may hold a secret, and the credential may have gone while the body was on its way.
+                standing.still_stands(tx).await?;
+                return Ok((stored, true));
+            }
+            let rendered = job(tx).await?;
+            entry.store(tx, &rendered).await?;
+            Ok((rendered, false))
+        })
+        .await
     }
 
     /// For PUT and DELETE, which accept a key and need none: repeating them changes nothing. It must be well formed.

@@ -7,7 +7,7 @@ use crate::base::{Actor, Clock, Error, Result, TenantId, Timestamp, World};
 
 use super::context::{Context, Purpose, Scope};
 use super::postgres::Session;
-use super::tx::{Job, Tx};
+use super::tx::{AnyJob, Job, Made, Tx, any_job};
 use super::{Args, Backend, Engine, FromRow, Select, Store, dialect};
 
 /// A handle to the records of one tenant, or to all on behalf of the system.
@@ -77,6 +77,11 @@ impl Db {
         &self,
         job: impl for<'t> Job<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
     ) -> Result<R> {
+        let made = self.run(any_job(job)).await?;
+        made.downcast().map(|made| *made).map_err(|_| Error::internal("a write has made something else"))
+    }
+
+    async fn run(&self, job: AnyJob) -> Result<Made> {
         match self.store.backend() {
             Backend::Sqlite(sqlite) => sqlite.writer.write(self.context.clone(), job).await,
             Backend::Postgres(postgres) => {

@@ -20,7 +20,7 @@ use crate::base::{Error, Result, TenantId};
 use super::context::Context;
 use super::news::News;
 use super::sqlite_queue::Queue;
-use super::tx::{Job, Tx};
+use super::tx::{AnyJob, Made, Tx};
 use super::{Options, dialect};
 
 /// Jobs under one commit. More would make the first wait for long without making the disk's share smaller.
@@ -31,7 +31,7 @@ const GROUP_MAX: usize = 256;
 const LAST_COMMIT_MAX: Duration = Duration::from_millis(50);
 
 pub(super) struct Writer {
-    queue: Arc<Queue<Box<dyn Queued>>>,
+    queue: Arc<Queue<Pending>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     failing: Arc<AtomicBool>,
     /// Closed when the thread has ended.
@@ -59,15 +59,10 @@ impl Writer {
         Ok(Writer { queue, thread: Mutex::new(Some(handle)), failing, ended })
     }
 
-    pub async fn write<R: Send + 'static>(
-        &self,
-        context: Arc<Context>,
-        job: impl for<'t> Job<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
-    ) -> Result<R> {
+    pub async fn write(&self, context: Arc<Context>, job: AnyJob) -> Result<Made> {
         let (reply, answer) = oneshot::channel();
         let lane = context.lane();
-        let pending = Pending { job: Some(job), context: Some(context), outcome: None, news: None, reply };
-        self.queue.push(lane, Box::new(pending))?;
+        self.queue.push(lane, Pending { work: Some((context, job)), outcome: None, news: None, reply })?;
         answer.await.map_err(|_| Error::unavailable("the writer stopped before it answered"))?
     }
 
@@ -105,29 +100,17 @@ impl Drop for Writer {
 }
 
 /// A job waiting for its turn and then for its group.
-trait Queued: Send {
-    /// Runs the job in its savepoint. An error means that the group's transaction is lost.
-    fn run(&mut self, tx: &mut Tx) -> Result<(), String>;
-
-    /// Tells the caller and whoever waits for news, now that the fate of the group is known.
-    fn answer(self: Box<Self>, group: &Result<(), String>, news: &News);
-}
-
-struct Pending<J, R> {
-    job: Option<J>,
-    context: Option<Arc<Context>>,
-    outcome: Option<Result<R>>,
+struct Pending {
+    work: Option<(Arc<Context>, AnyJob)>,
+    outcome: Option<Result<Made>>,
     news: Option<TenantId>,
-    reply: oneshot::Sender<Result<R>>,
+    reply: oneshot::Sender<Result<Made>>,
 }
 
-impl<J, R> Queued for Pending<J, R>
-where
-    J: for<'t> Job<&'t mut Tx, Result<R>, Fut: Send> + Send,
-    R: Send,
-{
+impl Pending {
+    /// Runs the job in its savepoint. An error means that the group's transaction is lost.
     fn run(&mut self, tx: &mut Tx) -> Result<(), String> {
-        if let (Some(job), Some(context)) = (self.job.take(), self.context.take()) {
+        if let Some((context, job)) = self.work.take() {
             let outcome = tx.run_in_savepoint(context, job)?;
             self.news = tx.news().filter(|_| outcome.is_ok());
             self.outcome = Some(outcome);
@@ -135,7 +118,8 @@ where
         Ok(())
     }
 
-    fn answer(self: Box<Self>, group: &Result<(), String>, news: &News) {
+    /// Tells the caller and whoever waits for news, now that the fate of the group is known.
+    fn answer(self, group: &Result<(), String>, news: &News) {
         if group.is_ok() {
             news.tell(self.news);
         }
@@ -157,7 +141,7 @@ fn small(count: usize) -> f64 {
 struct Thread {
     _running: watch::Sender<()>,
     tx: Tx,
-    queue: Arc<Queue<Box<dyn Queued>>>,
+    queue: Arc<Queue<Pending>>,
     failing: Arc<AtomicBool>,
     news: News,
     group_time: Duration,
@@ -177,7 +161,7 @@ impl Thread {
         }
     }
 
-    fn write(&mut self, group: &mut Vec<Box<dyn Queued>>) {
+    fn write(&mut self, group: &mut Vec<Pending>) {
         let changes = self.tx.changes();
         let fate = self.commit(group);
         metrics::histogram!("store_group_size").record(small(group.len()));
@@ -195,7 +179,7 @@ impl Thread {
         }
     }
 
-    fn commit(&mut self, group: &mut Vec<Box<dyn Queued>>) -> Result<(), String> {
+    fn commit(&mut self, group: &mut Vec<Pending>) -> Result<(), String> {
         // Only if the last group could not even be rolled back.
         self.tx.abandon();
         if let Err(error) = self.tx.control(dialect::SQLITE_BEGIN) {
@@ -217,7 +201,7 @@ impl Thread {
     }
 
     /// Runs the first job, and then whoever is next in turn, until nobody waits or the group is large or long enough.
-    fn run_group(&mut self, group: &mut Vec<Box<dyn Queued>>) -> Result<(), String> {
+    fn run_group(&mut self, group: &mut Vec<Pending>) -> Result<(), String> {
         let (started, time) = (Instant::now(), self.group_time.max(self.last_commit.min(LAST_COMMIT_MAX)));
         let mut next = group.pop();
         while let Some(mut job) = next.take() {

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::mem::replace;
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +30,19 @@ where
     Fut: Future<Output = R>,
 {
     type Fut = Fut;
+}
+
+/// What a job has made, on its way to whoever asked for it.
+pub(super) type Made = Box<dyn Any + Send>;
+
+/// A job of whichever type: what runs jobs is compiled once, and not again for each of them.
+pub(super) type AnyJob =
+    Box<dyn for<'t> FnOnce(&'t mut Tx) -> Pin<Box<dyn Future<Output = Result<Made>> + Send + 't>> + Send>;
+
+pub(super) fn any_job<R: Send + 'static>(
+    job: impl for<'t> Job<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
+) -> AnyJob {
+    Box::new(move |tx| Box::pin(async move { job(tx).await.map(|made| Box::new(made) as Made) }))
 }
 
 /// How long a whole write may hold its connection to PostgreSQL. Statements have their own, shorter limit; this one
@@ -367,11 +381,7 @@ impl Tx {
     }
 
     /// Runs a job on SQLite's writer thread. The outer error means that the whole transaction is lost.
-    pub(super) fn run_in_savepoint<R>(
-        &mut self,
-        context: Arc<Context>,
-        job: impl for<'t> Job<&'t mut Tx, Result<R>>,
-    ) -> Result<Result<R>, String> {
+    pub(super) fn run_in_savepoint(&mut self, context: Arc<Context>, job: AnyJob) -> Result<Result<Made>, String> {
         self.context = context;
         self.doomed = false;
         self.tick = None;
@@ -400,11 +410,7 @@ impl Tx {
     }
 
     /// Runs a job on PostgreSQL. The caller has spawned this, so it always comes to its end.
-    pub(super) async fn run_to_commit<R>(
-        mut self,
-        job: impl for<'t> Job<&'t mut Tx, Result<R>, Fut: Send>,
-        news: &News,
-    ) -> Result<R> {
+    pub(super) async fn run_to_commit(mut self, job: AnyJob, news: &News) -> Result<Made> {
         let whole = async {
             let done = job(&mut self).await?;
             self.catch_up().await?;
