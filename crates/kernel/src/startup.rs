@@ -68,8 +68,11 @@ pub async fn check_secrets(store: &Store, source: &SecretsSource) -> Result<()> 
 const BASE_URL: &str = "base_url";
 
 /// Notes where clients reach the server that starts, for links that commands print. Of several nodes the last to start is
-/// remembered: all of them serve the same.
+/// remembered: all of them serve the same. A server that is reached where the one before it was writes nothing.
 pub async fn note_base_url(store: &Store, base_url: &BaseUrl) -> Result<()> {
+    if noted_base_url(store).await.ok().flatten().as_ref() == Some(base_url) {
+        return Ok(());
+    }
     let (url, now) = (base_url.as_str().to_owned(), store.world().now());
     let db = store.system(Purpose::Startup);
     db.write(async move |tx| tx.exec(NOTE, crate::args![BASE_URL, url, now]).await).await.map(drop)

@@ -124,22 +124,22 @@ impl UrlArgs {
 /// Where clients reach the service, as a command beside it is told.
 #[derive(Args, Clone, Debug)]
 pub struct LinkArgs {
-    /// Where the server listens, as long as none was started on this store
-    #[arg(long, value_name = "ADDRESS", env = "TENANT_CONTROL_LISTEN", default_value = LISTEN)]
-    pub listen: SocketAddr,
+    /// Where the server listens [default: as its URL says, or 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDRESS", env = "TENANT_CONTROL_LISTEN")]
+    pub listen: Option<SocketAddr>,
     /// Where clients reach the service [default: what the server says that was started last on this store]
     #[arg(long, value_name = "URL", env = "TENANT_CONTROL_BASE_URL", value_parser = parse_base_url)]
     pub base_url: Option<BaseUrl>,
 }
 
 impl LinkArgs {
-    /// The given URL, or what a server has noted in the store, or the address that one would listen on.
+    /// The given URL or address, or what a server has noted in the store, or where one would listen.
     pub async fn base_url(&self, store: &Store) -> Result<BaseUrl> {
-        let LinkArgs { listen, base_url } = self.clone();
-        let base_url = match base_url {
-            Some(url) => Some(url),
-            None => kernel::startup::noted_base_url(store).await?,
-        };
+        let mut base_url = self.base_url.clone();
+        if base_url.is_none() && self.listen.is_none() {
+            base_url = kernel::startup::noted_base_url(store).await?;
+        }
+        let listen = self.listen.map_or_else(|| LISTEN.parse().map_err(Error::internal), Ok)?;
         UrlArgs { listen, base_url }.base_url(listen, false)
     }
 }

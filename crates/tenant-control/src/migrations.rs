@@ -20,8 +20,8 @@ pub const MIGRATIONS: Migrations = migrations! {
     "0004_webhooks"
     "0005_order_of_changes"
     "0006_lists"
-    "0008_service_notes"
-    "0009_live_tickets"
+    "0007_service_notes"
+    "0008_live_tickets"
 };
 
 #[cfg(test)]

@@ -130,6 +130,8 @@ pub struct Credentials {
     /// What is stored, as far as this node has learnt. Nothing is granted for it: it is only looked up whoever else
     /// guesses at the same address.
     known: Mutex<HashSet<[u8; 32]>>,
+    /// The same of passes, which their features store.
+    known_passes: Mutex<HashSet<[u8; 32]>>,
     uses: Mutex<Uses>,
 }
 
@@ -157,30 +159,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Credentials {
     /// Whether a credential of this hash is stored, as far as this node has learnt.
     pub(super) fn knows(&self, hash: &[u8; 32]) -> bool {
-        lock(&self.known).contains(hash)
+        lock(&self.known).contains(hash) || lock(&self.known_passes).contains(hash)
     }
 
     /// Remembers what was found, and forgets what was not.
-    pub(super) fn note<T>(&self, hash: [u8; 32], found: Result<T>) -> Result<T> {
-        match &found {
-            Ok(_) => self.remember(hash),
-            // A database that is away says nothing about the credential.
-            Err(error) if error.code().status() >= 500 => {}
-            Err(_) => drop(lock(&self.known).remove(&hash)),
-        }
-        found
+    fn note<T>(&self, hash: [u8; 32], found: Result<T>) -> Result<T> {
+        note(&self.known, hash, found)
+    }
+
+    pub(super) fn note_pass<T>(&self, hash: [u8; 32], found: Result<T>) -> Result<T> {
+        note(&self.known_passes, hash, found)
     }
 
     /// For a credential that has just been made: its owner may use it at once.
     pub fn remember(&self, hash: [u8; 32]) {
-        let mut known = lock(&self.known);
-        if known.len() >= KNOWN_MAX
-            && !known.contains(&hash)
-            && let Some(other) = known.iter().next().copied()
-        {
-            known.remove(&other);
-        }
-        known.insert(hash);
+        remember(&self.known, hash);
     }
 
     /// Learns what is stored, so that a credential that was made elsewhere or before the start is looked up, too,
@@ -360,6 +353,27 @@ impl Credentials {
         }
         Ok(())
     }
+}
+
+fn note<T>(known: &Mutex<HashSet<[u8; 32]>>, hash: [u8; 32], found: Result<T>) -> Result<T> {
+    match &found {
+        Ok(_) => remember(known, hash),
+        // A database that is away says nothing about the credential.
+        Err(error) if error.code().status() >= 500 => {}
+        Err(_) => drop(lock(known).remove(&hash)),
+    }
+    found
+}
+
+fn remember(known: &Mutex<HashSet<[u8; 32]>>, hash: [u8; 32]) {
+    let mut known = lock(known);
+    if known.len() >= KNOWN_MAX
+        && !known.contains(&hash)
+        && let Some(other) = known.iter().next().copied()
+    {
+        known.remove(&other);
+    }
+    known.insert(hash);
 }
 
 /// Keep write jobs short: one slow job delays its group.

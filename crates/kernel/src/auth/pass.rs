@@ -124,6 +124,6 @@ async fn authenticate<P: Pass>(app: &Shared, context: &Arc<Context>, headers: &H
         admit_look_up(app, context)?;
     }
     let found = pass.find(&app.store.system(Purpose::Credentials), app).await;
-    let owner = app.credentials.note(hash, found.and_then(|owner| owner.ok_or_else(unauthenticated)))?;
+    let owner = app.credentials.note_pass(hash, found.and_then(|owner| owner.ok_or_else(unauthenticated)))?;
     Ok((pass, owner))
 }

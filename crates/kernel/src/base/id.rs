@@ -47,12 +47,12 @@ impl<R> Id<R> {
 
     /// A new id that is ordered as if made at this moment.
     pub fn new_at(world: &World, at: Timestamp) -> Self {
-        Self::of(uuid_at(at, &world.chance.bytes()))
+        Self::of(uuid_at(at, &world.chance.public_bytes()))
     }
 
     /// A new id that comes behind those of smaller numbers, even of the same millisecond.
     pub fn new_numbered(world: &World, at: Timestamp, number: i64) -> Self {
-        Self::of(uuid_at(at, &numbered(number, world.chance.bytes())))
+        Self::of(uuid_at(at, &numbered(number, world.chance.public_bytes())))
     }
 
     /// No id of this moment or later comes before this one.

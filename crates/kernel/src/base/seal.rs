@@ -1,7 +1,7 @@
 //! Sealing what must be read back: webhook secrets, header values, stored answers with secrets, cloud credentials.
 //!
 //! Each value has its own data key, which is wrapped by a key of the secrets file: changing that key re-wraps 32 bytes
-//! per value. The place a value belongs to is bound in, so a sealed value copied to another record does not open.
+//! per value. Where a value belongs is bound in, so a sealed value copied to another record does not open.
 //!
 //! Layout: format (1) · key id (4) · nonce (12) · wrapped data key (32 + 16) · nonce (12) · ciphertext (n + 16).
 
@@ -38,16 +38,16 @@ impl SealingKey {
     }
 }
 
-/// The place a sealed value belongs to.
+/// Where a sealed value belongs: it opens nowhere else.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct Binding<'a> {
     pub tenant: &'a str,
     pub table: &'a str,
     pub record: &'a str,
     pub version: i64,
 }
 
-impl Place<'_> {
+impl Binding<'_> {
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for part in [self.tenant, self.table, self.record, &self.version.to_string()] {
@@ -84,7 +84,7 @@ impl<R: Identified> SealedColumn<R> {
     }
 }
 
-/// The one place that a value of a [`SealedColumn`] belongs to.
+/// Where one value of a [`SealedColumn`] belongs.
 pub struct Cell {
     tenant: String,
     column: &'static str,
@@ -94,15 +94,15 @@ pub struct Cell {
 
 impl Cell {
     pub fn seal(&self, secrets: &Secrets, chance: &Chance, value: &[u8]) -> Result<Sealed> {
-        secrets.seal(chance, self.place(), value).map(Sealed)
+        secrets.seal(chance, self.binding(), value).map(Sealed)
     }
 
     pub fn open(&self, secrets: &Secrets, sealed: &Sealed) -> Result<Vec<u8>> {
-        secrets.open(self.place(), &sealed.0)
+        secrets.open(self.binding(), &sealed.0)
     }
 
-    fn place(&self) -> Place<'_> {
-        Place { tenant: &self.tenant, table: self.column, record: &self.record, version: self.version }
+    fn binding(&self) -> Binding<'_> {
+        Binding { tenant: &self.tenant, table: self.column, record: &self.record, version: self.version }
     }
 }
 
@@ -122,54 +122,54 @@ impl fmt::Debug for Sealed {
 }
 
 impl Secrets {
-    /// Seals a value for one place, with the newest key.
-    pub fn seal(&self, chance: &Chance, place: Place<'_>, value: &[u8]) -> Result<Vec<u8>> {
+    /// Seals a value for where it belongs, with the newest key.
+    pub fn seal(&self, chance: &Chance, binding: Binding<'_>, value: &[u8]) -> Result<Vec<u8>> {
         let Some(sealing_key) = self.sealing_keys().last() else {
             return Err(Error::internal("no sealing key"));
         };
-        let place = place.bytes();
+        let binding = binding.bytes();
         let data_key = chance.bytes::<32>();
         let mut sealed = Vec::with_capacity(HEADER_LEN + value.len() + TAG_LEN);
         sealed.push(FORMAT);
         sealed.extend_from_slice(&sealing_key.id.to_be_bytes());
-        encrypt(&sealing_key.key, chance, &place, &data_key, &mut sealed)?;
-        encrypt(&data_key, chance, &place, value, &mut sealed)?;
+        encrypt(&sealing_key.key, chance, &binding, &data_key, &mut sealed)?;
+        encrypt(&data_key, chance, &binding, value, &mut sealed)?;
         Ok(sealed)
     }
 
-    /// Opens a value sealed for the same place.
-    pub fn open(&self, place: Place<'_>, sealed: &[u8]) -> Result<Vec<u8>> {
+    /// Opens a value that belongs there.
+    pub fn open(&self, binding: Binding<'_>, sealed: &[u8]) -> Result<Vec<u8>> {
         if sealed.len() < HEADER_LEN + TAG_LEN || sealed[0] != FORMAT {
             return Err(Error::internal("a sealed value is malformed"));
         }
-        let place = place.bytes();
+        let binding = binding.bytes();
         let (id, rest) = sealed[1..].split_at(4);
         let (wrapped, value) = rest.split_at(NONCE_LEN + WRAPPED_LEN);
         let sealing_key = self.sealing_keys().iter().find(|key| key.id.to_be_bytes() == *id);
         let sealing_key = sealing_key
             .ok_or_else(|| Error::internal("a value was sealed with a key that is not in the secrets file"))?;
-        let data_key = decrypt(&sealing_key.key, &place, wrapped)?;
-        decrypt(&data_key, &place, value)
+        let data_key = decrypt(&sealing_key.key, &binding, wrapped)?;
+        decrypt(&data_key, &binding, value)
     }
 }
 
-fn encrypt(key: &[u8], chance: &Chance, place: &[u8], value: &[u8], out: &mut Vec<u8>) -> Result<()> {
+fn encrypt(key: &[u8], chance: &Chance, binding: &[u8], value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let nonce = chance.bytes::<NONCE_LEN>();
     let mut text = value.to_vec();
     cipher(key)?
-        .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::from(place), &mut text)
+        .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::from(binding), &mut text)
         .map_err(|_| Error::internal("sealing failed"))?;
     out.extend_from_slice(&nonce);
     out.extend_from_slice(&text);
     Ok(())
 }
 
-fn decrypt(key: &[u8], place: &[u8], sealed: &[u8]) -> Result<Vec<u8>> {
+fn decrypt(key: &[u8], binding: &[u8], sealed: &[u8]) -> Result<Vec<u8>> {
     let failed = || Error::internal("a sealed value does not open: it was changed, moved, or sealed elsewhere");
     let (nonce, text) = sealed.split_at_checked(NONCE_LEN).ok_or_else(failed)?;
     let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| failed())?;
     let mut text = text.to_vec();
-    let plain = cipher(key)?.open_in_place(nonce, Aad::from(place), &mut text).map_err(|_| failed())?;
+    let plain = cipher(key)?.open_in_place(nonce, Aad::from(binding), &mut text).map_err(|_| failed())?;
     Ok(plain.to_vec())
 }
 
@@ -184,23 +184,23 @@ mod tests {
     use super::super::World;
     use super::*;
 
-    const PLACE: Place<'_> = Place { tenant: "ten_a", table: "webhooks", record: "wh_a", version: 1 };
+    const BINDING: Binding<'_> = Binding { tenant: "ten_a", table: "webhooks", record: "wh_a", version: 1 };
 
     #[test]
     fn a_sealed_value_opens_only_in_its_own_place_and_unchanged() {
         let chance = Chance::System;
         let secrets = Secrets::parse(&Secrets::generate(&chance).unwrap()).unwrap();
-        let sealed = secrets.seal(&chance, PLACE, b"whsec_x").unwrap();
-        assert_eq!(secrets.open(PLACE, &sealed).unwrap(), b"whsec_x");
-        assert!(secrets.open(Place { tenant: "ten_b", ..PLACE }, &sealed).is_err());
-        assert!(secrets.open(Place { version: 2, ..PLACE }, &sealed).is_err());
+        let sealed = secrets.seal(&chance, BINDING, b"whsec_x").unwrap();
+        assert_eq!(secrets.open(BINDING, &sealed).unwrap(), b"whsec_x");
+        assert!(secrets.open(Binding { tenant: "ten_b", ..BINDING }, &sealed).is_err());
+        assert!(secrets.open(Binding { version: 2, ..BINDING }, &sealed).is_err());
         for at in 0..sealed.len() {
             let mut altered = sealed.clone();
             altered[at] ^= 1;
-            assert!(secrets.open(PLACE, &altered).is_err(), "byte {at}");
+            assert!(secrets.open(BINDING, &altered).is_err(), "byte {at}");
         }
         let others = Secrets::parse(&Secrets::generate(&chance).unwrap()).unwrap();
-        assert!(others.open(PLACE, &sealed).is_err());
+        assert!(others.open(BINDING, &sealed).is_err());
     }
 
     struct Lamp;
@@ -235,8 +235,8 @@ mod tests {
         let secrets = Secrets::parse(&Secrets::generate(&world.chance).unwrap()).unwrap();
         let (tenant, lamp) = (TenantId::new(&world), Id::new(&world));
         let (tenant_text, lamp_text) = (tenant.to_string(), lamp.to_string());
-        let place = Place { tenant: &tenant_text, table: "lamps.wiring", record: &lamp_text, version: 3 };
-        let sealed = Sealed(secrets.seal(&world.chance, place, b"red and blue").unwrap());
+        let binding = Binding { tenant: &tenant_text, table: "lamps.wiring", record: &lamp_text, version: 3 };
+        let sealed = Sealed(secrets.seal(&world.chance, binding, b"red and blue").unwrap());
         assert_eq!(WIRING.cell(tenant, lamp, 3).open(&secrets, &sealed).unwrap(), b"red and blue");
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
+use futures_util::TryStreamExt;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -116,7 +118,10 @@ async fn give_up<T>(answer: Arc<Mutex<(Held<T>, Instant)>>, stall: Stall) {
         let (held, asked_at) = &mut *answer;
         until = *asked_at + stall.longest;
         if until <= Instant::now() {
-            *held = Held { body: Body::empty(), rest: Bytes::new(), _kept: None };
+            // Broken, and not at its end: a file that is cut short must not look whole.
+            let broken = futures_util::stream::once(std::future::ready(Err::<Bytes, _>(io::ErrorKind::TimedOut)));
+            let broken = Body::from_stream(broken.map_err(io::Error::from));
+            *held = Held { body: broken, rest: Bytes::new(), _kept: None };
             return stall.connection.end();
         }
     }

@@ -60,6 +60,8 @@ pub struct App {
     pub(super) waits_of: Places<Arc<str>>,
     /// Answers that clients have yet to take.
     pub(super) unsent: Unsent,
+    /// Streams that go out.
+    pub(super) streams: Places<TenantId>,
     pub(super) meters: Meters,
 }
 
@@ -88,6 +90,7 @@ impl App {
             waits: Places::default(),
             waits_of: Places::default(),
             unsent: Unsent::default(),
+            streams: Places::default(),
             meters: Meters::default(),
         }))
     }

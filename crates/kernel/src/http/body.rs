@@ -114,7 +114,8 @@ fn parse(bytes: &[u8]) -> Result<Map<String, Value>> {
     let malformed = |error| Error::new(Code::MalformedJson, format!("The body is not JSON: {error}."));
     let mut duplicates = Vec::new();
     let mut json = serde_json::Deserializer::from_slice(bytes);
-    let value = Strict { place: Place::Body, duplicates: &mut duplicates }.deserialize(&mut json).map_err(malformed)?;
+    let value =
+        Strict { place: ValuePath::Body, duplicates: &mut duplicates }.deserialize(&mut json).map_err(malformed)?;
     json.end().map_err(malformed)?;
     let Value::Object(object) = value else {
         return Err(Error::invalid("", "wrong_type", "must be an object"));
@@ -129,24 +130,24 @@ const POINTERS_BYTES_MAX: usize = 16 * 1024;
 /// Makes a `Value` and notes members that are given twice, of which serde would silently take the last: another reader
 /// of the same body, a proxy perhaps, may take the first. How deep a value may be, serde_json bounds itself.
 struct Strict<'a> {
-    place: Place<'a>,
+    place: ValuePath<'a>,
     duplicates: &'a mut Vec<FieldError>,
 }
 
 /// Where a value stands. Its pointer is written only if it is needed: below a long name, writing each would take hours.
 #[derive(Clone, Copy)]
-enum Place<'a> {
+enum ValuePath<'a> {
     Body,
-    Member(&'a Place<'a>, &'a str),
-    Item(&'a Place<'a>, usize),
+    Member(&'a ValuePath<'a>, &'a str),
+    Item(&'a ValuePath<'a>, usize),
 }
 
-impl Place<'_> {
+impl ValuePath<'_> {
     fn pointer(self) -> String {
         match self {
-            Place::Body => String::new(),
-            Place::Member(parent, name) => parent.pointer() + "/" + &escape(name),
-            Place::Item(parent, index) => parent.pointer() + "/" + &index.to_string(),
+            ValuePath::Body => String::new(),
+            ValuePath::Member(parent, name) => parent.pointer() + "/" + &escape(name),
+            ValuePath::Item(parent, index) => parent.pointer() + "/" + &index.to_string(),
         }
     }
 }
@@ -155,7 +156,8 @@ impl Strict<'_> {
     fn note_duplicate(&mut self, name: &str) {
         let bytes: usize = self.duplicates.iter().map(|field| field.pointer.len()).sum();
         if self.duplicates.len() < DUPLICATES_MAX && bytes < POINTERS_BYTES_MAX {
-            let (pointer, detail) = (Place::Member(&self.place, name).pointer(), "is given more than once".to_owned());
+            let (pointer, detail) =
+                (ValuePath::Member(&self.place, name).pointer(), "is given more than once".to_owned());
             self.duplicates.push(FieldError { pointer, code: "duplicate_field", detail });
         }
     }
@@ -203,7 +205,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut values = Vec::new();
         loop {
-            let place = Place::Item(&self.place, values.len());
+            let place = ValuePath::Item(&self.place, values.len());
             match items.next_element_seed(Strict { place, duplicates: self.duplicates })? {
                 Some(value) => values.push(value),
                 None => return Ok(Value::Array(values)),
@@ -214,7 +216,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
     fn visit_map<A: MapAccess<'de>>(mut self, mut members: A) -> Result<Value, A::Error> {
         let mut object = Map::new();
         while let Some(name) = members.next_key::<String>()? {
-            let place = Place::Member(&self.place, &name);
+            let place = ValuePath::Member(&self.place, &name);
             let value = members.next_value_seed(Strict { place, duplicates: self.duplicates })?;
             if object.contains_key(&name) {
                 self.note_duplicate(&name);

@@ -36,12 +36,17 @@ pub(super) async fn compress(response: Response, encodings: Encodings) -> Respon
     for encoding in encodings.0 {
         request.headers_mut().append(ACCEPT_ENCODING, encoding);
     }
+    // Whoever takes neither gzip nor the plain text gets the plain text.
+    let status = response.status();
     let mut answer = Some(response);
     let made = service_fn(move |_| std::future::ready(Ok::<_, Infallible>(answer.take().unwrap_or_default())));
     let layer =
         CompressionLayer::new().compress_when(SizeAbove::new(COMPRESS_BYTES_MIN).and(NotForContentType::IMAGES));
     match layer.layer(made).oneshot(request).await {
-        Ok(response) => response.into_response(),
+        Ok(mut response) => {
+            *response.status_mut() = status;
+            response.into_response()
+        }
         Err(never) => match never {},
     }
 }

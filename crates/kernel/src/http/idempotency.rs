@@ -15,7 +15,7 @@ use utoipa::IntoResponses;
 
 use super::reply::{Documented, Rendered, Reply};
 use crate::auth::Caller;
-use crate::base::seal::Place;
+use crate::base::seal::Binding;
 use crate::base::{Code, DAY_MS, Error, Result, Secrets, Timestamp, equal, sha256};
 use crate::store::{Db, FromRow, Job, Row, STEP_ROWS, Tx, Value};
 
@@ -177,7 +177,7 @@ impl Entry {
         if !equal(&stored.body_hash, &self.digest) {
             return Err(Error::new(Code::IdempotencyKeyReused, "This Idempotency-Key was used with another request."));
         }
-        let body = self.with_place(tx, |place| self.secrets.open(place, &stored.body))?;
+        let body = self.with_binding(tx, |binding| self.secrets.open(binding, &stored.body))?;
         let (etag, location) = serde_json::from_str(&stored.headers).map_err(Error::internal)?;
         let status = u16::try_from(stored.status).map_err(Error::internal)?;
         Ok(Some(Rendered { status, etag, location, body }))
@@ -187,7 +187,7 @@ impl Entry {
         let chance = tx.world().chance.clone();
         let expires_at: Timestamp = tx.world().now().plus(KEPT_MS);
         // Every stored answer is sealed: whether it holds a secret need not be decided route by route.
-        let body = self.with_place(tx, |place| self.secrets.seal(&chance, place, &rendered.body))?;
+        let body = self.with_binding(tx, |binding| self.secrets.seal(&chance, binding, &rendered.body))?;
         let headers = serde_json::to_string(&(&rendered.etag, &rendered.location)).map_err(Error::internal)?;
         let digest = self.digest.to_vec();
         let status = i64::from(rendered.status);
@@ -197,10 +197,10 @@ impl Entry {
         tx.later(INSERT, key.into_iter().chain(answer).collect()).await
     }
 
-    fn with_place<R>(&self, tx: &Tx, run: impl FnOnce(Place<'_>) -> Result<R>) -> Result<R> {
+    fn with_binding<R>(&self, tx: &Tx, run: impl FnOnce(Binding<'_>) -> Result<R>) -> Result<R> {
         let tenant = tx.tenant_id().map(|id| id.to_string()).unwrap_or_default();
         let record = format!("{}\n{}\n{}", self.actor, self.route, self.key);
-        run(Place { tenant: &tenant, table: "idempotency_records", record: &record, version: 1 })
+        run(Binding { tenant: &tenant, table: "idempotency_records", record: &record, version: 1 })
     }
 }
 

@@ -3,13 +3,13 @@
 //! Our own because no crate both counts other nodes' use and tells quota, window, remainder and reset.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
+use super::account::{Account, Whose};
 use super::address::ClientAddress;
 use crate::base::{Error, MINUTE_MS, Result, SECOND_MS, TenantId, World};
 use crate::store::{Db, Value};
@@ -140,53 +140,6 @@ struct Bucket {
 impl Bucket {
     fn remaining(&self, quota: u64) -> u64 {
         quota.saturating_sub(self.used + self.others)
-    }
-}
-
-/// Whose use of which policy a bucket counts.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Account {
-    policy: Policy,
-    whose: Whose,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Whose {
-    Credential(Arc<str>),
-    Tenant(TenantId),
-    Address(IpAddr),
-    /// Of all for whom there was no bucket left.
-    Others,
-}
-
-impl Account {
-    fn of_address(policy: Policy, address: ClientAddress) -> Self {
-        Account { policy, whose: Whose::Address(address.bucket()) }
-    }
-
-    /// From what another node has reported.
-    fn parse(text: &str) -> Option<Self> {
-        let (policy, whose) = text.split_once(':')?;
-        let policy = Policy::parse(policy)?;
-        let whose = if policy.is_by_address() {
-            Whose::Address(whose.parse().ok()?)
-        } else {
-            whose.parse().map_or_else(|_| Whose::Credential(whose.into()), Whose::Tenant)
-        };
-        Some(Account { policy, whose })
-    }
-}
-
-/// As all nodes spell it.
-impl fmt::Display for Account {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let policy = self.policy.name();
-        match &self.whose {
-            Whose::Credential(id) => write!(f, "{policy}:{id}"),
-            Whose::Tenant(id) => write!(f, "{policy}:{id}"),
-            Whose::Address(address) => write!(f, "{policy}:{address}"),
-            Whose::Others => f.write_str("others"),
-        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! then its one transaction. Extractors therefore never fail by themselves except for who is calling; what comes later
 //! is parsed when the handler asks.
 
+mod account;
 mod address;
 mod answer;
 mod api;

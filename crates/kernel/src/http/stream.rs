@@ -26,15 +26,19 @@ use super::answer::AnswerBytes;
 use super::app::Shared;
 use super::context::{Context, TURN_WAIT_MAX};
 use super::page::PAGE_BYTES_MAX;
+use super::places::Place;
 use super::reply::Documented;
 use super::rules::Route;
 use crate::auth::Access;
-use crate::base::{Code, Error, Result};
+use crate::base::{Code, Error, Result, TenantId};
 use crate::store::Lane;
 
 /// What a stream counts for among the answers that are not taken yet, for as long as it lasts: the rows of one page, which
 /// [`super::PageBytes`] bounds, and their text.
 const STREAM_BYTES: usize = 2 * PAGE_BYTES_MAX;
+/// Streams of one tenant at once. They take a quarter of what it may leave unread, so that files which go out for a long time
+/// leave room for its other answers.
+const STREAMS_MAX: usize = 4;
 /// For one page. With the wait for its turn, shorter than a client is waited for while it takes nothing.
 const PAGE_TIME_MAX: Duration = Duration::from_secs(15);
 /// For all pages: longer than the largest list takes, and no client stays for ever.
@@ -88,9 +92,12 @@ impl Streamer {
             let detail = "A file needs HTTP/1.1 or later: before, one that breaks off cannot be told from a whole one.";
             return Err(Error::new(Code::InvalidParameter, detail));
         }
+        let place = caller.app().streams.take(caller.tenant_id(), STREAMS_MAX);
+        let place = place.ok_or_else(|| Error::unavailable("too many files of one tenant go out"))?;
         let (media_type, text) = encoding.begin();
         let until = Instant::now() + STREAM_TIME_MAX;
-        let mut pages = Pages { caller, context: self.context?, encoding, read, until, text, next: None };
+        let mut pages =
+            Pages { caller, context: self.context?, _place: place, encoding, read, until, text, next: None };
         pages.read(None).await?;
         Ok(Streamed { media_type, body: Body::from_stream(try_unfold(pages, Pages::step)) })
     }
@@ -99,6 +106,7 @@ impl Streamer {
 struct Pages<R, T, P, G> {
     caller: Access<R>,
     context: Arc<Context>,
+    _place: Place<TenantId>,
     encoding: Encoding<T>,
     read: G,
     until: Instant,

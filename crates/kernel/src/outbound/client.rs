@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use super::connector::{Connector, Fault};
 use super::exchange::{Failure, FailureKind, Request, Response, Timings};
-use super::wire::{Line, Notes, TRIP, Trip};
+use super::socket::{Notes, PROGRESS, Progress, Tether};
 
 /// How long a connection waits for its next request, and how many wait for one host. Enough for a run of requests to
 /// the same place; a place that is called now and then is connected to anew.
@@ -58,17 +58,18 @@ impl Client {
     pub async fn send(&self, request: Request) -> Result<Response, Failure> {
         let (timeout, body_max) = (request.timeout.min(TIMEOUT_MAX), request.body_max);
         let start = Instant::now();
-        let trip = Trip::new(start + timeout, request.for_whom);
+        let progress = Progress::new(start + timeout, request.for_whom);
         let mut outgoing = outgoing(request);
         let captured = capture_connection(&mut outgoing);
-        let mut answering = pin!(TRIP.scope(trip.clone(), self.0.request(outgoing)));
+        let mut answering = pin!(PROGRESS.scope(progress.clone(), self.0.request(outgoing)));
         // Made after the request, so that it ends before it: a connection that is given up is not handed on.
-        let mut attempt = Attempt::new(start, timeout, trip, captured);
-        let answer = match attempt.trip.in_time(set_off(&attempt.trip, &attempt.captured, answering.as_mut())).await {
-            Some(Ok(answer)) => answer,
-            Some(Err(error)) => return Err(attempt.failed(fault(&error))),
-            None => return Err(attempt.late()),
-        };
+        let mut attempt = Attempt::new(start, timeout, progress, captured);
+        let answer =
+            match attempt.progress.in_time(set_off(&attempt.progress, &attempt.captured, answering.as_mut())).await {
+                Some(Ok(answer)) => answer,
+                Some(Err(error)) => return Err(attempt.failed(fault(&error))),
+                None => return Err(attempt.late()),
+            };
         attempt.first_byte = Some(attempt.elapsed());
         let (head, body) = answer.into_parts();
         let status = head.status.as_u16();
@@ -76,7 +77,7 @@ impl Client {
         if let Err(fault) = attempt.read(body_max).await {
             return Err(attempt.failed(fault));
         }
-        let Some(address) = attempt.line().map(|line| line.address) else {
+        let Some(address) = attempt.tether().map(|tether| tether.address) else {
             return Err(attempt.failed(Fault::new(FailureKind::Broken, "it is not known who answered")));
         };
         let timings = attempt.timings();
@@ -84,14 +85,18 @@ impl Client {
     }
 }
 
-/// Tells the trip when its request has a connection.
-async fn set_off<T>(trip: &Trip, captured: &CaptureConnection, mut answering: Pin<&mut impl Future<Output = T>>) -> T {
+/// Notes when the request has a connection.
+async fn set_off<T>(
+    progress: &Progress,
+    captured: &CaptureConnection,
+    mut answering: Pin<&mut impl Future<Output = T>>,
+) -> T {
     let mut captured = captured.clone();
     let connected = async { drop(captured.wait_for_connection_metadata().await) };
     tokio::select! {
         biased;
         answer = &mut answering => return answer,
-        () = connected => trip.set_off(),
+        () = connected => progress.set_off(),
     }
     answering.await
 }
@@ -117,7 +122,7 @@ fn outgoing(request: Request) -> HttpRequest<Full<Bytes>> {
 struct Attempt {
     start: Instant,
     timeout: Duration,
-    trip: Trip,
+    progress: Progress,
     captured: CaptureConnection,
     first_byte: Option<Duration>,
     status: Option<u16>,
@@ -131,18 +136,18 @@ struct Attempt {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        if let Some(line) = self.line().filter(|line| !self.whole || line.is_unwritten()) {
-            line.hang_up();
+        if let Some(tether) = self.tether().filter(|tether| !self.whole || tether.is_unwritten()) {
+            tether.hang_up();
         }
     }
 }
 
 impl Attempt {
-    fn new(start: Instant, timeout: Duration, trip: Trip, captured: CaptureConnection) -> Self {
+    fn new(start: Instant, timeout: Duration, progress: Progress, captured: CaptureConnection) -> Self {
         Attempt {
             start,
             timeout,
-            trip,
+            progress,
             captured,
             first_byte: None,
             status: None,
@@ -157,7 +162,7 @@ impl Attempt {
     async fn read(&mut self, body_max: usize) -> Result<(), Fault> {
         let Some(coming) = &mut self.coming else { return Ok(()) };
         while self.body.len() < body_max {
-            match self.trip.in_time(coming.frame()).await {
+            match self.progress.in_time(coming.frame()).await {
                 Some(Some(Ok(frame))) => {
                     let data = frame.into_data().unwrap_or_default();
                     self.body.extend(data.iter().take(body_max - self.body.len()));
@@ -185,14 +190,14 @@ impl Attempt {
     }
 
     fn failed(mut self, fault: Fault) -> Failure {
-        let address = self.line().map(|line| line.address).or(self.trip.notes().address);
+        let address = self.tether().map(|tether| tether.address).or(self.progress.notes().address);
         let (Fault { kind, detail }, timings) = (fault, self.timings());
         let (headers, body) = (take(&mut self.headers), take(&mut self.body));
         Failure { kind, detail, address, status: self.status, headers, body, timings }
     }
 
     /// The connection that the request went over, once it had one.
-    fn line(&self) -> Option<Line> {
+    fn tether(&self) -> Option<Tether> {
         let mut extras = Extensions::new();
         self.captured.connection_metadata().as_ref()?.get_extras(&mut extras);
         extras.remove()
@@ -200,13 +205,13 @@ impl Attempt {
 
     /// Without the time for which it was held back.
     fn elapsed(&self) -> Duration {
-        self.start.elapsed().saturating_sub(self.trip.held())
+        self.start.elapsed().saturating_sub(self.progress.held())
     }
 
     fn timings(&self) -> Timings {
         // What the connector noted is about a connection of this request's own, and of no use if it took another.
-        let reused = self.line().is_some_and(|line| !line.is_of(&self.trip));
-        let notes = if reused { Notes::default() } else { *self.trip.notes() };
+        let reused = self.tether().is_some_and(|tether| !tether.is_of(&self.progress));
+        let notes = if reused { Notes::default() } else { *self.progress.notes() };
         Timings {
             resolve_ms: notes.resolved.map(milliseconds),
             connect_ms: notes.connected.map(milliseconds),

@@ -19,9 +19,9 @@ use tower::Service;
 use super::exchange::FailureKind;
 use super::guard::Guard;
 use super::names::{Resolver, Unresolved};
+use super::socket::{PROGRESS, Progress, Socket, Stream, Tether};
 use super::target::{BadTarget, Host};
 use super::tls::Tls;
-use super::wire::{Line, Stream, TRIP, Trip, Wire};
 
 /// How many addresses of one name are tried: enough to get past one that is down, too few to be made to knock on many.
 const ADDRESSES_MAX: u32 = 4;
@@ -78,23 +78,23 @@ impl Connector {
         &self.0.resolver
     }
 
-    async fn connect(self, uri: Uri, trip: Trip) -> Result<TokioIo<Wire>, Fault> {
+    async fn connect(self, uri: Uri, progress: Progress) -> Result<TokioIo<Socket>, Fault> {
         let https = uri.scheme_str() == Some("https");
         let port = uri.port_u16().unwrap_or(if https { 443 } else { 80 });
         let host = Host::parse(uri.host().unwrap_or_default()).map_err(|bad| match bad {
             BadTarget::NotAllowed(refused) => Fault::new(FailureKind::NotAllowed, refused.detail),
             BadTarget::NotAUrl(detail) => Fault::new(FailureKind::NotAllowed, detail),
         })?;
-        let addresses = self.resolve(&host, &trip).await?;
-        let (stream, address) = connect_to_one(&addresses, port, &trip).await?;
-        let stream = if https { self.encrypt(&host, stream, &trip).await? } else { Stream::Plain(stream) };
-        Ok(TokioIo::new(Wire { stream, line: Line::new(address, trip) }))
+        let addresses = self.resolve(&host, &progress).await?;
+        let (stream, address) = connect_to_one(&addresses, port, &progress).await?;
+        let stream = if https { self.encrypt(&host, stream, &progress).await? } else { Stream::Plain(stream) };
+        Ok(TokioIo::new(Socket { stream, tether: Tether::new(address, progress) }))
     }
 
-    async fn resolve(&self, host: &Host, trip: &Trip) -> Result<Vec<IpAddr>, Fault> {
-        let mut lookup = self.0.resolver.look_up(host, trip.for_whom);
+    async fn resolve(&self, host: &Host, progress: &Progress) -> Result<Vec<IpAddr>, Fault> {
+        let mut lookup = self.0.resolver.look_up(host, progress.for_whom);
         // Having to wait for a turn is our doing, not the other side's.
-        let held = trip.hold();
+        let held = progress.hold();
         lookup.begun().await;
         drop(held);
         let start = Instant::now();
@@ -102,33 +102,37 @@ impl Connector {
             Unresolved::Crowded => Fault::new(FailureKind::HeldBack, "too many names are being looked up"),
             Unresolved::No(detail) => Fault::new(FailureKind::Name, detail),
         })?;
-        trip.notes().resolved = Some(start.elapsed());
+        progress.notes().resolved = Some(start.elapsed());
         self.0.guard.check_all(&addresses).map_err(|refused| Fault::new(FailureKind::NotAllowed, refused.detail))?;
         Ok(addresses)
     }
 
-    async fn encrypt(&self, host: &Host, stream: TcpStream, trip: &Trip) -> Result<Stream, Fault> {
+    async fn encrypt(&self, host: &Host, stream: TcpStream, progress: &Progress) -> Result<Stream, Fault> {
         let start = Instant::now();
         let encrypted = self.0.tls.connect(host, stream).await;
         let encrypted = encrypted.map_err(|error| Fault::new(FailureKind::Tls, error))?;
-        trip.notes().encrypted = Some(start.elapsed());
+        progress.notes().encrypted = Some(start.elapsed());
         Ok(Stream::Encrypted(Box::new(encrypted)))
     }
 }
 
 /// Tries the addresses one after the other, each for its share of the time that is left.
-async fn connect_to_one(addresses: &[IpAddr], port: u16, trip: &Trip) -> Result<(TcpStream, SocketAddr), Fault> {
+async fn connect_to_one(
+    addresses: &[IpAddr],
+    port: u16,
+    progress: &Progress,
+) -> Result<(TcpStream, SocketAddr), Fault> {
     let start = Instant::now();
     let count = u32::try_from(addresses.len()).unwrap_or(u32::MAX).min(ADDRESSES_MAX);
     let mut fault = Fault::too_late();
     for (tried, address) in (0..count).zip(addresses) {
         // IPv4 that is written as IPv6 is called as what it is.
         let address = SocketAddr::new(address.to_canonical(), port);
-        trip.notes().address = Some(address);
-        let share = trip.deadline().saturating_duration_since(Instant::now()) / (count - tried);
+        progress.notes().address = Some(address);
+        let share = progress.deadline().saturating_duration_since(Instant::now()) / (count - tried);
         fault = match timeout(share.max(CONNECT_MIN), TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
-                trip.notes().connected = Some(start.elapsed());
+                progress.notes().connected = Some(start.elapsed());
                 // Requests are written whole; waiting to fill a packet would only delay them.
                 let _ = stream.set_nodelay(true);
                 return Ok((stream, address));
@@ -141,19 +145,20 @@ async fn connect_to_one(addresses: &[IpAddr], port: u16, trip: &Trip) -> Result<
 }
 
 impl Service<Uri> for Connector {
-    type Response = TokioIo<Wire>;
+    type Response = TokioIo<Socket>;
     type Error = Fault;
-    type Future = Pin<Box<dyn Future<Output = Result<TokioIo<Wire>, Fault>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<TokioIo<Socket>, Fault>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Fault>> {
         Poll::Ready(Ok(()))
     }
 
-    /// Called within the trip's own task. The future may outlive the trip, when another connection becomes free first
+    /// Called within the request's own task. The future may outlive the request, when another connection becomes free first
     /// and the client finishes this one for the next request; so it takes the deadline along.
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let trip = TRIP.try_with(Clone::clone).unwrap_or_else(|_| Trip::new(Instant::now() + STRAY_MAX, None));
-        let connecting = self.clone().connect(uri, trip.clone());
-        Box::pin(async move { trip.in_time(connecting).await.unwrap_or_else(|| Err(Fault::too_late())) })
+        let progress =
+            PROGRESS.try_with(Clone::clone).unwrap_or_else(|_| Progress::new(Instant::now() + STRAY_MAX, None));
+        let connecting = self.clone().connect(uri, progress.clone());
+        Box::pin(async move { progress.in_time(connecting).await.unwrap_or_else(|| Err(Fault::too_late())) })
     }
 }

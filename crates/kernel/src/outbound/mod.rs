@@ -9,9 +9,9 @@ mod connector;
 mod exchange;
 mod guard;
 mod names;
+mod socket;
 mod target;
 mod tls;
-mod wire;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use crate::args;
 use crate::base::{Actor, Clock, Error, Result, TenantId, Timestamp, World};
 
-use super::context::{Context, Purpose, Scope};
+use super::handle::{Handle, Purpose, Reach};
+use super::job::{AnyJob, Job, Made, any_job};
 use super::postgres::Session;
-use super::tx::{AnyJob, Job, Made, Tx, any_job};
+use super::tx::Tx;
 use super::{Args, Backend, Engine, FromRow, Select, Store, dialect};
 
 /// A handle to the records of one tenant, or to all on behalf of the system.
@@ -17,40 +18,40 @@ use super::{Args, Backend, Engine, FromRow, Select, Store, dialect};
 #[derive(Clone)]
 pub struct Db {
     store: Store,
-    context: Arc<Context>,
+    handle: Arc<Handle>,
 }
 
 impl Db {
-    pub(super) fn new(store: Store, scope: Scope, actor: Actor) -> Self {
+    pub(super) fn new(store: Store, reach: Reach, actor: Actor) -> Self {
         let (world, followers) = (store.world().clone(), store.followers());
-        Db { store, context: Arc::new(Context { scope, job: false, actor, world, followers }) }
+        Db { store, handle: Arc::new(Handle { reach, job: false, actor, world, followers }) }
     }
 
     /// For what the service does by itself: its writes wait for each other, and not with the tenant's requests.
     pub(super) fn for_job(store: Store, tenant: TenantId) -> Self {
-        let (world, scope) = (store.world().clone(), Scope::Tenant(tenant, tenant.to_string()));
+        let (world, reach) = (store.world().clone(), Reach::Tenant(tenant, tenant.to_string()));
         let (actor, followers) = (Actor::system(), store.followers());
-        Db { store, context: Arc::new(Context { scope, job: true, actor, world, followers }) }
+        Db { store, handle: Arc::new(Handle { reach, job: true, actor, world, followers }) }
     }
 
     pub fn tenant_id(&self) -> Option<TenantId> {
-        self.context.tenant_id()
+        self.handle.tenant_id()
     }
 
     /// Why the system works across tenants; none on a tenant's handle.
     pub fn purpose(&self) -> Option<Purpose> {
-        match self.context.scope {
-            Scope::System(purpose) => Some(purpose),
-            Scope::Tenant(..) => None,
+        match self.handle.reach {
+            Reach::System(purpose) => Some(purpose),
+            Reach::Tenant(..) => None,
         }
     }
 
     pub fn actor(&self) -> &Actor {
-        &self.context.actor
+        &self.handle.actor
     }
 
     pub fn world(&self) -> &World {
-        &self.context.world
+        &self.handle.world
     }
 
     pub fn engine(&self) -> Engine {
@@ -63,7 +64,7 @@ impl Db {
             (Backend::Sqlite(_), _) | (Backend::Postgres(_), Clock::Manual(_)) => Ok(self.world().now()),
             (Backend::Postgres(postgres), _) => {
                 let mut session = Session::for_reading(&postgres.pool).await?;
-                session.ask_unbound(&self.context, dialect::POSTGRES_CLOCK, args![]).await
+                session.ask_unbound(&self.handle, dialect::POSTGRES_CLOCK, args![]).await
             }
         }
     }
@@ -83,15 +84,15 @@ impl Db {
 
     async fn run(&self, job: AnyJob) -> Result<Made> {
         match self.store.backend() {
-            Backend::Sqlite(sqlite) => sqlite.writer.write(self.context.clone(), job).await,
+            Backend::Sqlite(sqlite) => sqlite.writer.write(self.handle.clone(), job).await,
             Backend::Postgres(postgres) => {
                 let (mut turn, mut job_turn) = (None, None);
                 match self.tenant_id() {
-                    Some(tenant) if self.context.job => job_turn = Some(postgres.turns.take_for_job(tenant).await?),
+                    Some(tenant) if self.handle.job => job_turn = Some(postgres.turns.take_for_job(tenant).await?),
                     Some(tenant) => turn = Some(postgres.turns.take(tenant, postgres.wait_max).await?),
                     None => {}
                 }
-                let tx = Tx::postgres(Session::for_writing(&postgres.pool).await?, self.context.clone());
+                let tx = Tx::postgres(Session::for_writing(&postgres.pool).await?, self.handle.clone());
                 // Spawned, so that a caller who goes away cannot stop it between BEGIN and COMMIT.
                 let news = self.store.news_of_writes().clone();
                 let write = async move {
@@ -110,14 +111,12 @@ impl Db {
 
     pub async fn find<T: FromRow>(&self, sql: &str, args: Args<'_>) -> Result<Option<T>> {
         match self.store.backend() {
-            Backend::Sqlite(lite) => lite
-                .readers
-                .lend(self.context.lane())
-                .await?
-                .read(|reader| reader.find(self.context.bound(), sql, args)),
+            Backend::Sqlite(lite) => {
+                lite.readers.lend(self.handle.lane()).await?.read(|reader| reader.find(self.handle.bound(), sql, args))
+            }
             Backend::Postgres(postgres) => {
-                let _turn = postgres.turns.take_to_read(self.context.lane(), postgres.wait_max).await?;
-                Session::for_reading(&postgres.pool).await?.find(&self.context, sql, args).await
+                let _turn = postgres.turns.take_to_read(self.handle.lane(), postgres.wait_max).await?;
+                Session::for_reading(&postgres.pool).await?.find(&self.handle, sql, args).await
             }
         }
     }
@@ -125,21 +124,19 @@ impl Db {
     /// Every row, so the statement has a LIMIT.
     pub async fn list<T: FromRow>(&self, sql: &str, args: Args<'_>) -> Result<Vec<T>> {
         match self.store.backend() {
-            Backend::Sqlite(lite) => lite
-                .readers
-                .lend(self.context.lane())
-                .await?
-                .read(|reader| reader.list(self.context.bound(), sql, args)),
+            Backend::Sqlite(lite) => {
+                lite.readers.lend(self.handle.lane()).await?.read(|reader| reader.list(self.handle.bound(), sql, args))
+            }
             Backend::Postgres(postgres) => {
-                let _turn = postgres.turns.take_to_read(self.context.lane(), postgres.wait_max).await?;
-                Session::for_reading(&postgres.pool).await?.list(&self.context, sql, args).await
+                let _turn = postgres.turns.take_to_read(self.handle.lane(), postgres.wait_max).await?;
+                Session::for_reading(&postgres.pool).await?.list(&self.handle, sql, args).await
             }
         }
     }
 
     pub async fn select<T: FromRow>(&self, select: &Select) -> Result<Vec<T>> {
         let finished = select.finish();
-        self.context.check_select(finished.tenant)?;
+        self.handle.check_select(finished.tenant)?;
         self.store.note_list(&finished.text);
         self.list(&finished.text, &finished.params()).await
     }
@@ -148,26 +145,26 @@ impl Db {
     /// requests alone, and has connections of its own.
     pub async fn scan<T: FromRow + Send + 'static>(&self, select: &Select) -> Result<Vec<T>> {
         let finished = select.finish();
-        self.context.check_select(finished.tenant)?;
+        self.handle.check_select(finished.tenant)?;
         self.store.note_list(&finished.text);
         match self.store.backend() {
             Backend::Sqlite(lite) => {
                 // The wait is here and not on the blocking thread, of which there are only so many.
                 let mut of_tenant = None;
                 if self.tenant_id().is_some() {
-                    of_tenant = Some(lite.scan_turns_of_tenants.take(self.context.lane(), lite.wait_max).await?);
+                    of_tenant = Some(lite.scan_turns_of_tenants.take(self.handle.lane(), lite.wait_max).await?);
                 }
                 let turn = tokio::time::timeout(lite.wait_max, lite.scan_turns.clone().acquire_owned());
                 let turn =
                     turn.await.map_err(|_| Error::unavailable("no connection to scan with became free in time"))?;
-                let (store, context) = (self.store.clone(), self.context.clone());
+                let (store, handle) = (self.store.clone(), self.handle.clone());
                 let work = move || {
                     let _turns = (of_tenant, turn);
                     let Backend::Sqlite(lite) = store.backend() else {
                         return Err(Error::internal("the engine has changed"));
                     };
                     let lent = lite.scanners.lend_now()?;
-                    lent.read(|reader| reader.list(context.bound(), &finished.text, &finished.params()))
+                    lent.read(|reader| reader.list(handle.bound(), &finished.text, &finished.params()))
                 };
                 tokio::task::spawn_blocking(work).await.map_err(Error::internal)?
             }

@@ -9,11 +9,12 @@
 
 mod backup;
 mod columns;
-mod context;
 mod db;
 pub mod delta;
 mod dialect;
 mod follow;
+mod handle;
+mod job;
 mod migrate;
 mod news;
 mod options;
@@ -47,9 +48,9 @@ use tokio::sync::{Semaphore, broadcast};
 use crate::args;
 use crate::base::{Actor, Error, Result, TenantId, World};
 
-use context::{Context, Scope};
+use handle::{Handle, Reach};
 use news::News;
-use options::Target;
+use options::Location;
 use postgres::Session;
 use postgres_pool::Pool;
 use sqlite_readers::Readers;
@@ -58,10 +59,11 @@ use turns::Turns;
 
 #[doc(hidden)]
 pub use columns::Text;
-pub(crate) use context::Lane;
-pub use context::Purpose;
 pub use db::Db;
 pub use follow::{Bind, Follower, Followers, Happening};
+pub(crate) use handle::Lane;
+pub use handle::Purpose;
+pub use job::Job;
 pub use migrate::{Migration, Migrations};
 pub use options::{Options, PostgresOptions, Synchronous};
 pub use params::{Args, Param};
@@ -70,7 +72,7 @@ pub use select::{Compare, Direction, Select};
 pub use self_check::Check;
 pub use steps::STEP_ROWS;
 pub(crate) use turns::TenantTurns;
-pub use tx::{CLOCK_AHEAD_MAX_MS, Job, STATEMENTS, Tick, Tx};
+pub use tx::{CLOCK_AHEAD_MAX_MS, STATEMENTS, Tick, Tx};
 pub use values::Value;
 pub use walk::{ARMS_MAX, Arm, Found, Passed, Walk};
 
@@ -123,13 +125,13 @@ impl Store {
     /// Connects. It does not migrate.
     pub async fn open(options: Options, world: World) -> Result<Store> {
         let (news, followers) = (News::default(), options.followers);
-        let backend = match &options.target {
-            Target::Postgres(postgres) => {
+        let backend = match &options.location {
+            Location::Postgres(postgres) => {
                 let pool = postgres::open(postgres, &options).await?;
                 let turns = Turns::new(postgres.pool_max);
                 Backend::Postgres(Postgres { pool, turns, wait_max: options.wait_max })
             }
-            Target::Sqlite(path) => {
+            Location::Sqlite(path) => {
                 let (path, world, news) = (path.clone(), world.clone(), news.clone());
                 let open = tokio::task::spawn_blocking(move || open_sqlite(path, &options, world, news));
                 Backend::Sqlite(Box::new(open.await.map_err(Error::internal)??))
@@ -179,12 +181,12 @@ impl Store {
 
     /// A handle across all tenants, for the service's own work.
     pub fn system(&self, purpose: Purpose) -> Db {
-        Db::new(self.clone(), Scope::System(purpose), Actor::system())
+        Db::new(self.clone(), Reach::System(purpose), Actor::system())
     }
 
     /// A handle to one tenant's records. Only `kernel/auth` hands it out, after its checks.
     pub(crate) fn tenant(&self, tenant: TenantId, actor: Actor) -> Db {
-        Db::new(self.clone(), Scope::Tenant(tenant, tenant.to_string()), actor)
+        Db::new(self.clone(), Reach::Tenant(tenant, tenant.to_string()), actor)
     }
 
     /// A handle to one tenant's records for what the service does by itself. Only `kernel/jobs` hands it out.
@@ -306,7 +308,7 @@ fn open_sqlite(path: PathBuf, options: &Options, world: World, news: News) -> Re
     let readers = Readers::open(&path, options.readers, options.wait_max)?;
     let scanners = Readers::open(&path, SCANNERS, options.wait_max)?;
     let followers = options.followers;
-    let idle = Context { scope: Scope::System(Purpose::Startup), job: false, actor: Actor::system(), world, followers };
+    let idle = Handle { reach: Reach::System(Purpose::Startup), job: false, actor: Actor::system(), world, followers };
     let writer = Writer::start(Tx::sqlite(connection, Arc::new(idle)), options, news)?;
     let scan_turns = Arc::new(Semaphore::new(SCANNERS));
     // No tenant has all of them.

@@ -23,7 +23,7 @@ const POOL_MAX: usize = 16;
 /// How to open a [`super::Store`].
 #[derive(Clone, Debug)]
 pub struct Options {
-    pub(super) target: Target,
+    pub(super) location: Location,
     pub(super) queue_max: usize,
     pub(super) readers: usize,
     pub(super) wait_max: Duration,
@@ -33,25 +33,25 @@ pub struct Options {
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Target {
+pub(super) enum Location {
     Sqlite(PathBuf),
     Postgres(PostgresOptions),
 }
 
 impl Options {
     pub fn sqlite(path: impl Into<PathBuf>) -> Self {
-        Options::new(Target::Sqlite(path.into()))
+        Options::new(Location::Sqlite(path.into()))
     }
 
     pub fn postgres(options: PostgresOptions) -> Self {
-        Options::new(Target::Postgres(options))
+        Options::new(Location::Postgres(options))
     }
 
-    fn new(target: Target) -> Self {
+    fn new(location: Location) -> Self {
         // Reads run inline, so no more of them run at once than there are worker threads.
         let readers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 32);
         Options {
-            target,
+            location,
             queue_max: QUEUE_MAX,
             readers,
             wait_max: WAIT_MAX,
@@ -86,7 +86,7 @@ impl Options {
     /// How many connections each node keeps to PostgreSQL.
     #[must_use]
     pub fn pool_max(mut self, pool_max: usize) -> Self {
-        if let Target::Postgres(postgres) = &mut self.target {
+        if let Location::Postgres(postgres) = &mut self.location {
             postgres.pool_max = pool_max;
         }
         self

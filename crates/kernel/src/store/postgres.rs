@@ -11,7 +11,7 @@ use tokio_postgres::{Client, Row as PgRow, Statement};
 
 use crate::base::{Error, Result, Timestamp};
 
-use super::context::{Context, mismatch};
+use super::handle::{Handle, mismatch};
 use super::postgres_fault::{fault, spoils};
 use super::postgres_pool::{self, Object, Pool, no_connection, pooled};
 use super::{Args, FromRow, Options, Param, PostgresOptions, Row, Value, dialect};
@@ -80,8 +80,8 @@ impl Session {
         self.began_at
     }
 
-    pub async fn exec(&mut self, context: &Context, sql: &str, args: Args<'_>) -> Result<u64> {
-        let answer = self.ask(context, context.bound(), sql, args).await?;
+    pub async fn exec(&mut self, handle: &Handle, sql: &str, args: Args<'_>) -> Result<u64> {
+        let answer = self.ask(handle, handle.bound(), sql, args).await?;
         if answer.rows.is_empty() {
             return Ok(answer.changed);
         }
@@ -89,14 +89,14 @@ impl Session {
     }
 
     /// Runs a statement once for each row of arguments, all sent at once. The transaction has begun already.
-    pub async fn exec_each(&mut self, context: &Context, sql: &str, rows: &[Vec<Value>]) -> Result<u64> {
+    pub async fn exec_each(&mut self, handle: &Handle, sql: &str, rows: &[Vec<Value>]) -> Result<u64> {
         if self.state != State::InTransaction {
             return Err(Error::internal("many statements at once belong into a transaction that has begun"));
         }
         let client = self.client()?;
         let asked = rows.iter().map(|row| {
             let row: Vec<&dyn Param> = row.iter().map(|value| value as &dyn Param).collect();
-            async move { ask(client, State::InTransaction, context, context.bound(), sql, &row).await }
+            async move { ask(client, State::InTransaction, handle, handle.bound(), sql, &row).await }
         });
         // Polled in their order, so sent in their order.
         let answers = tokio::time::timeout(ANSWER_MAX, future::try_join_all(asked)).await;
@@ -104,7 +104,7 @@ impl Session {
     }
 
     /// Runs statements that return no rows, all sent at once and in their order. The transaction has begun already.
-    pub async fn exec_all(&mut self, context: &Context, statements: &[(&'static str, Vec<Value>)]) -> Result<()> {
+    pub async fn exec_all(&mut self, handle: &Handle, statements: &[(&'static str, Vec<Value>)]) -> Result<()> {
         if self.state != State::InTransaction {
             return Err(Error::internal("many statements at once belong into a transaction that has begun"));
         }
@@ -115,7 +115,7 @@ impl Session {
         }
         let asked = statements.iter().map(|(sql, values)| {
             let values: Vec<&dyn Param> = values.iter().map(|value| value as &dyn Param).collect();
-            let asked = async move { ask(client, State::InTransaction, context, context.bound(), sql, &values).await };
+            let asked = async move { ask(client, State::InTransaction, handle, handle.bound(), sql, &values).await };
             asked.map_err(move |refusal| (refusal, *sql))
         });
         // The first that was refused is the one at fault: those behind it are refused for its sake, and answered after it.
@@ -128,13 +128,13 @@ impl Session {
         })
     }
 
-    pub async fn list<T: FromRow>(&mut self, context: &Context, sql: &str, args: Args<'_>) -> Result<Vec<T>> {
-        let answer = self.ask(context, context.bound(), sql, args).await?;
+    pub async fn list<T: FromRow>(&mut self, handle: &Handle, sql: &str, args: Args<'_>) -> Result<Vec<T>> {
+        let answer = self.ask(handle, handle.bound(), sql, args).await?;
         answer.rows.iter().map(|row| T::from_row(&Row::postgres(row))).collect()
     }
 
-    pub async fn find<T: FromRow>(&mut self, context: &Context, sql: &str, args: Args<'_>) -> Result<Option<T>> {
-        let answer = self.ask(context, context.bound(), sql, args).await?;
+    pub async fn find<T: FromRow>(&mut self, handle: &Handle, sql: &str, args: Args<'_>) -> Result<Option<T>> {
+        let answer = self.ask(handle, handle.bound(), sql, args).await?;
         match answer.rows.as_slice() {
             [] => Ok(None),
             [row] => T::from_row(&Row::postgres(row)).map(Some),
@@ -143,8 +143,8 @@ impl Session {
     }
 
     /// A single value by a statement of the store itself, to which no tenant is bound.
-    pub async fn ask_unbound<T: FromRow>(&mut self, context: &Context, sql: &str, args: Args<'_>) -> Result<T> {
-        let answer = self.ask(context, None, sql, args).await?;
+    pub async fn ask_unbound<T: FromRow>(&mut self, handle: &Handle, sql: &str, args: Args<'_>) -> Result<T> {
+        let answer = self.ask(handle, None, sql, args).await?;
         let row = answer.rows.first().ok_or_else(|| Error::internal(format!("no answer to: {sql}")))?;
         T::from_row(&Row::postgres(row))
     }
@@ -179,7 +179,7 @@ impl Session {
         }
     }
 
-    async fn ask(&mut self, context: &Context, tenant: Option<&String>, sql: &str, args: Args<'_>) -> Result<Answer> {
+    async fn ask(&mut self, handle: &Handle, tenant: Option<&String>, sql: &str, args: Args<'_>) -> Result<Answer> {
         let state = self.state;
         if state == State::Broken {
             return Err(Error::unavailable("the connection to the database was lost"));
@@ -188,7 +188,7 @@ impl Session {
             // From here on a dropped future leaves a connection that may be inside a transaction.
             self.state = State::InTransaction;
         }
-        let answer = tokio::time::timeout(ANSWER_MAX, ask(self.client()?, state, context, tenant, sql, args)).await;
+        let answer = tokio::time::timeout(ANSWER_MAX, ask(self.client()?, state, handle, tenant, sql, args)).await;
         let answer = self.judge(answer)?;
         self.began_at = answer.began_at.or(self.began_at);
         Ok(answer)
@@ -262,7 +262,7 @@ impl From<tokio_postgres::Error> for Refusal {
 async fn ask(
     client: &Object,
     state: State,
-    context: &Context,
+    handle: &Handle,
     tenant: Option<&String>,
     sql: &str,
     args: Args<'_>,
@@ -280,7 +280,7 @@ async fn ask(
     let writes = state == State::Beginning;
     let naming = if writes { dialect::POSTGRES_SET_TENANT_TO_WRITE } else { dialect::POSTGRES_SET_TENANT };
     let naming = prepare(client, naming).await?;
-    let visible = context.visible();
+    let visible = handle.visible();
     let visible: [&(dyn ToSql + Sync); 1] = [&visible];
     let name_tenant = async {
         let row = client.query_one(&naming, &visible).await?;

@@ -19,11 +19,14 @@ pub struct Referable {
 const ARMS_MAX: usize = 100;
 
 /// Which of these ids the tenant has, each given with what ids of its kind start with. A kind that is not among the
-/// referable ones has no records.
+/// referable ones has no records, and the id of another kind names none: what is known begins as it must.
 pub async fn known(tx: &mut Tx, referable: &[Referable], ids: &[(&str, &str)]) -> Result<HashSet<String>> {
     let table = |prefix: &str| referable.iter().find(|kind| kind.prefix == prefix).map(|kind| kind.table);
-    let asked: Vec<(&str, &str)> =
-        ids.iter().filter(|(_, id)| is_record_id(id)).filter_map(|(prefix, id)| Some((table(prefix)?, *id))).collect();
+    let asked: Vec<(&str, &str)> = ids
+        .iter()
+        .filter(|(prefix, id)| is_of_kind(prefix, id))
+        .filter_map(|(prefix, id)| Some((table(prefix)?, *id)))
+        .collect();
     let mut known = HashSet::new();
     for some in asked.chunks(ARMS_MAX) {
         let arm = |(place, (table, _)): (usize, &(&str, &str))| {
@@ -34,4 +37,9 @@ pub async fn known(tx: &mut Tx, referable: &[Referable], ids: &[(&str, &str)]) -
         known.extend(tx.list::<String>(&sql, &ids).await?);
     }
     Ok(known)
+}
+
+/// Whether an id is one of the kind whose ids start so. An id that is known may have been given for another field.
+pub fn is_of_kind(prefix: &str, id: &str) -> bool {
+    is_record_id(id) && id.split_once('_').is_some_and(|(own, _)| own == prefix)
 }

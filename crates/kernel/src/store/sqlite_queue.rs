@@ -8,7 +8,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::base::{Error, Result};
 
-use super::context::Lane;
+use super::handle::Lane;
 
 /// Queues by lane, of which the first in the order is served next.
 pub(super) struct Queue<T> {

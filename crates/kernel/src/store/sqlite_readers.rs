@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, TryAcquireError};
 
 use crate::base::{Error, Result};
 
-use super::context::Lane;
+use super::handle::Lane;
 use super::sqlite::{self, Lite};
 use super::turns::TenantTurns;
 

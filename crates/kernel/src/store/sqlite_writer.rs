@@ -17,10 +17,11 @@ use tokio::sync::{oneshot, watch};
 
 use crate::base::{Error, Result, TenantId};
 
-use super::context::Context;
+use super::handle::Handle;
+use super::job::{AnyJob, Made};
 use super::news::News;
 use super::sqlite_queue::Queue;
-use super::tx::{AnyJob, Made, Tx};
+use super::tx::Tx;
 use super::{Options, dialect};
 
 /// Jobs under one commit. More would make the first wait for long without making the disk's share smaller.
@@ -59,10 +60,10 @@ impl Writer {
         Ok(Writer { queue, thread: Mutex::new(Some(handle)), failing, ended })
     }
 
-    pub async fn write(&self, context: Arc<Context>, job: AnyJob) -> Result<Made> {
+    pub async fn write(&self, handle: Arc<Handle>, job: AnyJob) -> Result<Made> {
         let (reply, answer) = oneshot::channel();
-        let lane = context.lane();
-        self.queue.push(lane, Pending { work: Some((context, job)), outcome: None, news: None, reply })?;
+        let lane = handle.lane();
+        self.queue.push(lane, Pending { work: Some((handle, job)), outcome: None, news: None, reply })?;
         answer.await.map_err(|_| Error::unavailable("the writer stopped before it answered"))?
     }
 
@@ -101,7 +102,7 @@ impl Drop for Writer {
 
 /// A job waiting for its turn and then for its group.
 struct Pending {
-    work: Option<(Arc<Context>, AnyJob)>,
+    work: Option<(Arc<Handle>, AnyJob)>,
     outcome: Option<Result<Made>>,
     news: Option<TenantId>,
     reply: oneshot::Sender<Result<Made>>,
@@ -110,8 +111,8 @@ struct Pending {
 impl Pending {
     /// Runs the job in its savepoint. An error means that the group's transaction is lost.
     fn run(&mut self, tx: &mut Tx) -> Result<(), String> {
-        if let Some((context, job)) = self.work.take() {
-            let outcome = tx.run_in_savepoint(context, job)?;
+        if let Some((handle, job)) = self.work.take() {
+            let outcome = tx.run_in_savepoint(handle, job)?;
             self.news = tx.news().filter(|_| outcome.is_ok());
             self.outcome = Some(outcome);
         }

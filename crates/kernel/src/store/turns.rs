@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::base::{Error, Result, TenantId};
 
-use super::context::Lane;
+use super::handle::Lane;
 
 /// One that works and one that stands ready behind it, so that the database is not idle in between.
 const TURNS: usize = 2;

@@ -3,7 +3,6 @@
 use std::any::Any;
 use std::mem::replace;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,38 +11,13 @@ use futures_util::FutureExt;
 use crate::args;
 use crate::base::{Actor, Clock, Error, MINUTE_MS, Result, TenantId, Timestamp, World, sha256};
 
-use super::context::Context;
 use super::delta::LAST_TICK;
+use super::handle::Handle;
+use super::job::{AnyJob, Made};
 use super::news::News;
 use super::postgres::Session;
 use super::sqlite::{self, Lite};
 use super::{Args, Engine, Followers, FromRow, Param, Select, Value, dialect};
-
-/// An async closure whose future can be required to be Send, which `AsyncFnOnce` alone cannot say yet.
-pub trait Job<A, R>: AsyncFnOnce(A) -> R + FnOnce(A) -> <Self as Job<A, R>>::Fut {
-    type Fut: Future<Output = R>;
-}
-
-impl<F, A, R, Fut> Job<A, R> for F
-where
-    F: AsyncFnOnce(A) -> R + FnOnce(A) -> Fut,
-    Fut: Future<Output = R>,
-{
-    type Fut = Fut;
-}
-
-/// What a job has made, on its way to whoever asked for it.
-pub(super) type Made = Box<dyn Any + Send>;
-
-/// A job of whichever type: what runs jobs is compiled once, and not again for each of them.
-pub(super) type AnyJob =
-    Box<dyn for<'t> FnOnce(&'t mut Tx) -> Pin<Box<dyn Future<Output = Result<Made>> + Send + 't>> + Send>;
-
-pub(super) fn any_job<R: Send + 'static>(
-    job: impl for<'t> Job<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
-) -> AnyJob {
-    Box::new(move |tx| Box::pin(async move { job(tx).await.map(|made| Box::new(made) as Made) }))
-}
 
 /// How long a whole write may hold its connection to PostgreSQL. Statements have their own, shorter limit; this one
 /// ends a job that awaits something else and so would never give the connection back.
@@ -91,7 +65,7 @@ pub struct Tick {
 /// both engines shall behave the same. A write may await only its transaction.
 pub struct Tx {
     connection: Conn,
-    context: Arc<Context>,
+    handle: Arc<Handle>,
     doomed: bool,
     tick: Option<Tick>,
     sequence_used: bool,
@@ -108,20 +82,20 @@ enum Conn {
 
 impl Tx {
     pub fn tenant_id(&self) -> Option<TenantId> {
-        self.context.tenant_id()
+        self.handle.tenant_id()
     }
 
     pub fn actor(&self) -> &Actor {
-        &self.context.actor
+        &self.handle.actor
     }
 
     pub fn world(&self) -> &World {
-        &self.context.world
+        &self.handle.world
     }
 
     /// Who follows the events of this transaction.
     pub fn followers(&self) -> Result<Followers> {
-        self.context
+        self.handle
             .followers
             .ok_or_else(|| Error::internal("the store was opened without saying who follows its events"))
     }
@@ -166,7 +140,7 @@ impl Tx {
         let statements = std::mem::take(&mut self.later);
         let doomed = replace(&mut self.doomed, true);
         if let Conn::Postgres(session) = &mut self.connection {
-            session.exec_all(&self.context, &statements).await?;
+            session.exec_all(&self.handle, &statements).await?;
         }
         self.doomed = doomed;
         Ok(())
@@ -178,8 +152,8 @@ impl Tx {
         // Doomed until it has worked: a future dropped half-way must not leave a transaction that looks sound.
         let doomed = replace(&mut self.doomed, true);
         let changed = match &mut self.connection {
-            Conn::Sqlite(lite) => lite.exec(self.context.bound(), sql, args)?,
-            Conn::Postgres(session) => session.exec(&self.context, sql, args).await?,
+            Conn::Sqlite(lite) => lite.exec(self.handle.bound(), sql, args)?,
+            Conn::Postgres(session) => session.exec(&self.handle, sql, args).await?,
         };
         self.doomed = doomed;
         Ok(changed)
@@ -193,14 +167,14 @@ impl Tx {
         let doomed = replace(&mut self.doomed, true);
         let mut changed = 0;
         match &mut self.connection {
-            Conn::Sqlite(lite) => changed = lite.exec_each(self.context.bound(), sql, rows)?,
+            Conn::Sqlite(lite) => changed = lite.exec_each(self.handle.bound(), sql, rows)?,
             // The first may have to begin the transaction.
             Conn::Postgres(session) => {
                 let mut rows = rows.iter();
                 if let Some(first) = rows.next() {
-                    changed += session.exec(&self.context, sql, &params(first)).await?;
+                    changed += session.exec(&self.handle, sql, &params(first)).await?;
                 }
-                changed += session.exec_each(&self.context, sql, rows.as_slice()).await?;
+                changed += session.exec_each(&self.handle, sql, rows.as_slice()).await?;
             }
         }
         self.doomed = doomed;
@@ -216,8 +190,8 @@ impl Tx {
         self.catch_up().await?;
         let doomed = replace(&mut self.doomed, true);
         let found = match &mut self.connection {
-            Conn::Sqlite(lite) => lite.find(self.context.bound(), sql, args)?,
-            Conn::Postgres(session) => session.find(&self.context, sql, args).await?,
+            Conn::Sqlite(lite) => lite.find(self.handle.bound(), sql, args)?,
+            Conn::Postgres(session) => session.find(&self.handle, sql, args).await?,
         };
         self.doomed = doomed;
         Ok(found)
@@ -227,8 +201,8 @@ impl Tx {
         self.catch_up().await?;
         let doomed = replace(&mut self.doomed, true);
         let found = match &mut self.connection {
-            Conn::Sqlite(lite) => lite.list(self.context.bound(), sql, args)?,
-            Conn::Postgres(session) => session.list(&self.context, sql, args).await?,
+            Conn::Sqlite(lite) => lite.list(self.handle.bound(), sql, args)?,
+            Conn::Postgres(session) => session.list(&self.handle, sql, args).await?,
         };
         self.doomed = doomed;
         Ok(found)
@@ -236,7 +210,7 @@ impl Tx {
 
     pub async fn select<T: FromRow>(&mut self, select: &Select) -> Result<Vec<T>> {
         let finished = select.finish();
-        self.context.check_select(finished.tenant)?;
+        self.handle.check_select(finished.tenant)?;
         self.list(&finished.text, &finished.params()).await
     }
 
@@ -303,7 +277,7 @@ impl Tx {
         // It has been moved already, in this transaction, which must not be kept.
         self.doomed = true;
         self.check_node()?;
-        let tenant = self.context.visible();
+        let tenant = self.handle.visible();
         Err(Error::unavailable(format!(
             "the clock of {tenant} stands at {at}, and it is {own}: a node's clock was wrong; `tenant-control admin clock \
              repair` sets it back"
@@ -346,7 +320,7 @@ impl Tx {
             Conn::Postgres(session) => {
                 let digest = sha256(name.as_bytes());
                 let number = digest[..8].iter().fold(0_i64, |number, byte| (number << 8) | i64::from(*byte));
-                session.ask_unbound(&self.context, dialect::POSTGRES_TRY_LOCK, args![number]).await?
+                session.ask_unbound(&self.handle, dialect::POSTGRES_TRY_LOCK, args![number]).await?
             }
         };
         self.doomed = doomed;
@@ -356,10 +330,10 @@ impl Tx {
 
 /// What the engines do around a job.
 impl Tx {
-    pub(super) fn sqlite(connection: Lite, context: Arc<Context>) -> Self {
+    pub(super) fn sqlite(connection: Lite, handle: Arc<Handle>) -> Self {
         Tx {
             connection: Conn::Sqlite(connection),
-            context,
+            handle,
             doomed: false,
             tick: None,
             sequence_used: false,
@@ -368,10 +342,10 @@ impl Tx {
         }
     }
 
-    pub(super) fn postgres(session: Session, context: Arc<Context>) -> Self {
+    pub(super) fn postgres(session: Session, handle: Arc<Handle>) -> Self {
         Tx {
             connection: Conn::Postgres(session),
-            context,
+            handle,
             doomed: false,
             tick: None,
             sequence_used: false,
@@ -381,8 +355,8 @@ impl Tx {
     }
 
     /// Runs a job on SQLite's writer thread. The outer error means that the whole transaction is lost.
-    pub(super) fn run_in_savepoint(&mut self, context: Arc<Context>, job: AnyJob) -> Result<Result<Made>, String> {
-        self.context = context;
+    pub(super) fn run_in_savepoint(&mut self, handle: Arc<Handle>, job: AnyJob) -> Result<Result<Made>, String> {
+        self.handle = handle;
         self.doomed = false;
         self.tick = None;
         self.sequence_used = false;

@@ -15,7 +15,7 @@ use super::store;
 use crate::config::{LinkArgs, SessionArgs, StoreArgs};
 use crate::features::organizations::{self, Organization};
 use crate::features::tickets::Priority;
-use crate::features::tickets::sla::{self, Policy, Target};
+use crate::features::tickets::sla::{self, Policy, PriorityPolicy};
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -285,7 +285,7 @@ async fn run_sla(command: SlaCommand) -> Result<()> {
             let store = store::open(&common.store).await?;
             let db = operate(&store, &tenant(&store, &of).await?);
             let policy = Policy { first_response_minutes, resolution_minutes, hours, timezone };
-            let set = sla::store::set(&db, Target { priority, policy }).await?;
+            let set = sla::store::set(&db, PriorityPolicy { priority, policy }).await?;
             common.output.print(&set, promised)
         }
         SlaCommand::List { of, common } => {
@@ -304,7 +304,7 @@ async fn run_sla(command: SlaCommand) -> Result<()> {
 }
 
 /// A promise in one line.
-fn promised(target: &Target) -> String {
+fn promised(target: &PriorityPolicy) -> String {
     let Policy { first_response_minutes, resolution_minutes, hours, timezone } = &target.policy;
     let hours = match (hours, timezone) {
         (None, _) => "day and night".to_owned(),

@@ -38,6 +38,7 @@
 //! | `sla_targets` | updated_at | stays: only shown |
 //! | `rate_usage` | window_start | stays: of no tenant, and nobody counts a minute that is not now |
 //! | `schema_migrations` | applied_at | stays: of no tenant |
+//! | `service_notes` | noted_at | stays: of no tenant |
 //!
 //! A wait or an end that is wrong by less than the longest there can be cannot be told from a right one, and stays.
 

@@ -39,7 +39,6 @@ pub async fn run(args: ServeArgs) -> Result<()> {
     let listener = Listener::bind(args.url.listen, tls.as_ref()).await?;
     let bound = listener.address().map_err(Error::internal)?;
     let base_url = args.url.base_url(bound, tls.is_some())?;
-    kernel::startup::note_base_url(&store, &base_url).await?;
     let node = Node::new(store.clone(), secrets, args.settings(base_url.clone())?)?;
     let (router, _) = router::build(router::table(node.app()))?;
     kernel::jobs::begin(&node).await?;
@@ -57,6 +56,10 @@ pub async fn run(args: ServeArgs) -> Result<()> {
         tokio::spawn(reload(node.clone(), certificates));
     }
 
+    // A disk that is full must keep nobody from reading.
+    if let Err(error) = kernel::startup::note_base_url(&store, &base_url).await {
+        tracing::warn!(%error, "where the service is reached was not noted for the commands beside it");
+    }
     say(&format!(
         "Tenant Control {} listens on {bound} and is reached at {}",
         env!("CARGO_PKG_VERSION"),

@@ -29,6 +29,23 @@ fn every_kind_of_id_has_a_beginning_of_its_own_and_is_declared_with_its_record()
     assert!(owners.contains_key("ten"), "those of the kernel are found, too: {owners:?}");
 }
 
+#[test]
+fn every_code_is_listed_once() {
+    let listed = tenant_control::catalogue::codes();
+    let mut names: Vec<&str> = listed.iter().map(|code| code.name()).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), listed.len(), "two codes have one name");
+    // A feature's code that is not in its list would be explained nowhere.
+    for (path, text) in sources(&[FEATURES]) {
+        let text = code(&text);
+        for rest in text.split("Code::new(").skip(1) {
+            let name = rest.split('"').nth(1).unwrap_or_default();
+            assert!(names.contains(&name), "{path} declares {name:?}, which the catalogue does not list");
+        }
+    }
+}
+
 /// What the kernel itself writes and reads. Any other table is a feature's.
 const KERNEL_TABLES: &[&str] = &[
     "tenants",

@@ -141,16 +141,10 @@ fn nobody_but_the_settings_reads_the_environment() {
 #[test]
 fn nobody_outside_the_store_asks_which_engine_answers() {
     let rule = "a difference between the engines belongs into kernel/store, one in SQL into dialect.rs";
-    let allowed = [
-        (
-            "crates/kernel/src/auth/credentials.rs",
-            "only PostgreSQL has other nodes and a round trip worth a short cache",
-        ),
-        (
-            "crates/kernel/src/jobs/mod.rs",
-            "the embedded store has one node: no use to exchange, and no lease but its own",
-        ),
-    ];
+    let allowed = [(
+        "crates/kernel/src/jobs/mod.rs",
+        "the embedded store has one node: no use to exchange, and no lease but its own",
+    )];
     never(
         rule,
         &["Engine::Sqlite", "Engine::Postgres"],
@@ -206,6 +200,21 @@ fn the_doors_to_all_tenants_are_known() {
         SYSTEM_DOORS.iter().map(|(path, purpose, count, _)| (((*path).to_owned(), (*purpose).to_owned()), *count));
     let listed: BTreeMap<(String, String), usize> = listed.collect();
     assert_eq!(found, listed, "Store::system reaches every tenant: list the call in tidy.rs and say why it must");
+}
+
+#[test]
+fn the_door_of_the_tests_is_used_by_tests_alone() {
+    let rule = "a tenant's handle comes from a caller that was let in, or from a job's lease";
+    let allowed = [("crates/kernel/src/store/mod.rs", "this is where it is made")];
+    never(rule, &["tenant_for_test"], |_| true, &allowed);
+}
+
+#[test]
+fn the_operators_door_is_used_at_the_command_line_alone() {
+    let rule =
+        "a tenant's handle without a caller is for the operator's commands; a feature takes the handle it is given";
+    let elsewhere = |path: &str| path.starts_with(FEATURES);
+    never(rule, &["operate("], elsewhere, &[]);
 }
 
 /// A newcomer reads a file in one sitting.

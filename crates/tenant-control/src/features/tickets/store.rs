@@ -109,7 +109,9 @@ async fn page<T: FromRow>(
 pub async fn unknown(tx: &mut Tx, references: &[Reference]) -> Result<Vec<FieldError>> {
     let ids: Vec<(&str, &str)> = references.iter().map(|reference| (reference.prefix, reference.id.as_str())).collect();
     let known = refer::known(tx, catalogue::REFERABLE, &ids).await?;
-    Ok(references.iter().filter(|reference| !known.contains(&reference.id)).map(Reference::unknown).collect())
+    let is_known =
+        |reference: &&Reference| refer::is_of_kind(reference.prefix, &reference.id) && known.contains(&reference.id);
+    Ok(references.iter().filter(|reference| !is_known(reference)).map(Reference::unknown).collect())
 }
 
 async fn check_references(tx: &mut Tx, references: &[Reference]) -> Result<()> {

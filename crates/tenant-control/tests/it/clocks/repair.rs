@@ -9,7 +9,7 @@ use kernel::events;
 use kernel::store::{Param, Purpose, STEP_ROWS};
 use serde_json::{Value, json};
 use tenant_control::cli::clock;
-use tenant_control::features::tickets::sla::{self, Policy, Target};
+use tenant_control::features::tickets::sla::{self, Policy, PriorityPolicy};
 use tenant_control::features::tickets::{self, Priority};
 
 use super::AHEAD_MS;
@@ -144,7 +144,7 @@ over_http! {
     async fn promises_are_counted_anew(server: Server) {
         let acme = server.tenant("acme").await;
         let policy = Policy { first_response_minutes: 60, resolution_minutes: 480, hours: None, timezone: None };
-        let target = Target { priority: Priority::High, policy };
+        let target = PriorityPolicy { priority: Priority::High, policy };
         sla::store::set(&operate(&server.app.store, &acme.tenant), target).await.unwrap();
         let ticket = json!({"subject": "Printer", "priority": "high"});
         let waiting = server.post(TICKETS).cookie(&acme.admin).json(&ticket).await.ok(201);

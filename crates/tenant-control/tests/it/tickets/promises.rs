@@ -4,7 +4,7 @@ use kernel::auth::{Role, operate};
 use kernel::base::{MINUTE_MS, Timestamp};
 use serde_json::{Value, json};
 use tenant_control::features::tickets::Priority;
-use tenant_control::features::tickets::sla::{self, Policy, Target};
+use tenant_control::features::tickets::sla::{self, Policy, PriorityPolicy};
 
 use super::TICKETS;
 use crate::support::{Server, Tenancy, over_http};
@@ -39,7 +39,7 @@ impl<'a> Desk<'a> {
             timezone: hours.map(|(_, zone)| zone.to_owned()),
         };
         let db = operate(&self.server.app.store, &self.acme.tenant);
-        sla::store::set(&db, Target { priority, policy }).await.unwrap();
+        sla::store::set(&db, PriorityPolicy { priority, policy }).await.unwrap();
     }
 
     async fn ticket(&self, priority: &str) -> Value {

@@ -184,6 +184,11 @@ over_http! {
         let all = json!({"organization_id": foreign, "assignee_id": foreigner, "device_ids": [NOTHING, "x"]});
         let pointers: &[&str] = &["/assignee_id", "/device_ids/0", "/device_ids/1", "/organization_id"];
         refuse(&server, &acme, &ticket, &[(all, pointers)]).await;
+        // Good for one field is not good for another.
+        let mixed = json!({"organization_id": own, "assignee_id": own, "device_ids": [own, user]});
+        refuse(&server, &acme, &ticket, &[(mixed, &["/assignee_id", "/device_ids/0", "/device_ids/1"])]).await;
+        let mixed = json!({"organization_id": user, "assignee_id": user});
+        refuse(&server, &acme, &ticket, &[(mixed, &["/organization_id"])]).await;
         nothing_came_of_it(&server, &acme, &ticket).await;
     }
 

@@ -3,7 +3,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use kernel::base::seal::{Place, Sealed, SealedColumn};
+use kernel::base::seal::{Binding, Sealed, SealedColumn};
 use kernel::base::{DAY_MS, HOUR_MS, Secrets, TenantId, World, hmac_sha256};
 use tenant_control::features::webhooks::store::{SEALED_HEADERS, SEALED_SECRETS};
 use tenant_control::features::webhooks::{Webhook, WebhookId};
@@ -276,8 +276,8 @@ fn what_an_earlier_release_has_sealed_opens() {
         [("webhook_secrets", &SEALED_SECRETS), ("webhooks", &SEALED_HEADERS)];
     for (table, column) in columns {
         let (tenant_text, record) = (tenant.to_string(), webhook.to_string());
-        let place = Place { tenant: &tenant_text, table, record: &record, version: 2 };
-        let stored = Sealed::from(secrets.seal(&world.chance, place, b"value").unwrap());
+        let binding = Binding { tenant: &tenant_text, table, record: &record, version: 2 };
+        let stored = Sealed::from(secrets.seal(&world.chance, binding, b"value").unwrap());
         assert_eq!(column.cell(tenant, webhook, 2).open(&secrets, &stored).unwrap(), b"value");
     }
 }

@@ -25,7 +25,7 @@ pub struct Policy {
 
 /// A policy with the priority that it is for, as the command line shows it.
 #[derive(Clone, Debug, Serialize)]
-pub struct Target {
+pub struct PriorityPolicy {
     pub priority: Priority,
     #[serde(flatten)]
     pub policy: Policy,

@@ -7,7 +7,7 @@ use kernel::store::{Db, FromRow, Row, Tx};
 use serde_json::json;
 
 use super::super::Priority;
-use super::{Policy, Target};
+use super::{Policy, PriorityPolicy};
 
 kernel::statements! {
     FIND = "SELECT first_response_minutes, resolution_minutes, hours, timezone FROM sla_targets
@@ -32,9 +32,9 @@ impl FromRow for Policy {
     }
 }
 
-impl FromRow for Target {
+impl FromRow for PriorityPolicy {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        Ok(Target { priority: Priority::from_rank(row.get(4)?)?, policy: Policy::from_row(row)? })
+        Ok(PriorityPolicy { priority: Priority::from_rank(row.get(4)?)?, policy: Policy::from_row(row)? })
     }
 }
 
@@ -42,13 +42,13 @@ pub async fn find(tx: &mut Tx, priority: Priority) -> Result<Option<Policy>> {
     tx.find(FIND, args![priority.rank()]).await
 }
 
-pub async fn list(db: &Db) -> Result<Vec<Target>> {
+pub async fn list(db: &Db) -> Result<Vec<PriorityPolicy>> {
     db.list(LIST, args![]).await
 }
 
 /// Holds for tickets that are made, or get this priority, from now on.
-pub async fn set(db: &Db, target: Target) -> Result<Target> {
-    let Target { priority, policy } = target;
+pub async fn set(db: &Db, target: PriorityPolicy) -> Result<PriorityPolicy> {
+    let PriorityPolicy { priority, policy } = target;
     let policy = policy.check()?;
     db.write(async move |tx| {
         let now = tx.tick().await?.at;
@@ -67,7 +67,7 @@ pub async fn set(db: &Db, target: Target) -> Result<Target> {
         )
         .await?;
         note(tx, "sla.set", priority, old.as_ref(), Some(&new)).await?;
-        Ok(Target { priority, policy: new })
+        Ok(PriorityPolicy { priority, policy: new })
     })
     .await
 }

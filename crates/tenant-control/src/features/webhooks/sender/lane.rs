@@ -17,13 +17,12 @@ use super::super::deliveries::{DeliveryId, store as deliveries};
 use super::attempt;
 use super::outcome::{Due, Fate, Outcome};
 use super::pace::Pace;
-use super::places::Place;
+use super::places::AttemptPlace;
 use super::settle::{self, Learnt, SETTLE_MAX};
 use super::store::{self, Look};
 use super::{Endpoint, Sender};
 
-/// Deliveries looked up at once. Each look also passes over those that are under way or not yet noted, so few looks for
-/// many cost less than many looks for few.
+/// Deliveries looked up at once. Each look also passes over those under way or not yet noted: better few looks for many.
 const READY_MAX: usize = 128;
 /// Outcomes that may wait for the write before them; more stop new attempts.
 const UNSETTLED_MAX: usize = 256;
@@ -313,7 +312,7 @@ impl Run {
                 break;
             }
             let place = if self.attempts.is_empty() {
-                Some(Place::default())
+                Some(AttemptPlace::default())
             } else {
                 self.sender.places.take(&self.of_tenant)
             };
@@ -328,7 +327,7 @@ impl Run {
         Ok(())
     }
 
-    fn start(&mut self, endpoint: Arc<Endpoint>, due: Due, place: Place) {
+    fn start(&mut self, endpoint: Arc<Endpoint>, due: Due, place: AttemptPlace) {
         let Sender { node, settings, .. } = self.sender.clone();
         let (db, spare, again) = (self.lane.db().clone(), due.clone(), self.now().plus(settings.first_wait_ms()));
         let asked = endpoint.version;

@@ -29,7 +29,7 @@ use tokio::task::JoinSet;
 
 use super::WEBHOOK_LANE;
 use pace::Pause;
-use places::Places;
+use places::AttemptPlaces;
 pub use schedule::{SCHEDULE_MS, WAIT_MAX_MS};
 
 /// Lanes leased in one step, so that nodes that start together share them.
@@ -111,7 +111,7 @@ pub struct State {
 pub struct Sender {
     node: Node,
     settings: Arc<Settings>,
-    places: Arc<Places>,
+    places: Arc<AttemptPlaces>,
     /// Whether lanes wait for a turn because all places for lanes are taken.
     crowded: Arc<AtomicBool>,
 }

@@ -12,25 +12,25 @@ const PLACES: usize = 512;
 /// Of one tenant. More than all its endpoints take while each of them hangs.
 const PLACES_OF_TENANT: usize = 128;
 
-pub struct Places {
+pub struct AttemptPlaces {
     all: Arc<Semaphore>,
     tenants: Mutex<HashMap<TenantId, Weak<Semaphore>>>,
 }
 
-impl Default for Places {
+impl Default for AttemptPlaces {
     fn default() -> Self {
-        Places { all: Arc::new(Semaphore::new(PLACES)), tenants: Mutex::default() }
+        AttemptPlaces { all: Arc::new(Semaphore::new(PLACES)), tenants: Mutex::default() }
     }
 }
 
 /// One attempt's place; free again when it is dropped. The default is that of a lane's first attempt, which takes none.
 #[derive(Default)]
-pub struct Place {
+pub struct AttemptPlace {
     _of_tenant: Option<OwnedSemaphorePermit>,
     _of_all: Option<OwnedSemaphorePermit>,
 }
 
-impl Places {
+impl AttemptPlaces {
     /// The places of one tenant, shared by its lanes.
     pub fn of(&self, tenant: TenantId) -> Arc<Semaphore> {
         let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
@@ -44,9 +44,9 @@ impl Places {
     }
 
     /// A place, if there is one.
-    pub fn take(&self, of_tenant: &Arc<Semaphore>) -> Option<Place> {
+    pub fn take(&self, of_tenant: &Arc<Semaphore>) -> Option<AttemptPlace> {
         let of_tenant = of_tenant.clone().try_acquire_owned().ok()?;
         let of_all = self.all.clone().try_acquire_owned().ok()?;
-        Some(Place { _of_tenant: Some(of_tenant), _of_all: Some(of_all) })
+        Some(AttemptPlace { _of_tenant: Some(of_tenant), _of_all: Some(of_all) })
     }
 }

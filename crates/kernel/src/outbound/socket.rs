@@ -16,13 +16,13 @@ use tokio_rustls::client::TlsStream;
 use crate::base::TenantId;
 
 tokio::task_local! {
-    /// The trip that is under way. The connector learns only the host from the client, and needs the deadline too.
-    pub(super) static TRIP: Trip;
+    /// The request that is under way. The connector learns only the host from the client, and needs the deadline too.
+    pub(super) static PROGRESS: Progress;
 }
 
 /// One request from the side of the connector: until when, and what it found out on the way.
 #[derive(Clone)]
-pub(super) struct Trip {
+pub(super) struct Progress {
     until: Instant,
     pub for_whom: Option<TenantId>,
     notes: Arc<Mutex<Notes>>,
@@ -50,9 +50,9 @@ impl Notes {
     }
 }
 
-impl Trip {
+impl Progress {
     pub fn new(until: Instant, for_whom: Option<TenantId>) -> Self {
-        Trip { until, for_whom, notes: Arc::default() }
+        Progress { until, for_whom, notes: Arc::default() }
     }
 
     /// Until when, as far as is known: being held back is not counted in.
@@ -65,17 +65,17 @@ impl Trip {
         notes.held + notes.held_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Holds the trip back until what this returns is dropped, or its request has a connection.
-    pub fn hold(&self) -> Held<'_> {
+    /// Holds the request back until what this returns is dropped, or its request has a connection.
+    pub fn hold(&self) -> HeldBack<'_> {
         let mut notes = self.notes();
         if !notes.set_off {
             notes.held_since = Some(Instant::now());
         }
-        Held(self)
+        HeldBack(self)
     }
 
     /// Its request has a connection. That may be another than the one that was being made for it, which the client then
-    /// goes on to make for the next request: what that waits for gives this trip no more time.
+    /// goes on to make for the next request: what that waits for gives this one no more time.
     pub fn set_off(&self) {
         let mut notes = self.notes();
         notes.end_hold();
@@ -100,10 +100,10 @@ impl Trip {
     }
 }
 
-/// A trip that is held back.
-pub(super) struct Held<'a>(&'a Trip);
+/// A request that is held back.
+pub(super) struct HeldBack<'a>(&'a Progress);
 
-impl Drop for Held<'_> {
+impl Drop for HeldBack<'_> {
     fn drop(&mut self) {
         self.0.notes().end_hold();
     }
@@ -111,9 +111,9 @@ impl Drop for Held<'_> {
 
 /// Goes with a connection for as long as it lives, and from it to every answer.
 #[derive(Clone)]
-pub(super) struct Line {
+pub(super) struct Tether {
     pub address: SocketAddr,
-    opened_by: Trip,
+    opened_by: Progress,
     end: Arc<Mutex<End>>,
 }
 
@@ -126,9 +126,9 @@ struct End {
     task: Option<Waker>,
 }
 
-impl Line {
-    pub fn new(address: SocketAddr, opened_by: Trip) -> Self {
-        Line { address, opened_by, end: Arc::default() }
+impl Tether {
+    pub fn new(address: SocketAddr, opened_by: Progress) -> Self {
+        Tether { address, opened_by, end: Arc::default() }
     }
 
     /// Ends the connection at once. The client would first write out what it has begun, and the other side can take for
@@ -163,9 +163,9 @@ impl Line {
         self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the connection was made for this trip, or by an earlier one and used again.
-    pub fn is_of(&self, trip: &Trip) -> bool {
-        Arc::ptr_eq(&self.opened_by.notes, &trip.notes)
+    /// Whether the connection was made for this request, or for an earlier one and used again.
+    pub fn is_of(&self, progress: &Progress) -> bool {
+        Arc::ptr_eq(&self.opened_by.notes, &progress.notes)
     }
 }
 
@@ -175,20 +175,20 @@ pub(super) enum Stream {
 }
 
 /// What the connector hands to the client.
-pub(super) struct Wire {
+pub(super) struct Socket {
     pub stream: Stream,
-    pub line: Line,
+    pub tether: Tether,
 }
 
-impl Connection for Wire {
+impl Connection for Socket {
     fn connected(&self) -> Connected {
-        Connected::new().extra(self.line.clone())
+        Connected::new().extra(self.tether.clone())
     }
 }
 
-impl AsyncRead for Wire {
+impl AsyncRead for Socket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.line.check(cx)?;
+        self.tether.check(cx)?;
         match &mut self.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
             Stream::Encrypted(stream) => Pin::new(stream).poll_read(cx, buffer),
@@ -196,27 +196,27 @@ impl AsyncRead for Wire {
     }
 }
 
-impl AsyncWrite for Wire {
+impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
-        self.line.check(cx)?;
+        self.tether.check(cx)?;
         let written = match &mut self.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_write(cx, buffer),
             Stream::Encrypted(stream) => Pin::new(stream).poll_write(cx, buffer),
         };
         if !matches!(written, Poll::Ready(Ok(count)) if count == buffer.len()) {
-            self.line.end().unwritten = true;
+            self.tether.end().unwritten = true;
         }
         written
     }
 
     /// The client flushes when it has handed over all that it has.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.line.check(cx)?;
+        self.tether.check(cx)?;
         let flushed = match &mut self.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_flush(cx),
             Stream::Encrypted(stream) => Pin::new(stream).poll_flush(cx),
         };
-        self.line.end().unwritten = flushed.is_pending();
+        self.tether.end().unwritten = flushed.is_pending();
         flushed
     }
 

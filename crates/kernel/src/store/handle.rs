@@ -32,8 +32,8 @@ impl Purpose {
     }
 }
 
-pub(super) struct Context {
-    pub scope: Scope,
+pub(super) struct Handle {
+    pub reach: Reach,
     /// Whether the service works for the tenant by itself, which must not keep the tenant's own requests waiting.
     pub job: bool,
     pub actor: Actor,
@@ -42,7 +42,7 @@ pub(super) struct Context {
     pub followers: Option<Followers>,
 }
 
-pub(super) enum Scope {
+pub(super) enum Reach {
     /// The text is kept beside the id because every statement binds it.
     Tenant(TenantId, String),
     System(Purpose),
@@ -56,35 +56,35 @@ pub(crate) enum Lane {
     Job(TenantId),
 }
 
-impl Context {
+impl Handle {
     pub fn lane(&self) -> Lane {
-        match self.scope {
-            Scope::System(_) => Lane::System,
-            Scope::Tenant(id, _) if self.job => Lane::Job(id),
-            Scope::Tenant(id, _) => Lane::Tenant(id),
+        match self.reach {
+            Reach::System(_) => Lane::System,
+            Reach::Tenant(id, _) if self.job => Lane::Job(id),
+            Reach::Tenant(id, _) => Lane::Tenant(id),
         }
     }
 
     pub fn tenant_id(&self) -> Option<TenantId> {
-        match &self.scope {
-            Scope::Tenant(id, _) => Some(*id),
-            Scope::System(_) => None,
+        match &self.reach {
+            Reach::Tenant(id, _) => Some(*id),
+            Reach::System(_) => None,
         }
     }
 
     /// What the handle binds as `$1`; the system binds nothing itself.
     pub fn bound(&self) -> Option<&String> {
-        match &self.scope {
-            Scope::Tenant(_, text) => Some(text),
-            Scope::System(_) => None,
+        match &self.reach {
+            Reach::Tenant(_, text) => Some(text),
+            Reach::System(_) => None,
         }
     }
 
     /// Whose rows row-level security lets through.
     pub fn visible(&self) -> &str {
-        match &self.scope {
-            Scope::Tenant(_, text) => text,
-            Scope::System(_) => dialect::EVERY_TENANT,
+        match &self.reach {
+            Reach::Tenant(_, text) => text,
+            Reach::System(_) => dialect::EVERY_TENANT,
         }
     }
 

@@ -1,0 +1,34 @@
+//! What is written: a closure over a transaction, of whichever type.
+
+use std::any::Any;
+use std::pin::Pin;
+
+use crate::base::Result;
+
+use super::Tx;
+
+/// An async closure whose future can be required to be Send, which `AsyncFnOnce` alone cannot say yet.
+pub trait Job<A, R>: AsyncFnOnce(A) -> R + FnOnce(A) -> <Self as Job<A, R>>::Fut {
+    type Fut: Future<Output = R>;
+}
+
+impl<F, A, R, Fut> Job<A, R> for F
+where
+    F: AsyncFnOnce(A) -> R + FnOnce(A) -> Fut,
+    Fut: Future<Output = R>,
+{
+    type Fut = Fut;
+}
+
+/// What a job has made, on its way to whoever asked for it.
+pub(super) type Made = Box<dyn Any + Send>;
+
+/// A job of whichever type: what runs jobs is compiled once, and not again for each of them.
+pub(super) type AnyJob =
+    Box<dyn for<'t> FnOnce(&'t mut Tx) -> Pin<Box<dyn Future<Output = Result<Made>> + Send + 't>> + Send>;
+
+pub(super) fn any_job<R: Send + 'static>(
+    job: impl for<'t> Job<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
+) -> AnyJob {
+    Box::new(move |tx| Box::pin(async move { job(tx).await.map(|made| Box::new(made) as Made) }))
+}
