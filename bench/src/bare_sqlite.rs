@@ -16,7 +16,7 @@ const GROUP_MAX: usize = 256;
 
 /// The store's own settings of its writing connection.
 const SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; \
-     PRAGMA cache_size = -32768; PRAGMA wal_autocheckpoint = 16000; PRAGMA journal_size_limit = 134217728; \
+     PRAGMA cache_size = -32768; PRAGMA wal_autocheckpoint = 4000; PRAGMA journal_size_limit = 67108864; \
      PRAGMA temp_store = MEMORY;";
 
 /// The clock as the store moves it here: what RETURNING returns would be gathered in a table of its own each time.

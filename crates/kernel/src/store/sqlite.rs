@@ -21,13 +21,12 @@ use super::{Args, FromRow, Options, Param, Row, Synchronous, Value};
 /// ever prepared again.
 const STATEMENTS_MAX: usize = 256;
 
-/// Pages in the log before the writer moves them into the database: 64 MiB. A page that was changed by many commits is
-/// moved once, so that the work is half of what it is at 16 MiB; it takes some tens of milliseconds, every thousands of
-/// commits. Read back after a crash it takes well under a second.
-const CHECKPOINT_PAGES: i64 = 16_000;
+/// Pages in the log before the writer moves them into the database: 16 MiB, which spreads the work of moving over
+/// thousands of commits and is read back in well under a second after a crash.
+const CHECKPOINT_PAGES: i64 = 4_000;
 
 /// What the log is cut back to when a long read had made it grow.
-const LOG_BYTES_MAX: i64 = 128 << 20;
+const LOG_BYTES_MAX: i64 = 64 << 20;
 
 /// What must fit on the disk before it counts as writable again: the pages of a busy group.
 const PROBE_BYTES: usize = 256 << 10;
