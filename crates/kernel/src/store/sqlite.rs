@@ -22,7 +22,7 @@ use super::{Args, FromRow, Options, Param, Row, Synchronous, Value};
 const STATEMENTS_MAX: usize = 256;
 
 /// Pages in the log before the writer moves them into the database: 16 MiB, which spreads the work of moving over
-/// thousands of commits and is read back in well under a second after a crash. More would save a tenth of the work, and
+/// thousands of commits and is read back in well under a second after a crash. More would save some hundredths of the time, and
 /// hold all writers up for longer each time, on a slow disk for longer than the queue lasts.
 const CHECKPOINT_PAGES: i64 = 4_000;
 
