@@ -371,8 +371,8 @@ mod tests {
 
     #[test]
     fn an_unknown_name_is_reported_before_anything_else_that_is_wrong() {
-        assert_eq!(refusal::<Listed>("sicne=1"), Some(Code::UnknownParameter));
-        assert_eq!(refusal::<Listed>("number=x&sicne=1"), Some(Code::UnknownParameter));
+        assert_eq!(refusal::<Listed>("stauts=1"), Some(Code::UnknownParameter));
+        assert_eq!(refusal::<Listed>("number=x&stauts=1"), Some(Code::UnknownParameter));
         assert_eq!(refusal::<Listed>("number=x&since=1"), Some(Code::InvalidParameter));
         assert_eq!(refusal::<One>("after=1&idd=1"), Some(Code::UnknownParameter));
         assert_eq!(refusal::<One>("after=1"), Some(Code::MissingParameter));

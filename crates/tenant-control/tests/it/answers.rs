@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::support::people::SESSION;
+use crate::support::people::{KEYS, SESSION};
 use crate::support::process::until;
 use crate::support::{Server, Tenancy, over_http};
 
@@ -293,9 +293,12 @@ over_http! {
         let server = setup.start().await;
         let (acme, globex) = (server.tenant("acme").await, server.tenant("globex").await);
         fill(&server, &acme).await;
+        let key = server.key(&acme, &["tickets:read"]).await;
         let mut held = unread(&server, &acme).await;
         server.get(SESSION).cookie(&acme.admin).await.problem("unavailable");
         server.post(TICKETS).cookie(&acme.admin).json(&json!({"subject": "Small"})).await.problem("unavailable");
+        // The key that reads nothing can be revoked all the same.
+        server.delete(format!("{KEYS}?id={}", key.id)).cookie(&acme.admin).await.is(204);
         server.get(SESSION).cookie(&globex.admin).await.is(200);
         rest(&mut held).await;
         until("there is room again", WAIT_MAX, async || (status_of(&server, &acme).await == 200).then_some(())).await;
