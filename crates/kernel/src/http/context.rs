@@ -25,6 +25,7 @@ use super::patience::UnderWay;
 use super::payer::Payer;
 use super::places::Place;
 use super::problem;
+use super::rest::Rest;
 use super::trace::{REQUEST_ID, TraceParent, request_id};
 use crate::base::{Code, Error, Result, TenantId};
 use crate::store::Lane;
@@ -191,6 +192,7 @@ pub async fn serve_context(State(app): State<Shared>, mut request: Request, next
     let stall = stall.map(|connection| Stall { longest: app.settings.stall_timeout, connection });
     let path = request.uri().path().to_owned();
     let route = request.extensions().get::<MatchedPath>().cloned();
+    let (request, rest) = Rest::of(request);
 
     let response = run(&app, &context, &path, request, next).await;
     let mut response = compress(response, encodings).await;
@@ -213,6 +215,9 @@ pub async fn serve_context(State(app): State<Shared>, mut request: Request, next
     app.meters.count(&method, route, response.status().as_u16(), seconds);
     let is_small = is_small(&response);
     let flight = context.end_flight().filter(|_| context.tenant().is_some() && !is_small);
+    if let Some(rest) = rest {
+        rest.settle(&mut response).await;
+    }
     if is_small && stall.is_none() {
         return response;
     }

@@ -29,6 +29,7 @@ mod precondition;
 mod problem;
 mod raw;
 mod reply;
+mod rest;
 mod rules;
 mod server;
 mod stream;

@@ -3,7 +3,10 @@
 use kernel::http::BODY_BYTES_MAX;
 use serde_json::{Value, json};
 
-use crate::support::people::KEYS;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::support::people::{KEYS, SESSION};
 use crate::support::{Server, Tenancy, over_http, send_raw};
 
 /// A body of exactly this many bytes that is otherwise right.
@@ -20,7 +23,52 @@ fn head(server: &Server, tenancy: &Tenancy, more: &str) -> String {
     )
 }
 
+/// A head that is refused before its body is looked at, of a connection that is to go on.
+fn refused(server: &Server, bytes: usize, more: &str) -> String {
+    let address = server.address;
+    format!("POST {KEYS} HTTP/1.1\r\nHost: {address}\r\nContent-Length: {bytes}\r\n{more}\r\n")
+}
+
+/// The head of the next answer on a connection, and what follows it.
+async fn answer(stream: &mut TcpStream) -> String {
+    let (mut text, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        let count = stream.read(&mut piece).await.expect("an answer");
+        assert!(count > 0, "the connection ended: {}", String::from_utf8_lossy(&text));
+        text.extend_from_slice(&piece[..count]);
+        let shown = String::from_utf8_lossy(&text).to_lowercase();
+        let Some((head, body)) = shown.split_once("\r\n\r\n") else { continue };
+        let length = head.split("content-length: ").nth(1).and_then(|rest| rest.lines().next());
+        if length.and_then(|length| length.parse().ok()) == Some(body.len()) {
+            return head.to_owned();
+        }
+    }
+}
+
 over_http! {
+    async fn a_refusal_leaves_the_connection_to_the_next_request_or_says_that_it_ends(server: Server) {
+        let acme = server.tenant("acme").await;
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        for _ in 0..20 {
+            // In two writes, as many clients send it; the answer waits for the second.
+            stream.write_all(refused(&server, 10, "").as_bytes()).await.unwrap();
+            tokio::task::yield_now().await;
+            stream.write_all(b"0123456789").await.unwrap();
+            let head = answer(&mut stream).await;
+            assert!(head.starts_with("http/1.1 401") && !head.contains("connection: close"), "{head}");
+        }
+        let good = format!("GET {SESSION} HTTP/1.1\r\nHost: {}\r\nCookie: {}\r\n\r\n", server.address, acme.admin);
+        stream.write_all(good.as_bytes()).await.unwrap();
+        assert!(answer(&mut stream).await.starts_with("http/1.1 200"));
+        // More than anybody would take, and what waits to be told to go on.
+        for (bytes, more) in [(BODY_BYTES_MAX + 1, ""), (10, "Expect: 100-continue\r\n")] {
+            let mut stream = TcpStream::connect(server.address).await.unwrap();
+            stream.write_all(refused(&server, bytes, more).as_bytes()).await.unwrap();
+            let head = answer(&mut stream).await;
+            assert!(head.starts_with("http/1.1 401") && head.contains("connection: close"), "{head}");
+        }
+    }
+
     async fn a_body_needs_the_type_of_json(server: Server) {
         let acme = server.tenant("acme").await;
         let body = json!({"name": "A", "scopes": ["*"]}).to_string();
