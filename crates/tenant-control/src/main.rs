@@ -7,5 +7,5 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    tenant_control::cli::run(std::env::args_os())
+    tenant_control::cli::run(std::env::args_os().collect())
 }

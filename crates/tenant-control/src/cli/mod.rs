@@ -56,9 +56,10 @@ struct MigrateArgs {
 /// Wrong usage, and what cannot be done this way.
 const EXIT_USAGE: u8 = 2;
 
-/// Runs a command line and tells how it ended: 0, 1 for a failure, 2 for wrong usage.
-pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let arguments = match config::with_file(with_default_command(arguments.collect()), &Cli::command()) {
+/// Runs a command line and tells how it ended: 0, 1 for a failure, 2 for wrong usage. It takes no generic argument: what is
+/// generic is compiled where it is called, and with this function all that it awaits.
+pub fn run(arguments: Vec<OsString>) -> ExitCode {
+    let arguments = match config::with_file(with_default_command(arguments), &Cli::command()) {
         Ok(arguments) => arguments,
         Err(problem) => {
             fail(&problem);
