@@ -9,6 +9,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{Request, Version};
+use futures_util::future::BoxFuture;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -116,11 +117,27 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 pub struct Server;
 
 impl Server {
-    pub async fn run(listener: Listener, router: Router, limits: ConnectionLimits, stop: impl Future<Output = ()>) {
+    pub fn run(
+        listener: Listener,
+        router: Router,
+        limits: ConnectionLimits,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> BoxFuture<'static, ()> {
+        run(listener, router, limits, Box::pin(stop))
+    }
+}
+
+/// Boxed, so that HTTP is compiled here and not again by everybody who serves.
+fn run(
+    listener: Listener,
+    router: Router,
+    limits: ConnectionLimits,
+    mut stop: BoxFuture<'static, ()>,
+) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
         let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let addresses = Places::default();
         let graceful = GracefulShutdown::new();
-        let mut stop = std::pin::pin!(stop);
         loop {
             let permit = tokio::select! {
                 permit = connections.clone().acquire_owned() => permit,
@@ -154,7 +171,7 @@ impl Server {
         if tokio::time::timeout(DRAIN_TIMEOUT, graceful.shutdown()).await.is_err() {
             tracing::warn!("some requests were still running when the time to drain was over");
         }
-    }
+    })
 }
 
 struct Connection {

@@ -5,7 +5,10 @@ pub mod lanes;
 mod node;
 mod watch;
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use futures_util::future::BoxFuture;
 
 use crate::audit;
 use crate::base::{DAY_MS, MINUTE_MS, Result, Timestamp};
@@ -71,18 +74,16 @@ const OWN: &[Retention] = &[
 ];
 
 /// Runs until it is dropped.
-pub async fn run(node: Node, retention: &'static [Retention]) {
-    tokio::join!(
-        every(&node, NOTE_EVERY, "noting last use", |node| async move { note_uses(&node).await }),
-        every(
-            &node,
-            LEARN_EVERY,
-            "learning credentials",
-            |node| async move { node.credentials.learn(&node.store).await }
-        ),
-        every(&node, EXCHANGE_EVERY, "exchanging rate counts", |node| async move { exchange_rates(&node).await }),
-        every(&node, CLEAN_EVERY, "cleaning", move |node| async move { clean(&node, retention).await }),
-    );
+pub fn run(node: Node, retention: &'static [Retention]) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        let learn = |node: Node| async move { node.credentials.learn(&node.store).await };
+        tokio::join!(
+            every(&node, NOTE_EVERY, "noting last use", |node| async move { note_uses(&node).await }),
+            every(&node, LEARN_EVERY, "learning credentials", learn),
+            every(&node, EXCHANGE_EVERY, "exchanging rate counts", |node| async move { exchange_rates(&node).await }),
+            every(&node, CLEAN_EVERY, "cleaning", move |node| async move { clean(&node, retention).await }),
+        );
+    })
 }
 
 /// Does a job again and again, as a task that is watched, until it is dropped. A round that fails is logged, and the
@@ -91,14 +92,18 @@ pub async fn every<F>(
     node: &Node,
     period: Duration,
     what: &'static str,
-    job: impl Fn(Node) -> F + Clone + Send + 'static,
+    job: impl Fn(Node) -> F + Send + Sync + 'static,
 ) where
     F: Future<Output = Result<()>> + Send + 'static,
 {
+    let job: Round = Arc::new(move |node| Box::pin(job(node)));
     watch(what, node.stopping.subscribe(), || repeat(node.clone(), period, what, job.clone())).await;
 }
 
-async fn repeat<F: Future<Output = Result<()>>>(node: Node, period: Duration, what: &str, job: impl Fn(Node) -> F) {
+/// One round of a job, of whichever type.
+type Round = Arc<dyn Fn(Node) -> BoxFuture<'static, Result<()>> + Send + Sync>;
+
+async fn repeat(node: Node, period: Duration, what: &str, job: Round) {
     let mut ticks = tokio::time::interval(period);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -12,21 +13,17 @@ const PAUSE_MAX: Duration = Duration::from_mins(1);
 
 /// Keeps a task running until the process stops. A task that panics, or ends while nobody has asked for it, is told of
 /// in the log and in `task_restarts_total`, and started again after a pause that grows while it keeps ending.
-pub async fn watch<F>(what: &'static str, stopping: watch::Receiver<bool>, start: impl Fn() -> F)
+pub async fn watch<F>(what: &'static str, stopping: watch::Receiver<bool>, start: impl Fn() -> F + Send + Sync)
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    watch_pausing(what, stopping, start, PAUSE_MIN).await;
+    watch_pausing(what, stopping, &|| Box::pin(start()), PAUSE_MIN).await;
 }
 
-async fn watch_pausing<F>(
-    what: &'static str,
-    stopping: watch::Receiver<bool>,
-    start: impl Fn() -> F,
-    pause_min: Duration,
-) where
-    F: Future<Output = ()> + Send + 'static,
-{
+/// Starts a task of whichever type: what watches is compiled once.
+type Start<'a> = &'a (dyn Fn() -> BoxFuture<'static, ()> + Send + Sync);
+
+async fn watch_pausing(what: &'static str, stopping: watch::Receiver<bool>, start: Start<'_>, pause_min: Duration) {
     let mut pause = pause_min;
     loop {
         let began = Instant::now();
@@ -89,10 +86,10 @@ mod tests {
         };
         let start = {
             let third = third.clone();
-            move || run(count.fetch_add(1, Ordering::Relaxed), third.clone())
+            move || -> BoxFuture<'static, ()> { Box::pin(run(count.fetch_add(1, Ordering::Relaxed), third.clone())) }
         };
         tokio::select! {
-            () = watch_pausing("failing", stopping, start, Duration::from_millis(1)) => unreachable!("nobody stops it"),
+            () = watch_pausing("failing", stopping, &start, Duration::from_millis(1)) => unreachable!("nobody stops it"),
             () = third.notified() => {}
         }
     }
@@ -115,16 +112,16 @@ mod tests {
     async fn each_pause_is_twice_as_long_as_the_one_before() {
         let (_stop, stopping) = watch::channel(false);
         let (starts, enough) = (Mutex::new(Vec::new()), Notify::new());
-        let start = || {
+        let start = || -> BoxFuture<'static, ()> {
             let mut starts = starts.lock().unwrap();
             starts.push(Instant::now());
             if starts.len() > PAUSES {
                 enough.notify_one();
             }
-            async {}
+            Box::pin(async {})
         };
         tokio::select! {
-            () = watch_pausing("ending", stopping, start, Duration::from_millis(1)) => unreachable!("nobody stops it"),
+            () = watch_pausing("ending", stopping, &start, Duration::from_millis(1)) => unreachable!("nobody stops it"),
             () = enough.notified() => {}
         }
         let starts = starts.lock().unwrap();

@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
+
 use crate::args;
 use crate::base::{Actor, Clock, Error, Result, TenantId, Timestamp, World};
 
 use super::handle::{Handle, Purpose, Reach};
 use super::job::{AnyJob, Job, Made, any_job};
 use super::postgres::Session;
+use super::row::{EachRow, take_only};
 use super::tx::Tx;
-use super::{Args, Backend, Engine, FromRow, Select, Store, dialect};
+use super::{Args, Backend, Engine, FromRow, Row, Select, Store, dialect};
 
 /// A handle to the records of one tenant, or to all on behalf of the system.
 ///
@@ -82,10 +85,10 @@ impl Db {
         made.downcast().map(|made| *made).map_err(|_| Error::internal("a write has made something else"))
     }
 
-    async fn run(&self, job: AnyJob) -> Result<Made> {
+    fn run(&self, job: AnyJob) -> BoxFuture<'_, Result<Made>> {
         match self.store.backend() {
-            Backend::Sqlite(sqlite) => sqlite.writer.write(self.handle.clone(), job).await,
-            Backend::Postgres(postgres) => {
+            Backend::Sqlite(sqlite) => Box::pin(sqlite.writer.write(self.handle.clone(), job)),
+            Backend::Postgres(postgres) => Box::pin(async move {
                 let (mut turn, mut job_turn) = (None, None);
                 match self.tenant_id() {
                     Some(tenant) if self.handle.job => job_turn = Some(postgres.turns.take_for_job(tenant).await?),
@@ -100,7 +103,7 @@ impl Db {
                     tx.run_to_commit(job, &news).await
                 };
                 tokio::spawn(write).await.map_err(Error::unavailable)?
-            }
+            }),
         }
     }
 
@@ -110,26 +113,27 @@ impl Db {
     }
 
     pub async fn find<T: FromRow>(&self, sql: &str, args: Args<'_>) -> Result<Option<T>> {
-        match self.store.backend() {
-            Backend::Sqlite(lite) => {
-                lite.readers.lend(self.handle.lane()).await?.read(|reader| reader.find(self.handle.bound(), sql, args))
-            }
-            Backend::Postgres(postgres) => {
-                let _turn = postgres.turns.take_to_read(self.handle.lane(), postgres.wait_max).await?;
-                Session::for_reading(&postgres.pool).await?.find(&self.handle, sql, args).await
-            }
-        }
+        let mut found = None;
+        self.ask(sql, args, &mut |row| take_only(&mut found, row, sql)).await?;
+        Ok(found)
     }
 
     /// Every row, so the statement has a LIMIT.
     pub async fn list<T: FromRow>(&self, sql: &str, args: Args<'_>) -> Result<Vec<T>> {
+        let mut found = Vec::new();
+        self.ask(sql, args, &mut |row| T::from_row(row).map(|row| found.push(row))).await?;
+        Ok(found)
+    }
+
+    async fn ask(&self, sql: &str, args: Args<'_>, each: EachRow<'_>) -> Result<()> {
         match self.store.backend() {
             Backend::Sqlite(lite) => {
-                lite.readers.lend(self.handle.lane()).await?.read(|reader| reader.list(self.handle.bound(), sql, args))
+                let lent = lite.readers.lend(self.handle.lane()).await?;
+                lent.read(|reader| reader.ask(self.handle.bound(), sql, args, each))
             }
             Backend::Postgres(postgres) => {
                 let _turn = postgres.turns.take_to_read(self.handle.lane(), postgres.wait_max).await?;
-                Session::for_reading(&postgres.pool).await?.list(&self.handle, sql, args).await
+                Session::for_reading(&postgres.pool).await?.ask_each(&self.handle, sql, args, each).await
             }
         }
     }
@@ -143,7 +147,7 @@ impl Db {
 
     /// Like [`Db::select`], for a query that may look at many rows: on SQLite it leaves the threads that serve
     /// requests alone, and has connections of its own.
-    pub async fn scan<T: FromRow + Send + 'static>(&self, select: &Select) -> Result<Vec<T>> {
+    pub async fn scan<T: FromRow + 'static>(&self, select: &Select) -> Result<Vec<T>> {
         let finished = select.finish();
         self.handle.check_select(finished.tenant)?;
         self.store.note_list(&finished.text);
@@ -164,7 +168,10 @@ impl Db {
                         return Err(Error::internal("the engine has changed"));
                     };
                     let lent = lite.scanners.lend_now()?;
-                    lent.read(|reader| reader.list(handle.bound(), &finished.text, &finished.params()))
+                    let mut found = Vec::new();
+                    let mut each = |row: &Row<'_>| T::from_row(row).map(|row| found.push(row));
+                    lent.read(|reader| reader.ask(handle.bound(), &finished.text, &finished.params(), &mut each))?;
+                    Ok(found)
                 };
                 tokio::task::spawn_blocking(work).await.map_err(Error::internal)?
             }

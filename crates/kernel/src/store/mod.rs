@@ -43,6 +43,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::sync::{Semaphore, broadcast};
 
 use crate::args;
@@ -123,30 +124,34 @@ struct Postgres {
 
 impl Store {
     /// Connects. It does not migrate.
-    pub async fn open(options: Options, world: World) -> Result<Store> {
-        let (news, followers) = (News::default(), options.followers);
-        let backend = match &options.location {
-            Location::Postgres(postgres) => {
-                let pool = postgres::open(postgres, &options).await?;
-                let turns = Turns::new(postgres.pool_max);
-                Backend::Postgres(Postgres { pool, turns, wait_max: options.wait_max })
-            }
-            Location::Sqlite(path) => {
-                let (path, world, news) = (path.clone(), world.clone(), news.clone());
-                let open = tokio::task::spawn_blocking(move || open_sqlite(path, &options, world, news));
-                Backend::Sqlite(Box::new(open.await.map_err(Error::internal)??))
-            }
-        };
-        Ok(Store(Arc::new(Inner { backend, world, news, followers, lists_asked: OnceLock::new() })))
+    pub fn open(options: Options, world: World) -> BoxFuture<'static, Result<Store>> {
+        Box::pin(async move {
+            let (news, followers) = (News::default(), options.followers);
+            let backend = match &options.location {
+                Location::Postgres(postgres) => {
+                    let pool = postgres::open(postgres, &options).await?;
+                    let turns = Turns::new(postgres.pool_max);
+                    Backend::Postgres(Postgres { pool, turns, wait_max: options.wait_max })
+                }
+                Location::Sqlite(path) => {
+                    let (path, world, news) = (path.clone(), world.clone(), news.clone());
+                    let open = tokio::task::spawn_blocking(move || open_sqlite(path, &options, world, news));
+                    Backend::Sqlite(Box::new(open.await.map_err(Error::internal)??))
+                }
+            };
+            Ok(Store(Arc::new(Inner { backend, world, news, followers, lists_asked: OnceLock::new() })))
+        })
     }
 
     /// Applies the migrations that the database lacks, under a lock, and names them.
-    pub async fn migrate(&self, migrations: Migrations) -> Result<Vec<String>> {
+    pub fn migrate(&self, migrations: Migrations) -> BoxFuture<'_, Result<Vec<String>>> {
         match self.backend() {
             Backend::Sqlite(sqlite) => {
-                migrate::migrate_sqlite(sqlite.path.clone(), self.world().clone(), migrations).await
+                Box::pin(migrate::migrate_sqlite(sqlite.path.clone(), self.world().clone(), migrations))
             }
-            Backend::Postgres(postgres) => migrate::migrate_postgres(&postgres.pool, self.world(), migrations).await,
+            Backend::Postgres(postgres) => {
+                Box::pin(migrate::migrate_postgres(&postgres.pool, self.world(), migrations))
+            }
         }
     }
 

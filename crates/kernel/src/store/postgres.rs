@@ -14,6 +14,7 @@ use crate::base::{Error, Result, Timestamp};
 use super::handle::{Handle, mismatch};
 use super::postgres_fault::{fault, spoils};
 use super::postgres_pool::{self, Object, Pool, no_connection, pooled};
+use super::row::EachRow;
 use super::{Args, FromRow, Options, Param, PostgresOptions, Row, Value, dialect};
 
 /// How long one statement may take, seen from here: a little longer than the server's own limit, for a server that
@@ -128,18 +129,9 @@ impl Session {
         })
     }
 
-    pub async fn list<T: FromRow>(&mut self, handle: &Handle, sql: &str, args: Args<'_>) -> Result<Vec<T>> {
+    pub async fn ask_each(&mut self, handle: &Handle, sql: &str, args: Args<'_>, each: EachRow<'_>) -> Result<()> {
         let answer = self.ask(handle, handle.bound(), sql, args).await?;
-        answer.rows.iter().map(|row| T::from_row(&Row::postgres(row))).collect()
-    }
-
-    pub async fn find<T: FromRow>(&mut self, handle: &Handle, sql: &str, args: Args<'_>) -> Result<Option<T>> {
-        let answer = self.ask(handle, handle.bound(), sql, args).await?;
-        match answer.rows.as_slice() {
-            [] => Ok(None),
-            [row] => T::from_row(&Row::postgres(row)).map(Some),
-            _ => Err(Error::internal(format!("the statement found more than one row: {sql}"))),
-        }
+        answer.rows.iter().try_for_each(|row| each(&Row::postgres(row)))
     }
 
     /// A single value by a statement of the store itself, to which no tenant is bound.

@@ -51,13 +51,25 @@ fn unreadable(index: usize, error: impl std::error::Error) -> Error {
 }
 
 /// What a column can be read as, on both engines.
-pub trait Column: rusqlite::types::FromSql + for<'r> tokio_postgres::types::FromSql<'r> {}
+pub trait Column: rusqlite::types::FromSql + for<'r> tokio_postgres::types::FromSql<'r> + Send {}
 
-impl<T: rusqlite::types::FromSql + for<'r> tokio_postgres::types::FromSql<'r>> Column for T {}
+impl<T: rusqlite::types::FromSql + for<'r> tokio_postgres::types::FromSql<'r> + Send> Column for T {}
 
 /// What a row can be read as: a struct of a feature, a tuple, or a single column.
-pub trait FromRow: Sized {
+pub trait FromRow: Sized + Send {
     fn from_row(row: &Row<'_>) -> Result<Self>;
+}
+
+/// What is done with each row of an answer, of whichever type: what asks is compiled once, and not again for each of them.
+pub(super) type EachRow<'a> = &'a mut (dyn FnMut(&Row<'_>) -> Result<()> + Send);
+
+/// Takes one row; a second is a fault of the statement.
+pub(super) fn take_only<T: FromRow>(found: &mut Option<T>, row: &Row<'_>, sql: &str) -> Result<()> {
+    match found {
+        None => *found = Some(T::from_row(row)?),
+        Some(_) => return Err(Error::internal(format!("the statement found more than one row: {sql}"))),
+    }
+    Ok(())
 }
 
 macro_rules! single_columns {
@@ -78,7 +90,7 @@ impl<R: Identified> FromRow for Id<R> {
     }
 }
 
-impl<T> FromRow for Option<T>
+impl<T: Send> FromRow for Option<T>
 where
     Option<T>: Column,
 {

@@ -15,7 +15,8 @@ use crate::base::{Error, Result};
 
 use super::dialect;
 use super::handle::mismatch;
-use super::{Args, FromRow, Options, Param, Row, Synchronous, Value};
+use super::row::EachRow;
+use super::{Args, Options, Param, Row, Synchronous, Value};
 
 /// Prepared statements kept per connection: more than the product has, so that only lists with rare filters are
 /// ever prepared again.
@@ -149,30 +150,14 @@ impl Lite {
         Ok(changed)
     }
 
-    pub fn list<T: FromRow>(&self, tenant: Option<&String>, sql: &str, args: Args<'_>) -> Result<Vec<T>> {
+    pub fn ask(&self, tenant: Option<&String>, sql: &str, args: Args<'_>, each: EachRow<'_>) -> Result<()> {
         let mut statement = self.prepare(sql)?;
         bind(&mut statement, tenant, sql, args.iter().copied())?;
         let mut rows = statement.raw_query();
-        let mut found = Vec::new();
         while let Some(row) = rows.next().map_err(fault)? {
-            found.push(T::from_row(&Row::sqlite(row))?);
+            each(&Row::sqlite(row))?;
         }
-        Ok(found)
-    }
-
-    /// At most one row; a second is a fault of the statement.
-    pub fn find<T: FromRow>(&self, tenant: Option<&String>, sql: &str, args: Args<'_>) -> Result<Option<T>> {
-        let mut statement = self.prepare(sql)?;
-        bind(&mut statement, tenant, sql, args.iter().copied())?;
-        let mut rows = statement.raw_query();
-        let Some(row) = rows.next().map_err(fault)? else {
-            return Ok(None);
-        };
-        let found = T::from_row(&Row::sqlite(row))?;
-        match rows.next().map_err(fault)? {
-            None => Ok(Some(found)),
-            Some(_) => Err(Error::internal(format!("the statement found more than one row: {sql}"))),
-        }
+        Ok(())
     }
 
     /// Prepares a statement without running it.

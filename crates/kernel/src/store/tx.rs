@@ -16,6 +16,7 @@ use super::handle::Handle;
 use super::job::{AnyJob, Made};
 use super::news::News;
 use super::postgres::Session;
+use super::row::{EachRow, take_only};
 use super::sqlite::{self, Lite};
 use super::{Args, Engine, Followers, FromRow, Param, Select, Value, dialect};
 
@@ -187,25 +188,26 @@ impl Tx {
     }
 
     pub async fn find<T: FromRow>(&mut self, sql: &str, args: Args<'_>) -> Result<Option<T>> {
-        self.catch_up().await?;
-        let doomed = replace(&mut self.doomed, true);
-        let found = match &mut self.connection {
-            Conn::Sqlite(lite) => lite.find(self.handle.bound(), sql, args)?,
-            Conn::Postgres(session) => session.find(&self.handle, sql, args).await?,
-        };
-        self.doomed = doomed;
+        let mut found = None;
+        self.ask(sql, args, &mut |row| take_only(&mut found, row, sql)).await?;
         Ok(found)
     }
 
     pub async fn list<T: FromRow>(&mut self, sql: &str, args: Args<'_>) -> Result<Vec<T>> {
+        let mut found = Vec::new();
+        self.ask(sql, args, &mut |row| T::from_row(row).map(|row| found.push(row))).await?;
+        Ok(found)
+    }
+
+    async fn ask(&mut self, sql: &str, args: Args<'_>, each: EachRow<'_>) -> Result<()> {
         self.catch_up().await?;
         let doomed = replace(&mut self.doomed, true);
-        let found = match &mut self.connection {
-            Conn::Sqlite(lite) => lite.list(self.handle.bound(), sql, args)?,
-            Conn::Postgres(session) => session.list(&self.handle, sql, args).await?,
-        };
+        match &mut self.connection {
+            Conn::Sqlite(lite) => lite.ask(self.handle.bound(), sql, args, each)?,
+            Conn::Postgres(session) => session.ask_each(&self.handle, sql, args, each).await?,
+        }
         self.doomed = doomed;
-        Ok(found)
+        Ok(())
     }
 
     pub async fn select<T: FromRow>(&mut self, select: &Select) -> Result<Vec<T>> {
