@@ -158,7 +158,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Credentials {
     /// Whether a credential of this hash is stored, as far as this node has learnt.
-    pub(super) fn knows(&self, hash: &[u8; 32]) -> bool {
+    pub(crate) fn knows(&self, hash: &[u8; 32]) -> bool {
         lock(&self.known).contains(hash) || lock(&self.known_passes).contains(hash)
     }
 
@@ -167,7 +167,7 @@ impl Credentials {
         note(&self.known, hash, found)
     }
 
-    pub(super) fn note_pass<T>(&self, hash: [u8; 32], found: Result<T>) -> Result<T> {
+    pub(crate) fn note_pass<T>(&self, hash: [u8; 32], found: Result<T>) -> Result<T> {
         note(&self.known_passes, hash, found)
     }
 
@@ -201,7 +201,7 @@ impl Credentials {
 
     /// Whose the key of a public id and a hash is, if it is right, not revoked and not expired, and when it expires.
     /// `admit` decides whether the store is asked.
-    pub(super) async fn find_key(
+    pub(crate) async fn find_key(
         &self,
         store: &Store,
         (public_id, hash): (&str, [u8; 32]),
@@ -229,7 +229,7 @@ impl Credentials {
     }
 
     /// Whose the session behind the hash of a cookie is, and when it ends if nothing more happens.
-    pub(super) async fn find_session(
+    pub(crate) async fn find_session(
         &self,
         store: &Store,
         hash: [u8; 32],
@@ -301,11 +301,11 @@ impl Credentials {
         cache.sessions.clear();
     }
 
-    pub(super) fn note_key_use(&self, key: ApiKeyId, tenant: TenantId, now: Timestamp, address: IpAddr) {
+    pub(crate) fn note_key_use(&self, key: ApiKeyId, tenant: TenantId, now: Timestamp, address: IpAddr) {
         lock(&self.uses).keys.insert(key, (tenant, now, address));
     }
 
-    pub(super) fn note_session_use(&self, session: SessionId, now: Timestamp) {
+    pub(crate) fn note_session_use(&self, session: SessionId, now: Timestamp) {
         lock(&self.uses).sessions.insert(session, now);
     }
 
@@ -379,6 +379,6 @@ fn remember(known: &Mutex<HashSet<[u8; 32]>>, hash: [u8; 32]) {
 /// Keep write jobs short: one slow job delays its group.
 const FLUSH_ROWS: usize = 200;
 
-pub(super) fn unauthenticated() -> Error {
+pub(crate) fn unauthenticated() -> Error {
     Error::new(Code::Unauthenticated, "Send a valid API key (Authorization: Bearer or X-API-Key) or a session cookie.")
 }

@@ -1,12 +1,9 @@
-//! Who is calling: tenants, users, roles, sessions, API keys, scopes, and the one door to a tenant's data.
+//! Who there is and what they may do: tenants, users, roles, sessions, API keys, scopes. How a request is let in by them
+//! is `http/caller.rs`.
 
-mod access;
-mod caller;
 mod clocks;
 mod credentials;
-mod csrf;
 mod key_format;
-mod pass;
 mod people;
 mod presented;
 mod principal;
@@ -15,12 +12,9 @@ mod scope;
 mod sessions;
 mod standing;
 
-pub use access::{Access, Grant};
-pub use caller::Caller;
 pub use clocks::{TenantClock, bring_credentials_back, find_stuck_clock, list_clocks, set_clock_back};
 pub use credentials::Credentials;
 pub use key_format::{PlainKey, PublicId};
-pub use pass::{Holder, Pass, PassOwner};
 pub use people::{
     NewUser, USERS, User, UserChange, create_first_admin, create_tenant, create_user, delete_user, find_tenant,
     find_user, list_tenants, list_users, operate, update_user,
@@ -28,8 +22,13 @@ pub use people::{
 pub use principal::{Identity, KeyIdentity, Tenant, UserIdentity};
 pub use role::Role;
 pub use scope::{Scope, Scopes};
-pub use sessions::{SIGNIN_LINK_MS, Token, create_session, create_signin_link, redeem_signin_link, sign_out};
+pub use sessions::{SIGNIN_LINK_MS, Token, create_session, create_signin_link};
 pub use standing::{Rights, Standing};
+
+pub(crate) use credentials::{Found, unauthenticated};
+pub(crate) use presented::Presented;
+pub(crate) use principal::Principal;
+pub(crate) use sessions::{end_session, redeem_signin_link};
 
 pub(crate) use clocks::STATEMENTS as CLOCK_STATEMENTS;
 pub(crate) use credentials::STATEMENTS as CREDENTIAL_STATEMENTS;

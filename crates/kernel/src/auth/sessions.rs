@@ -1,17 +1,17 @@
 //! Sessions of signed-in users and the one-time links that start them. Only hashes of tokens are stored.
 
+use std::net::IpAddr;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 
-use super::caller::Caller;
+use super::credentials::Credentials;
 use super::people::has_user;
-use super::principal::Identity;
 use crate::audit::{self, Entry};
 use crate::base::{
     Actor, ActorKind, ActorRef, Error, MINUTE_MS, Result, SessionId, TenantId, Timestamp, UserId, World, sha256,
 };
-use crate::http::{ClientAddress, Shared};
-use crate::store::{Purpose, Store, Tx};
+use crate::store::{Db, Purpose, Store, Tx};
 
 crate::statements! {
     INSERT_SESSION = "INSERT INTO sessions (tenant_id, token_hash, id, user_id, created_at, last_seen_at, expires_at)
@@ -97,28 +97,26 @@ pub async fn create_signin_link(store: &Store, tenant: TenantId, user: UserId) -
 }
 
 /// Uses a link up and starts the session it stands for. `None` when it is unknown, used or too old.
-pub async fn redeem_signin_link(
-    app: &Shared,
+pub(crate) async fn redeem_signin_link(
+    (store, credentials): (&Store, &Credentials),
     token: &str,
-    address: ClientAddress,
-    request_id: &str,
+    lifetime_ms: i64,
+    (address, request_id): (IpAddr, &str),
 ) -> Result<Option<Token>> {
     let hash = sha256(token.as_bytes());
-    let now = app.world.now();
-    let db = app.store.system(Purpose::SignIn);
+    let now = store.world().now();
+    let db = store.system(Purpose::SignIn);
     let found: Option<(TenantId, UserId, String)> = db.find(FIND_LINK, crate::args![hash.as_slice(), now]).await?;
     let Some((tenant, user, name)) = found else { return Ok(None) };
     let actor = Actor {
         who: ActorRef { kind: ActorKind::User, id: Some(user.to_string()), name },
         credential: None,
-        address: Some(address.0),
+        address: Some(address),
         request_id: Some(request_id.into()),
     };
-    let session = Token::new(&app.world);
+    let session = Token::new(store.world());
     let session_hash = session.hash();
-    let lifetime_ms = app.settings.session_absolute_ms;
-    let redeemed = app
-        .store
+    let redeemed = store
         .tenant(tenant, actor)
         .write(async move |tx| {
             // Removing the user removes the link: so whoever still finds it finds the user.
@@ -131,25 +129,17 @@ pub async fn redeem_signin_link(
             Ok(true)
         })
         .await?;
-    app.credentials.remember(session_hash);
+    credentials.remember(session_hash);
     Ok(redeemed.then_some(session))
 }
 
-/// Ends the caller's own session, here before this returns. A key has none.
-pub async fn sign_out(caller: &Caller) -> Result<()> {
-    let Identity::User(user) = caller.identity() else {
-        return Err(Error::internal("a key has no session to end"));
-    };
-    let id = user.session;
-    caller
-        .own()
-        .write(async move |tx| {
-            // First, so that a write of the same session is either before this or sees it gone.
-            tx.tick().await?;
-            tx.exec(DELETE_SESSION, crate::args![id]).await?;
-            audit::record(tx, Entry::new("session.delete", "session", id)).await
-        })
-        .await?;
-    caller.app().credentials.forget(caller.tenant_id());
-    Ok(())
+/// Ends a session of the tenant.
+pub(crate) async fn end_session(db: &Db, id: SessionId) -> Result<()> {
+    db.write(async move |tx| {
+        // First, so that a write of the same session is either before this or sees it gone.
+        tx.tick().await?;
+        tx.exec(DELETE_SESSION, crate::args![id]).await?;
+        audit::record(tx, Entry::new("session.delete", "session", id)).await
+    })
+    .await
 }

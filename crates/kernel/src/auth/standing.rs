@@ -10,14 +10,12 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::caller::Caller;
 use super::credentials::unauthenticated;
 use super::key_format::PublicId;
-use super::principal::Identity;
 use super::role::Role;
 use super::scope::{Scope, Scopes};
 use crate::base::{ApiKeyId, Code, Error, Result, SessionId, Timestamp, UserId};
-use crate::store::{FromRow, Row, Tx};
+use crate::store::{Db, FromRow, Row, Tx};
 
 crate::statements! {
     FIND_KEY = "SELECT k.scopes, k.allowed_cidrs, k.expires_at,
@@ -48,15 +46,6 @@ pub struct Rights {
     pub ends_at: Option<Timestamp>,
 }
 
-impl Caller {
-    pub fn standing(&self) -> Standing {
-        match self.identity() {
-            Identity::User(user) => Standing::Person { user: user.id, session: user.session },
-            Identity::Key(key) => Standing::Key { id: key.id, secret: key.secret },
-        }
-    }
-}
-
 impl Standing {
     /// The rights as they are now: 401 if the credential is gone, 403 if the scope is.
     pub async fn confirm(self, tx: &mut Tx, scope: Scope) -> Result<Rights> {
@@ -85,21 +74,18 @@ impl Standing {
     pub(crate) async fn still_stands(self, tx: &mut Tx) -> Result<()> {
         self.find(tx).await.map(drop)
     }
-}
 
-impl Caller {
-    /// Asks, after a wait, whether the credential still stands: what was revoked meanwhile learns nothing more.
-    pub async fn still_holds_scope(&self, scope: Scope) -> Result<()> {
-        let (db, now) = (self.own(), self.app().world.now());
-        let standing = self.standing();
-        let rights = match standing {
+    /// Like [`Standing::confirm`], outside of a transaction.
+    pub(crate) async fn still_holds(self, db: &Db, scope: Scope) -> Result<()> {
+        let now = db.world().now();
+        let rights = match self {
             Standing::Key { id, secret } => {
                 let row: Option<KeyRow> = db.find(FIND_KEY, crate::args![id, secret.as_str(), now]).await?;
-                row.map(|row| row.rights(standing))
+                row.map(|row| row.rights(self))
             }
             Standing::Person { session, .. } => {
                 let row: Option<(String, bool)> = db.find(FIND_SESSION, crate::args![session, now]).await?;
-                row.and_then(|(role, operator)| Some(person(standing, Role::parse(&role)?, operator)))
+                row.and_then(|(role, operator)| Some(person(self, Role::parse(&role)?, operator)))
             }
         };
         judge(rights, now, db.actor().address)?.require(scope)

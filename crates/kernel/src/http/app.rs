@@ -9,6 +9,7 @@ use ipnet::IpNet;
 use tokio::sync::{Mutex, broadcast, watch};
 
 use super::answer::{Unsent, UnsentMax};
+use super::context::Context;
 use super::idempotency::RunningKeys;
 use super::limiter::{Limiter, RateTable};
 use super::meters::Meters;
@@ -16,7 +17,7 @@ use super::patience::Patience;
 use super::payer::Payer;
 use super::places::Places;
 use super::server::ConnectionLimits;
-use crate::auth::Credentials;
+use crate::auth::{Credentials, Token, redeem_signin_link};
 use crate::base::{DAY_MS, Error, HOUR_MS, MINUTE_MS, Result, Secrets, TenantId, World};
 use crate::outbound::{self, Outbound};
 use crate::store::{Store, TenantTurns};
@@ -98,6 +99,12 @@ impl App {
     /// See [`Store::news`].
     pub fn news(&self) -> broadcast::Receiver<TenantId> {
         self.store.news()
+    }
+
+    /// Uses a sign-in link up and starts the session it stands for. `None` when it is unknown, used or too old.
+    pub async fn redeem_signin_link(&self, token: &str, context: &Context) -> Result<Option<Token>> {
+        let (from, lifetime_ms) = ((context.address.0, &*context.request_id), self.settings.session_absolute_ms);
+        redeem_signin_link((&self.store, &self.credentials), token, lifetime_ms, from).await
     }
 
     /// See [`Store::ping`].

@@ -13,8 +13,8 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use utoipa::IntoResponses;
 
+use super::caller::Caller;
 use super::reply::{Documented, Rendered, Reply};
-use crate::auth::Caller;
 use crate::base::seal::Binding;
 use crate::base::{Code, DAY_MS, Error, Result, Secrets, Timestamp, equal, sha256};
 use crate::store::{Db, FromRow, Job, Row, STEP_ROWS, Tx, Value};

@@ -5,14 +5,17 @@
 //! then its one transaction. Extractors therefore never fail by themselves except for who is calling; what comes later
 //! is parsed when the handler asks.
 
+mod access;
 mod account;
 mod address;
 mod answer;
 mod api;
 mod app;
 mod body;
+mod caller;
 mod compress;
 mod context;
+mod csrf;
 mod document;
 mod fields;
 mod idempotency;
@@ -22,6 +25,7 @@ mod operation;
 mod page;
 mod param;
 mod params;
+mod pass;
 mod patience;
 mod payer;
 mod places;
@@ -36,11 +40,13 @@ mod stream;
 mod tls;
 mod trace;
 
+pub use access::{Access, Grant};
 pub use address::ClientAddress;
 pub use answer::UnsentMax;
 pub use api::Api;
 pub use app::{App, BaseUrl, Settings, Shared};
 pub use body::{FromBody, Json, Received};
+pub use caller::Caller;
 pub use context::{Context, serve_context};
 pub use document::{Document, DocumentInfo, finish_document};
 pub use fields::{Field, Fields, Reference};
@@ -50,6 +56,7 @@ pub use operation::{Arguments, InternalDoor, Operation, TenantDoor};
 pub use page::{LIMIT_DEFAULT, LIMIT_MAX, OneOrPage, PAGE_BYTES_MAX, Page, PageBytes, PageRequest};
 pub use param::Param;
 pub use params::{FromParams, LIST_MAX, Params, Query};
+pub use pass::{Holder, Pass, PassOwner};
 pub use patience::Patience;
 pub use precondition::IfMatch;
 pub use problem::Problem;

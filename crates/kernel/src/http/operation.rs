@@ -4,9 +4,10 @@ use axum::handler::Handler;
 use utoipa::openapi::path::{Operation as Described, PathItem};
 use utoipa_axum::router::UtoipaMethodRouter;
 
+use super::access::Access;
 use super::app::Shared;
+use super::pass::Holder;
 use super::rules::{Route, Rules};
-use crate::auth::{Access, Holder};
 
 /// Made by [`operations!`](crate::operations).
 pub struct Operation {
@@ -33,8 +34,8 @@ impl Operation {
     /// ```
     ///
     /// ```
-    /// # use kernel::auth::{Access, Scope};
-    /// # use kernel::http::{Operation, Policy, Query, Rules};
+    /// # use kernel::auth::Scope;
+    /// # use kernel::http::{Access, Operation, Policy, Query, Rules};
     /// kernel::rules! { Reading = Rules::new(Policy::Read, &[Scope::TicketsRead]); }
     /// async fn guarded(caller: Access<Reading>, query: Query<()>) {}
     /// let guarded = Operation::new(guarded, Default::default());

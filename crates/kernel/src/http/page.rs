@@ -12,10 +12,10 @@ use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, OneOfBuilder, SchemaT
 use utoipa::openapi::{Ref, RefOr, Schema};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
+use super::caller::Caller;
 use super::param::Param;
 use super::params::Params;
 use super::reply::{Documented, Named, Ok200, Record, Versioned, documented};
-use crate::auth::Caller;
 use crate::base::{Code, Error, Result, equal};
 use crate::store::Value;
 

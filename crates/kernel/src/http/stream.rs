@@ -22,6 +22,7 @@ use utoipa::IntoResponses;
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{ContentBuilder, RefOr, ResponseBuilder};
 
+use super::access::Access;
 use super::answer::AnswerBytes;
 use super::app::Shared;
 use super::context::{Context, TURN_WAIT_MAX};
@@ -29,7 +30,6 @@ use super::page::PAGE_BYTES_MAX;
 use super::places::Place;
 use super::reply::Documented;
 use super::rules::Route;
-use crate::auth::Access;
 use crate::base::{Code, Error, Result, TenantId};
 use crate::store::Lane;
 

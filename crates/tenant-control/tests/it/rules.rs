@@ -1,9 +1,9 @@
 //! What a route declares: from its rules come the checks, the budget, the bound of its body and the document. The routes
 //! here are the tests' own, beside those of the product.
 
-use kernel::auth::{Access, Scope};
+use kernel::auth::Scope;
 use kernel::base::Result;
-use kernel::http::{Api, Fields, FromBody, FromParams, Json, Ok200, Param, Params, Policy, Query, Rules};
+use kernel::http::{Access, Api, Fields, FromBody, FromParams, Json, Ok200, Param, Params, Policy, Query, Rules};
 use kernel::{operations, rules};
 use serde_json::{Value, json};
 

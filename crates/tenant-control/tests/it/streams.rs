@@ -4,10 +4,11 @@
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex};
 
-use kernel::auth::{Access, Scope};
+use kernel::auth::Scope;
 use kernel::base::{Error, Result, TenantId};
 use kernel::http::{
-    Api, Encoding, FromParams, PAGE_BYTES_MAX, Param, Params, Policy, Query, Rows, Rules, Streamed, Streamer, UnsentMax,
+    Access, Api, Encoding, FromParams, PAGE_BYTES_MAX, Param, Params, Policy, Query, Rows, Rules, Streamed, Streamer,
+    UnsentMax,
 };
 use kernel::{args, operations, rules};
 use serde::Serialize;

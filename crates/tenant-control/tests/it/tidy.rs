@@ -110,6 +110,32 @@ fn the_kernel_knows_no_feature() {
     never(rule, &["tenant_control::"], |path| path.starts_with("crates/kernel/"), &[]);
 }
 
+/// From the top down: a folder of the kernel imports what stands in a later line than its own, and nothing else.
+const LAYERS: &[&[&str]] =
+    &[&["jobs", "startup"], &["http"], &["auth"], &["audit", "events", "outbound"], &["store"], &["base"]];
+
+#[test]
+fn no_arrow_of_the_kernel_runs_up() {
+    let layer = |part: &str| LAYERS.iter().position(|line| line.contains(&part));
+    let mut broken = Vec::new();
+    for (path, text) in sources(&["crates/kernel/src"]) {
+        let within = path.trim_start_matches("crates/kernel/src/");
+        let part = within.split(['/', '.']).next().unwrap_or_default();
+        if part == "lib" {
+            continue;
+        }
+        let own = layer(part).unwrap_or_else(|| panic!("{part} stands in no layer"));
+        let text = code(&text);
+        for used in text.split("crate::").skip(1) {
+            let used = used.split(|letter: char| !letter.is_ascii_lowercase()).next().unwrap_or_default();
+            if used != part && layer(used).is_some_and(|used| used <= own) {
+                broken.push(format!("{path} imports {used}"));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "arrows point down only\n{}", broken.join("\n"));
+}
+
 #[test]
 fn nobody_but_outbound_is_an_http_client() {
     let rule = "kernel/outbound is the only HTTP client: one guard against requests into our own network";
@@ -162,7 +188,7 @@ const SYSTEM_DOORS: &[(&str, &str, usize, &str)] = &[
         3,
         "whose a key or cookie is, is what the read finds out; and which there are at all",
     ),
-    ("crates/kernel/src/auth/pass.rs", "Credentials", 1, "whose a pass is, is what the read finds out"),
+    ("crates/kernel/src/http/pass.rs", "Credentials", 1, "whose a pass is, is what the read finds out"),
     ("crates/kernel/src/auth/people.rs", "Startup", 1, "whether there is any tenant yet"),
     ("crates/kernel/src/auth/sessions.rs", "SignIn", 1, "whose a sign-in link is, is what the read finds out"),
     ("crates/kernel/src/jobs/lanes.rs", "Jobs", 4, "which lanes are due, of whichever tenant"),

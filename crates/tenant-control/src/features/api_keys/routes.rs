@@ -1,11 +1,11 @@
 //! `/api/admin/api-keys`
 
 use axum::response::{IntoResponse, Response};
-use kernel::auth::{Access, PlainKey, Scope};
+use kernel::auth::{PlainKey, Scope};
 use kernel::base::{ApiKeyId, Result};
 use kernel::http::{
-    App, Created, FromParams, Idempotency, IfMatch, Json, NoContent, Once, OneOrPage, PageRequest, Param, Params,
-    Policy, Query, Rules, Versioned,
+    Access, App, Created, FromParams, Idempotency, IfMatch, Json, NoContent, Once, OneOrPage, PageRequest, Param,
+    Params, Policy, Query, Rules, Versioned,
 };
 use kernel::rules;
 use utoipa::openapi::schema::AnyOfBuilder;

@@ -1,8 +1,8 @@
 //! `/api/admin/audit`
 
-use kernel::auth::{Access, Scope};
+use kernel::auth::Scope;
 use kernel::base::{Result, is_record_id};
-use kernel::http::{FromParams, Page, PageRequest, Param, Params, Policy, Query, Rules};
+use kernel::http::{Access, FromParams, Page, PageRequest, Param, Params, Policy, Query, Rules};
 use kernel::rules;
 
 use super::AuditEntry;

@@ -3,9 +3,9 @@
 use askama::Template;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use kernel::auth::{Access, Caller, Identity, Scope, UserIdentity};
+use kernel::auth::{Identity, Scope, UserIdentity};
 use kernel::base::{Result, Timestamp};
-use kernel::http::{Policy, Rules};
+use kernel::http::{Access, Caller, Policy, Rules};
 use kernel::rules;
 
 use super::page::{Page, REFERRER_POLICY, words};

@@ -7,7 +7,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use kernel::auth::{SIGNIN_LINK_MS, Token, redeem_signin_link};
+use kernel::auth::{SIGNIN_LINK_MS, Token};
 use kernel::base::{Error, Result};
 use kernel::http::{Context, Settings, Shared};
 
@@ -46,7 +46,7 @@ pub async fn signin(
     // Only following the link uses it up: programs that look at links before people do ask with HEAD.
     let token = token(&uri).filter(|_| method == Method::GET);
     let Some(token) = token else { return SignIn::page(&app.settings, false).map(Page::into_response) };
-    match redeem_signin_link(&app, token, context.address, &context.request_id).await? {
+    match app.redeem_signin_link(token, &context).await? {
         Some(session) => welcome(&app.settings, &session),
         None => Ok(SignIn::page(&app.settings, true)?.status(StatusCode::GONE).into_response()),
     }

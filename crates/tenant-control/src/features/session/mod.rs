@@ -2,8 +2,9 @@
 
 pub mod routes;
 
-use kernel::auth::{Caller, Identity, Role, Tenant};
+use kernel::auth::{Identity, Role, Tenant};
 use kernel::base::{ActorKind, Timestamp};
+use kernel::http::Caller;
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -3,9 +3,8 @@
 use axum::http::HeaderValue;
 use axum::http::header::SET_COOKIE;
 use axum::response::{IntoResponse, Response};
-use kernel::auth::{Access, sign_out};
 use kernel::base::Result;
-use kernel::http::{Documented, Idempotency, NoContent, Ok200, Policy, Query, Rules};
+use kernel::http::{Access, Documented, Idempotency, NoContent, Ok200, Policy, Query, Rules};
 use kernel::rules;
 use utoipa::IntoResponses;
 
@@ -55,7 +54,7 @@ impl IntoResponses for SignedOut {
 pub async fn delete(caller: Access<SigningOut>, idempotency: Idempotency, query: Query<()>) -> Result<SignedOut> {
     query.parse()?;
     idempotency.check()?;
-    sign_out(&caller).await?;
+    caller.sign_out().await?;
     let base_url = &caller.app().settings.base_url;
     Ok(SignedOut(base_url.cookie_name(), base_url.is_https()))
 }

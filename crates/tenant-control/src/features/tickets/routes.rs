@@ -1,11 +1,11 @@
 //! `/api/psa/tickets`
 
 use axum::response::{IntoResponse, Response};
-use kernel::auth::{Access, Caller, Scope};
+use kernel::auth::Scope;
 use kernel::base::{Code, Error, FieldError, Label, Result};
 use kernel::http::{
-    Created, Documented, FromParams, Idempotency, IfMatch, Json, LIST_MAX, Once, Page, PageRequest, Param, Params,
-    Policy, Query, Reference, Rules, Versioned, documented,
+    Access, Caller, Created, Documented, FromParams, Idempotency, IfMatch, Json, LIST_MAX, Once, Page, PageRequest,
+    Param, Params, Policy, Query, Reference, Rules, Versioned, documented,
 };
 use kernel::rules;
 use kernel::store::{Db, Value};

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use axum::response::{IntoResponse, Response};
-use kernel::auth::{Access, Caller, Scope};
+use kernel::auth::Scope;
 use kernel::base::{Error, Result};
 use kernel::http::{
-    Created, FromParams, Idempotency, IfMatch, Json, NoContent, Once, OneOrPage, PageRequest, Params, Policy, Query,
-    Rules, Versioned,
+    Access, Caller, Created, FromParams, Idempotency, IfMatch, Json, NoContent, Once, OneOrPage, PageRequest, Params,
+    Policy, Query, Rules, Versioned,
 };
 use kernel::outbound::Target;
 use kernel::rules;

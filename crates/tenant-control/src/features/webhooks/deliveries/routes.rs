@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use axum::response::{IntoResponse, Response};
-use kernel::auth::{Access, Scope};
+use kernel::auth::Scope;
 use kernel::base::Result;
 use kernel::http::{
-    Accepted, FromParams, Idempotency, Json, Ok200, Once, OneOrPage, Page, PageRequest, Param, Params, Policy, Query,
-    Rendered, Reply, Rules, documented,
+    Accepted, Access, FromParams, Idempotency, Json, Ok200, Once, OneOrPage, Page, PageRequest, Param, Params, Policy,
+    Query, Rendered, Reply, Rules, documented,
 };
 use kernel::rules;
 use utoipa::openapi::schema::AnyOfBuilder;

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use kernel::auth::{Access, Caller, Scope};
+use kernel::auth::Scope;
 use kernel::base::{Code, Error, EventId, Result, TenantId, Timestamp};
 use kernel::events::Described;
-use kernel::http::{FromParams, Ok200, Page, PageBytes, PageRequest, Param, Params, Policy, Query, Rules, documented};
+use kernel::http::{
+    Access, Caller, FromParams, Ok200, Page, PageBytes, PageRequest, Param, Params, Policy, Query, Rules, documented,
+};
 use kernel::jobs::lanes::POLL_MS;
 use kernel::rules;
 use kernel::store::{Db, Value};

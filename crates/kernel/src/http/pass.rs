@@ -11,10 +11,13 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
+use super::app::{App, Shared};
 use super::caller::admit_look_up;
-use super::credentials::unauthenticated;
+use super::context::Context;
+use super::limiter::Policy;
+use super::rules::{Route, Rules};
+use crate::auth::unauthenticated;
 use crate::base::{Actor, ActorRef, Error, Result, TenantId};
-use crate::http::{App, Context, Policy, Route, Rules, Shared};
 use crate::store::{Db, Purpose};
 
 /// A kind of credential.

@@ -6,26 +6,25 @@ use std::ops::Deref;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 
+use super::app::Shared;
 use super::caller::Caller;
-use super::scope::Scope;
-use super::standing::{Rights, Standing};
+use super::rules::Route;
+use crate::auth::{Rights, Scope, Standing};
 use crate::base::{Error, Result};
-use crate::http::{Route, Shared};
 use crate::store::{Db, Tx};
 
 /// A caller that was let in by the rules `R`: 400 for two credentials, 401, 429, then 403. The first argument of every
 /// handler of a tenant's route. No scope, no database: a route that names none has no [`Access::db`].
 ///
 /// ```compile_fail
-/// # use kernel::auth::Access;
-/// # use kernel::http::{Policy, Rules};
+/// # use kernel::http::{Access, Policy, Rules};
 /// kernel::rules! { Anybody = Rules::new(Policy::Read, &[]); }
 /// let data = Access::<Anybody>::db as fn(&_) -> _;
 /// ```
 ///
 /// ```
-/// # use kernel::auth::{Access, Scope};
-/// # use kernel::http::{Policy, Rules};
+/// # use kernel::auth::Scope;
+/// # use kernel::http::{Access, Policy, Rules};
 /// kernel::rules! { Reading = Rules::new(Policy::Read, &[Scope::TicketsRead]); }
 /// let data = Access::<Reading>::db as fn(&_) -> _;
 /// ```

@@ -2,8 +2,8 @@
 
 use axum::http::{HeaderMap, Method, header};
 
+use super::app::BaseUrl;
 use crate::base::{Code, Error, Result};
-use crate::http::BaseUrl;
 
 /// `Sec-Fetch-Site` decides where it is present, else `Origin`, else it is no browser and passes.
 pub fn check(method: &Method, headers: &HeaderMap, base_url: &BaseUrl) -> Result<()> {

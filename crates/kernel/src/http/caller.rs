@@ -5,15 +5,17 @@ use std::sync::Arc;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method};
 
-use super::credentials::{Found, unauthenticated};
+use super::app::Shared;
+use super::context::Context;
 use super::csrf;
-use super::presented::Presented;
-use super::principal::{Identity, Principal, Tenant};
-use super::scope::{Scope, Scopes};
+use super::limiter::Policy;
+use super::rules::Rules;
+use crate::auth::{
+    Found, Identity, Presented, Principal, Scope, Scopes, Standing, Tenant, end_session, unauthenticated,
+};
 use crate::base::{
     Actor, ActorKind, ActorRef, Code, Credential, CredentialKind, Error, Result, TenantId, Timestamp, sha256,
 };
-use crate::http::{Context, Policy, Rules, Shared};
 use crate::store::Db;
 
 /// Who is calling, with what they may do.
@@ -68,6 +70,28 @@ impl Caller {
     /// have so many such waits; one more is 503.
     pub async fn wait<T>(&self, wait: impl Future<Output = T>) -> Result<T> {
         self.context.wait_for_news(&self.app, wait).await
+    }
+
+    pub fn standing(&self) -> Standing {
+        match self.identity() {
+            Identity::User(user) => Standing::Person { user: user.id, session: user.session },
+            Identity::Key(key) => Standing::Key { id: key.id, secret: key.secret },
+        }
+    }
+
+    /// Asks, after a wait, whether the credential still stands: what was revoked meanwhile learns nothing more.
+    pub async fn still_holds_scope(&self, scope: Scope) -> Result<()> {
+        self.standing().still_holds(&self.own(), scope).await
+    }
+
+    /// Ends the caller's own session, here before this returns. A key has none.
+    pub async fn sign_out(&self) -> Result<()> {
+        let Identity::User(user) = self.identity() else {
+            return Err(Error::internal("a key has no session to end"));
+        };
+        end_session(&self.own(), user.session).await?;
+        self.app.credentials.forget(self.tenant_id());
+        Ok(())
     }
 
     fn actor(&self) -> Actor {
