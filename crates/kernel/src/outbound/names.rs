@@ -134,6 +134,8 @@ impl Resolver {
         of_tenant.lookups.insert(name.clone(), told.clone());
         let turn = take_turn(of_tenant.turns.clone(), self.turns.clone(), self.turn_max);
         let entry = Entry { tenants: self.tenants.clone(), for_whom, name: name.clone() };
+        // A process that ends drops a task as soon as it is given, and the entry with it, which wants this lock.
+        drop(tenants);
         // A task of its own: it goes on for the others when who came first gives up.
         tokio::spawn(ask(self.names.clone(), turn, entry, tell));
         Lookup(told)
@@ -209,7 +211,25 @@ fn is_localhost(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
     use super::*;
+
+    #[test]
+    fn a_lookup_that_begins_while_the_process_ends_leaves_nothing_behind_and_waits_for_nobody() -> std::io::Result<()> {
+        let runtime = tokio::runtime::Runtime::new()?;
+        let handle = runtime.handle().clone();
+        runtime.shutdown_background();
+        let (done, ended) = mpsc::channel();
+        std::thread::spawn(move || {
+            let _entered = handle.enter();
+            let resolver = Resolver::new(Names::Table(Arc::new(|_| Vec::new())), Duration::from_secs(1));
+            drop(resolver.look_up(&Host::Name("name.test".to_owned()), None));
+            done.send(lock(&resolver.tenants).is_empty())
+        });
+        assert_eq!(ended.recv_timeout(Duration::from_mins(1)), Ok(true));
+        Ok(())
+    }
 
     #[test]
     fn names_of_this_host_are_known_in_every_spelling() {

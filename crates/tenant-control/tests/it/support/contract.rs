@@ -51,14 +51,30 @@ impl Contract {
     pub fn validator(&self, schema: &Value) -> Arc<Validator> {
         let mut validators = self.validators.lock().unwrap();
         let build = || {
-            // References count from the root, so the components stand beside the schema.
+            // References count from the root, so what they lead to stands beside the schema.
             let mut root: Map<String, Value> = schema.as_object().cloned().unwrap_or_default();
-            root.insert("components".to_owned(), self.document["components"].clone());
+            root.insert("components".to_owned(), json!({"schemas": self.referred(schema)}));
             root.insert("$schema".to_owned(), json!("https://json-schema.org/draft/2020-12/schema"));
             let options = jsonschema::options().should_validate_formats(true);
             Arc::new(options.build(&Value::Object(root)).unwrap_or_else(|error| panic!("{error} in {schema}")))
         };
         validators.entry(schema.to_string()).or_insert_with(build).clone()
+    }
+
+    /// The components that a schema refers to, and those that they refer to themselves. All of the document would have to
+    /// be copied and checked for every schema, in every test.
+    fn referred(&self, schema: &Value) -> Map<String, Value> {
+        let mut found = Map::new();
+        let mut left = references(schema);
+        while let Some(reference) = left.pop() {
+            let name = reference.trim_start_matches("#/components/schemas/");
+            if !found.contains_key(name) {
+                let component = &self.document["components"]["schemas"][name];
+                left.extend(references(component));
+                found.insert(name.to_owned(), component.clone());
+            }
+        }
+        found
     }
 
     /// What is wrong with a value, by its schema.
@@ -103,6 +119,18 @@ impl Contract {
             let errors = self.errors(&documented["schema"], &answer.json());
             assert!(errors.is_empty(), "{} breaks its schema: {errors:#?}\n{}", describe(answer), answer.json());
         }
+    }
+}
+
+/// Every `$ref` below a value.
+pub fn references(value: &Value) -> Vec<&str> {
+    match value {
+        Value::Object(fields) => {
+            let own = fields.get("$ref").and_then(Value::as_str);
+            own.into_iter().chain(fields.values().flat_map(references)).collect()
+        }
+        Value::Array(items) => items.iter().flat_map(references).collect(),
+        _ => Vec::new(),
     }
 }
 

@@ -33,7 +33,7 @@ pub struct Setup {
 
 impl Setup {
     pub async fn sqlite() -> Setup {
-        Setup::at(Place::folder()).await
+        Setup::at(Place::migrated_folder().await).await
     }
 
     pub async fn postgres() -> Setup {

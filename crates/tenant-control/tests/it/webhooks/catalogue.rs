@@ -4,6 +4,7 @@ use jsonschema::Validator;
 
 use super::create::{create, input_with, one};
 use super::*;
+use crate::support::contract::references;
 use crate::support::receiver::Behaviour;
 
 /// Every kind that the contract knows, those included that nothing emits yet.
@@ -37,18 +38,6 @@ pub fn fits(validator: &Validator, body: &Value) {
     let errors: Vec<String> =
         validator.iter_errors(body).map(|error| format!("{}: {error}", error.instance_path())).collect();
     assert!(errors.is_empty(), "{errors:#?}\n{body}");
-}
-
-/// Every `$ref` below a value.
-fn references(value: &Value) -> Vec<&str> {
-    match value {
-        Value::Object(fields) => {
-            let own = fields.get("$ref").and_then(Value::as_str);
-            own.into_iter().chain(fields.values().flat_map(references)).collect()
-        }
-        Value::Array(items) => items.iter().flat_map(references).collect(),
-        _ => Vec::new(),
-    }
 }
 
 over_http! {
