@@ -277,7 +277,9 @@ over_http! {
         let unknown = format!("tck_00000000_{}", "0".repeat(32));
         let guessed = format!("{}_{}", &key.plain[..12], "0".repeat(32));
         let with_checksum = |body: String| format!("{body}{}", checksum(&body));
-        let mistyped = format!("{}0", &key.plain[..50]);
+        // Another character than the last one of the key.
+        let last = if key.plain.ends_with('0') { '1' } else { '0' };
+        let mistyped = format!("{}{last}", &key.plain[..50]);
         for wrong in [
             with_checksum(unknown),
             with_checksum(guessed),
