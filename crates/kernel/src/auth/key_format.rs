@@ -42,7 +42,7 @@ impl PlainKey {
         let (body, given) = text.split_at(LEN - CHECKSUM_LEN);
         let (public_id, random) = body.strip_prefix(PREFIX)?.split_at(PUBLIC_ID_LEN);
         let random = random.strip_prefix('_')?;
-        let well_formed = public_id.bytes().chain(random.bytes()).all(|byte| byte.is_ascii_alphanumeric());
+        let well_formed = [public_id, random].iter().all(|part| part.bytes().all(|byte| byte.is_ascii_alphanumeric()));
         (well_formed && checksum(body) == given.as_bytes()).then(|| PlainKey(text.to_owned()))
     }
 

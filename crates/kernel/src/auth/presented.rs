@@ -1,9 +1,11 @@
 //! The credential that a request presents: one cookie or one key, in whichever header.
 
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderName, header};
 
 use super::key_format::PlainKey;
 use crate::base::{Code, Error, Result};
+
+static X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 pub enum Presented {
     Cookie(String),
@@ -15,29 +17,30 @@ pub enum Presented {
 impl Presented {
     /// More than one credential is refused: which one should count is not ours to guess.
     pub fn find(headers: &HeaderMap, cookie_name: &str) -> Result<Self> {
-        let mut found = Vec::new();
+        let (mut found, mut count) = (Presented::Nothing, 0);
+        let mut take = |one: Presented| {
+            count += 1;
+            found = one;
+        };
         for value in headers.get_all(header::AUTHORIZATION) {
             let token = value.to_str().ok().and_then(|text| text.split_once(' '));
             let token =
                 token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
-            found.push(Presented::Key(token.and_then(PlainKey::parse)));
+            take(Presented::Key(token.and_then(PlainKey::parse)));
         }
-        for value in headers.get_all("x-api-key") {
-            found.push(Presented::Key(value.to_str().ok().map(str::trim).and_then(PlainKey::parse)));
+        for value in headers.get_all(&X_API_KEY) {
+            take(Presented::Key(value.to_str().ok().map(str::trim).and_then(PlainKey::parse)));
         }
         for line in headers.get_all(header::COOKIE) {
             // By bytes: another application's cookie beside ours may hold any of them.
             let pairs = line.as_bytes().split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
             let values = pairs.filter_map(|pair| pair.strip_prefix(cookie_name.as_bytes())?.strip_prefix(b"="));
-            found.extend(values.map(|value| Presented::Cookie(String::from_utf8_lossy(value).into_owned())));
+            values.for_each(|value| take(Presented::Cookie(String::from_utf8_lossy(value).into_owned())));
         }
-        match (found.pop(), found.len()) {
-            (None, _) => Ok(Presented::Nothing),
-            (Some(one), 0) => Ok(one),
-            _ => Err(Error::new(
-                Code::AmbiguousCredentials,
-                "Send one credential: the session cookie, Authorization or X-API-Key.",
-            )),
+        if count > 1 {
+            let told = "Send one credential: the session cookie, Authorization or X-API-Key.";
+            return Err(Error::new(Code::AmbiguousCredentials, told));
         }
+        Ok(found)
     }
 }

@@ -48,29 +48,30 @@ impl Chance {
     /// Random bytes for what is no secret: ids. As good as others, and drawn many at a time, because the system's
     /// generator takes about as long for a few as for hundreds.
     pub fn public_bytes<const N: usize>(&self) -> [u8; N] {
+        const { assert!(N <= STOCK_BYTES, "more than the stock holds") };
         let Chance::System = self else { return self.bytes() };
         let mut bytes = [0; N];
         STOCK.with_borrow_mut(|stock| {
-            for byte in &mut bytes {
-                if stock.left == 0 {
-                    self.fill(&mut stock.bytes);
-                    stock.left = STOCK_BYTES;
-                }
-                stock.left -= 1;
-                *byte = stock.bytes[stock.left];
+            if stock.left < N {
+                self.fill(&mut stock.bytes);
+                stock.left = STOCK_BYTES;
             }
+            stock.left -= N;
+            bytes.copy_from_slice(&stock.bytes[stock.left..stock.left + N]);
         });
         bytes
     }
 
     /// `len` characters of `0-9A-Za-z`, each equally likely.
     pub fn base62(&self, len: usize) -> String {
-        spell(len, || self.bytes())
+        let mut text = String::with_capacity(len);
+        spell(&mut text, len, || self.bytes());
+        text
     }
 
-    /// The same for what is no secret.
-    pub fn public_base62(&self, len: usize) -> String {
-        spell(len, || self.public_bytes())
+    /// The same for what is no secret, behind what a text has already.
+    pub fn push_public_base62(&self, text: &mut String, len: usize) {
+        spell(text, len, || self.public_bytes());
     }
 }
 
@@ -86,15 +87,14 @@ thread_local! {
     static STOCK: RefCell<Stock> = const { RefCell::new(Stock { bytes: [0; STOCK_BYTES], left: 0 }) };
 }
 
-fn spell(len: usize, mut draw: impl FnMut() -> [u8; 24]) -> String {
-    let mut text = String::with_capacity(len);
-    while text.len() < len {
+fn spell(text: &mut String, len: usize, mut draw: impl FnMut() -> [u8; 24]) {
+    let end = text.len() + len;
+    while text.len() < end {
         // 248 is the largest multiple of 62 in a byte: above it a character would be more likely than others.
         let drawn = draw();
         let fair = drawn.iter().filter(|byte| **byte < 248).map(|byte| BASE62[usize::from(byte % 62)] as char);
-        text.extend(fair.take(len - text.len()));
+        text.extend(fair.take(end - text.len()));
     }
-    text
 }
 
 pub(crate) const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use jiff::SignedDuration;
 use jiff::civil::DateTime;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -35,7 +35,10 @@ impl Clock {
     )]
     pub fn now(&self) -> Timestamp {
         match self {
-            Clock::System => Timestamp(jiff::Timestamp::now().as_millisecond()),
+            Clock::System => {
+                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+            }
             Clock::Wrong(by_ms) => Clock::System.now().plus(*by_ms),
             Clock::Manual(at) => Timestamp(at.load(Ordering::SeqCst)),
         }
@@ -119,15 +122,53 @@ const FRACTION_MAX: usize = 9;
 /// RFC 3339 in UTC with milliseconds and `Z`.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let time = EPOCH.checked_add(SignedDuration::from_millis(self.0.clamp(MIN_MS, MAX_MS)));
-        write!(f, "{:.3}Z", time.map_err(|_| fmt::Error)?)
+        f.write_str(std::str::from_utf8(&self.spell()).map_err(|_| fmt::Error)?)
     }
 }
 
 impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        serializer.serialize_str(std::str::from_utf8(&self.spell()).unwrap_or_default())
     }
+}
+
+impl Timestamp {
+    /// By hand: every record of an answer has several, and every line of the log one.
+    fn spell(self) -> [u8; TEXT.len()] {
+        let ms = self.0.clamp(MIN_MS, MAX_MS);
+        let (year, month, day) = date(ms.div_euclid(DAY_MS));
+        let of_day = ms.rem_euclid(DAY_MS);
+        let (hour, minute) = (of_day / HOUR_MS, of_day % HOUR_MS / MINUTE_MS);
+        let (second, ms) = (of_day % MINUTE_MS / SECOND_MS, of_day % SECOND_MS);
+        let mut text = *TEXT;
+        for (at, digits, number) in
+            [(0, 4, year), (5, 2, month), (8, 2, day), (11, 2, hour), (14, 2, minute), (17, 2, second), (20, 3, ms)]
+        {
+            let mut rest = number;
+            for digit in text[at..at + digits].iter_mut().rev() {
+                *digit += u8::try_from(rest % 10).unwrap_or_default();
+                rest /= 10;
+            }
+        }
+        text
+    }
+}
+
+const TEXT: &[u8; 24] = b"0000-00-00T00:00:00.000Z";
+
+/// Year, month and day of a day since 1970. Counted from the first of March, so that the leap day is a year's last, in
+/// spans of 400 years, which are all alike.
+fn date(day: i64) -> (i64, i64, i64) {
+    const FROM_MARCH_OF_YEAR_0: i64 = 719_468;
+    const DAYS_OF_400_YEARS: i64 = 146_097;
+    let day = day + FROM_MARCH_OF_YEAR_0;
+    let (span, day) = (day.div_euclid(DAYS_OF_400_YEARS), day.rem_euclid(DAYS_OF_400_YEARS));
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let year = 400 * span + year;
+    if month < 10 { (year, month + 3, day) } else { (year + 1, month - 9, day) }
 }
 
 impl<'de> Deserialize<'de> for Timestamp {
@@ -159,6 +200,16 @@ mod tests {
             assert_eq!(Timestamp::parse(text).map(|at| at.to_string()).as_deref(), Some(text));
         }
         assert_eq!(Timestamp::parse("2026-01-01t00:00:00.1234567z"), Timestamp::parse("2026-01-01T00:00:00.123Z"));
+    }
+
+    #[test]
+    fn every_day_is_written_as_the_calendar_has_it() {
+        // A step that has nothing in common with the days of 400 years meets each of them.
+        const STEP: i64 = 23 * DAY_MS;
+        for at in (MIN_MS..=MAX_MS).step_by(usize::try_from(STEP).unwrap_or(usize::MAX)) {
+            let day = EPOCH.saturating_add(jiff::SignedDuration::from_millis(at)).date();
+            assert_eq!(Timestamp(at).to_string(), format!("{day}T00:00:00.000Z"));
+        }
     }
 
     #[test]

@@ -24,6 +24,13 @@ impl HmacKey {
     pub fn sign(&self, data: &[u8]) -> [u8; 32] {
         to_array(hmac::sign(&self.0, data).as_ref())
     }
+
+    /// The same, of what is in parts.
+    pub fn sign_parts(&self, parts: &[&[u8]]) -> [u8; 32] {
+        let mut context = hmac::Context::with_key(&self.0);
+        parts.iter().for_each(|part| context.update(part));
+        to_array(context.sign().as_ref())
+    }
 }
 
 /// Compares secrets without telling by time where they differ.

@@ -71,7 +71,7 @@ impl<R: Identified> RecordId for Id<R> {
 
 impl<R: Identified> fmt::Display for Id<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        encode(Self::PREFIX, self.0, f)
+        f.write_str(Spelt::new(Self::PREFIX, self.0).as_str())
     }
 }
 
@@ -90,7 +90,7 @@ impl<R: Identified> FromStr for Id<R> {
 
 impl<R: Identified> Serialize for Id<R> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        serializer.serialize_str(Spelt::new(Self::PREFIX, self.0).as_str())
     }
 }
 
@@ -206,17 +206,27 @@ fn numbered(number: i64, mut bytes: [u8; 10]) -> [u8; 10] {
 const PREFIX_MIN: usize = 2;
 const PREFIX_MAX: usize = 4;
 
-/// Written in one piece: ids are made into text several times in every request.
-fn encode(prefix: &str, id: Uuid, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let bits = id.as_u128();
-    let mut text = [b'_'; PREFIX_MAX + 1 + DIGITS];
-    let (start, digits) = text.split_at_mut(prefix.len() + 1);
-    start[..prefix.len()].copy_from_slice(prefix.as_bytes());
-    for (place, digit) in digits[..DIGITS].iter_mut().enumerate() {
-        *digit = ALPHABET[(bits >> (5 * (DIGITS - 1 - place))) as usize & 31];
+/// An id as text, in one piece: ids are made into text several times in every request.
+struct Spelt {
+    bytes: [u8; PREFIX_MAX + 1 + DIGITS],
+    len: usize,
+}
+
+impl Spelt {
+    fn new(prefix: &str, id: Uuid) -> Self {
+        let (bits, len) = (id.as_u128(), prefix.len() + 1 + DIGITS);
+        let mut bytes = [b'_'; PREFIX_MAX + 1 + DIGITS];
+        let (start, digits) = bytes.split_at_mut(prefix.len() + 1);
+        start[..prefix.len()].copy_from_slice(prefix.as_bytes());
+        for (place, digit) in digits[..DIGITS].iter_mut().enumerate() {
+            *digit = ALPHABET[(bits >> (5 * (DIGITS - 1 - place))) as usize & 31];
+        }
+        Spelt { bytes, len }
     }
-    let text = &text[..prefix.len() + 1 + DIGITS];
-    f.write_str(std::str::from_utf8(text).map_err(|_| fmt::Error)?)
+
+    fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..self.len]).unwrap_or_default()
+    }
 }
 
 /// What each byte stands for as a digit; [`NO_DIGIT`] for all others.

@@ -29,6 +29,13 @@ const SMALL_BYTES: usize = 64 * 1024;
 #[derive(Clone, Copy)]
 pub(super) struct AnswerBytes(pub usize);
 
+impl AnswerBytes {
+    /// To be noted with an answer; none if it is too small to be counted.
+    pub fn of(body: &[u8]) -> Option<Self> {
+        (body.len() > SMALL_BYTES).then_some(AnswerBytes(body.len()))
+    }
+}
+
 /// A body that keeps something until its last byte is taken.
 pub(super) struct Held<T> {
     body: Body,

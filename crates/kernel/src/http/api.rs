@@ -14,8 +14,8 @@ use utoipa::ToSchema;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
 use super::app::Shared;
-use super::context::{Context, serve_context};
-use super::document::{Document, DocumentInfo, finish_document, open, security};
+use super::context::{Context, Surroundings};
+use super::document::{Document, DocumentInfo, DocumentOnce, finish_document, open, security};
 use super::limiter::Policy;
 use super::operation::{Arguments, InternalDoor, Operation, operations_of};
 use crate::base::{Code, Error, Result};
@@ -25,13 +25,16 @@ pub struct Api {
     app: Shared,
     documented: OpenApiRouter<Shared>,
     undocumented: Router<Shared>,
+    /// For those who publish it: known when all routes are.
+    document: DocumentOnce,
     misplaced: Vec<String>,
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the one door to the router; everywhere else it is closed")]
 impl Api {
     pub fn new(app: Shared) -> Self {
-        Api { app, documented: OpenApiRouter::new(), undocumented: Router::new(), misplaced: Vec::new() }
+        let (documented, undocumented) = (OpenApiRouter::new(), Router::new());
+        Api { app, documented, undocumented, document: DocumentOnce::default(), misplaced: Vec::new() }
     }
 
     /// Operations on a tenant's data, each with the rules that its handler names: from [`operations!`](crate::operations).
@@ -45,14 +48,15 @@ impl Api {
         self
     }
 
-    /// Operations for anybody, charged to the address under `policy`.
+    /// Operations for anybody, charged to the address under `policy`. They can ask for the document ([`DocumentOnce`]).
     #[must_use]
     pub fn public(mut self, policy: Policy, routes: UtoipaMethodRouter<Shared>) -> Self {
         let (schemas, mut paths, methods) = routes;
         let described = paths.paths.values_mut().flat_map(operations_of);
         described.for_each(|(_, described)| described.security = Some(open()));
         let charge = from_fn_with_state((self.app.clone(), policy), charge_page);
-        self.documented = self.documented.routes((schemas, paths, methods.route_layer(charge)));
+        let methods = methods.route_layer(charge).route_layer(Extension(self.document.clone()));
+        self.documented = self.documented.routes((schemas, paths, methods));
         self
     }
 
@@ -105,17 +109,14 @@ impl Api {
         }
         let (documented, openapi) = self.documented.split_for_parts();
         let document = Arc::new(finish_document(openapi, info)?);
-        let router = documented
-            .merge(self.undocumented)
-            .fallback(no_route)
-            .method_not_allowed_fallback(no_method)
-            .layer(Extension(document.clone()));
+        self.document.set(document.clone());
+        let router = documented.merge(self.undocumented).fallback(no_route).method_not_allowed_fallback(no_method);
         let router = match cors(&self.app) {
             Some(cors) => router.layer(cors),
             None => router,
         };
         // Outermost, so that the answer to a preflight too has its request id and budget.
-        let router = router.layer(from_fn_with_state(self.app.clone(), serve_context));
+        let router = router.layer(Surroundings(self.app.clone()));
         Ok((router.with_state(self.app), document))
     }
 }

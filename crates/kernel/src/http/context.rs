@@ -1,34 +1,45 @@
 //! What surrounds every request: its id, the caller's address, load shedding, the time limit, the problem body of a
 //! refusal, the `RateLimit` headers and one line in the log.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use axum::body::HttpBody;
-use axum::extract::{ConnectInfo, MatchedPath, Request, State};
+use axum::extract::{MatchedPath, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderName, HeaderValue, Method, Version, header};
-use axum::middleware::Next;
+use axum::http::{HeaderValue, Method, Version, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use tokio::sync::OwnedSemaphorePermit;
+use tower::{Layer, Service};
 
 use super::address::ClientAddress;
 use super::answer::{AnswerBytes, Counted, Full, Held, Stall};
 use super::app::Shared;
 use super::compress::{Encodings, compress};
-use super::limiter::{Policy, RateState};
+use super::limiter::Policy;
 use super::patience::UnderWay;
 use super::payer::Payer;
 use super::places::Place;
 use super::problem;
+use super::rate_state::RateState;
 use super::rest::Rest;
 use super::trace::{REQUEST_ID, TraceParent, request_id};
 use crate::base::{Code, Error, Result, TenantId};
 use crate::store::Lane;
+
+/// What the connection knows of a request.
+#[derive(Clone)]
+pub(super) struct Arrival {
+    pub peer: SocketAddr,
+    pub under_way: Arc<UnderWay>,
+}
 
 /// One request, from its arrival to its line in the log.
 pub struct Context {
@@ -43,9 +54,8 @@ pub struct Context {
 }
 
 impl Context {
-    fn new(app: &Shared, request: &Request) -> Self {
-        let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
-        let peer = peer.map_or(SocketAddr::from(([127, 0, 0, 1], 0)), |ConnectInfo(peer)| *peer);
+    fn new(app: &Shared, request: &Request, arrival: Option<&Arrival>) -> Self {
+        let peer = arrival.map_or(SocketAddr::from(([127, 0, 0, 1], 0)), |arrival| arrival.peer);
         Context {
             request_id: request_id(request.headers(), &app.world),
             trace: TraceParent::from_headers(request.headers()),
@@ -179,15 +189,56 @@ const PROBES: [&str; 2] = ["/healthz", "/readyz"];
 /// As much of a path as the log and a problem repeat: longer than any of ours, so that nobody fills the disk with theirs.
 const PATH_BYTES_MAX: usize = 512;
 
-/// The outermost layer.
-pub async fn serve_context(State(app): State<Shared>, mut request: Request, next: Next) -> Response {
+/// The outermost layer. A service of its own, because what axum makes of a function copies each request a few times more.
+#[derive(Clone)]
+pub(super) struct Surroundings(pub Shared);
+
+impl<S> Layer<S> for Surroundings {
+    type Service = Surrounded<S>;
+
+    fn layer(&self, inner: S) -> Surrounded<S> {
+        Surrounded { app: self.0.clone(), inner }
+    }
+}
+
+#[derive(Clone)]
+pub(super) struct Surrounded<S> {
+    app: Shared,
+    inner: S,
+}
+
+impl<S> Service<Request> for Surrounded<S>
+where
+    S: Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut std::task::Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        // The one that is ready, and another to become so.
+        let inner = self.inner.clone();
+        let ready = std::mem::replace(&mut self.inner, inner);
+        Box::pin(serve(self.app.clone(), request, ready).map(Ok))
+    }
+}
+
+async fn serve<S>(app: Shared, mut request: Request, next: S) -> Response
+where
+    S: Service<Request, Response = Response, Error = Infallible>,
+{
     let started = Instant::now();
-    let context = Arc::new(Context::new(&app, &request));
+    let arrival = request.extensions_mut().remove::<Arrival>();
+    let context = Arc::new(Context::new(&app, &request, arrival.as_ref()));
     request.extensions_mut().insert(context.clone());
     let method = request.method().clone();
     // Only GET is compressed: an answer that holds a new secret never is, beside what the caller sent.
     let encodings = if method == Method::GET { Encodings::of(request.headers()) } else { Encodings::none() };
-    let under_way = request.extensions_mut().remove::<Arc<UnderWay>>();
+    let under_way = arrival.map(|arrival| arrival.under_way);
     let stall = under_way.clone().filter(|_| request.version() == Version::HTTP_2);
     let stall = stall.map(|connection| Stall { longest: app.settings.stall_timeout, connection });
     let path = request.uri().path().to_owned();
@@ -241,16 +292,20 @@ fn count_bytes(app: &Shared, context: &Context, method: &Method, response: &mut 
     })
 }
 
-async fn run(app: &Shared, context: &Context, path: &str, request: Request, next: Next) -> Response {
+async fn run<S>(app: &Shared, context: &Context, path: &str, request: Request, mut next: S) -> Response
+where
+    S: Service<Request, Response = Response, Error = Infallible>,
+{
     if PROBES.contains(&path) {
-        return next.run(request).await;
+        let Ok(response) = next.call(request).await;
+        return response;
     }
     if let Err(error) = context.start_flight(app) {
         return error.into_response();
     }
-    let served = AssertUnwindSafe(next.run(request)).catch_unwind();
+    let served = AssertUnwindSafe(next.call(request)).catch_unwind();
     match tokio::time::timeout(app.settings.request_timeout, served).await {
-        Ok(Ok(response)) => response,
+        Ok(Ok(Ok(response))) => response,
         Ok(Err(panic)) => Error::internal(format!("a handler panicked: {}", panic_text(&*panic))).into_response(),
         Err(_) => Error::unavailable("the request took too long").into_response(),
     }
@@ -262,13 +317,13 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 /// As many headers as most answers have.
-const HEADERS: usize = 8;
+pub(super) const HEADERS: usize = 8;
 
 fn write_headers(app: &Shared, context: &Context, path: &str, response: &mut Response) {
     let headers = response.headers_mut();
     headers.reserve(HEADERS);
     if let Ok(id) = HeaderValue::try_from(&*context.request_id) {
-        headers.insert(HeaderName::from_static(REQUEST_ID), id);
+        headers.insert(&REQUEST_ID, id);
     }
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));

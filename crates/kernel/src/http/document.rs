@@ -1,6 +1,7 @@
 //! The OpenAPI document: what the handlers' types say, completed by the rules that hold for every route.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
@@ -28,6 +29,20 @@ pub struct Document {
     pub json: String,
     /// A strong `ETag` over the bytes.
     pub etag: String,
+}
+
+/// The document, for those who are mounted before it is finished. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct DocumentOnce(Arc<OnceLock<Arc<Document>>>);
+
+impl DocumentOnce {
+    pub(super) fn set(&self, document: Arc<Document>) {
+        let _ = self.0.set(document);
+    }
+
+    pub fn get(&self) -> Result<Arc<Document>> {
+        self.0.get().cloned().ok_or_else(|| Error::internal("the document is not finished"))
+    }
 }
 
 /// What the product says about itself.

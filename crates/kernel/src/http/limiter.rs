@@ -7,10 +7,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
-
 use super::account::{Account, Whose};
 use super::address::ClientAddress;
+use super::rate_state::RateState;
 use crate::base::{Error, MINUTE_MS, Result, SECOND_MS, TenantId, World};
 use crate::store::{Db, Value};
 
@@ -102,30 +101,6 @@ impl RateTable {
             let per_tenant = (!policy.is_by_address()).then(|| per_minute.saturating_mul(TENANT_FACTOR));
             PolicyLimit { policy, per_minute, per_tenant }
         })
-    }
-}
-
-/// What the `RateLimit` headers of one answer say.
-#[derive(Clone, Copy, Debug)]
-pub struct RateState {
-    policy: Policy,
-    quota: u64,
-    remaining: u64,
-    reset_seconds: i64,
-    /// Whose budget it is, unless it is an address's.
-    pub(super) tenant: Option<TenantId>,
-}
-
-impl RateState {
-    pub fn write(&self, headers: &mut HeaderMap) {
-        let name = self.policy.name();
-        let policy = format!("\"{name}\";q={};w={WINDOW_SECONDS}", self.quota);
-        let state = format!("\"{name}\";r={};t={}", self.remaining, self.reset_seconds);
-        for (header, text) in [("ratelimit-policy", policy), ("ratelimit", state)] {
-            if let Ok(value) = HeaderValue::try_from(text) {
-                headers.insert(HeaderName::from_static(header), value);
-            }
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Places by name: how many things of one client, tenant or address may go on at once.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,27 +18,27 @@ impl<K: Clone + Eq + Hash> Places<K> {
     /// A place of this name, unless `max` are taken. It is free again when the value is dropped.
     pub(super) fn take(&self, name: K, max: usize) -> Option<Place<K>> {
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = taken.get(&name).copied().unwrap_or(0);
-        if count >= max {
-            return None;
+        match taken.entry(name.clone()) {
+            Entry::Occupied(count) if *count.get() >= max => return None,
+            Entry::Vacant(_) if max == 0 => return None,
+            entry => *entry.or_insert(0) += 1,
         }
-        taken.insert(name.clone(), count + 1);
         Some(Place { places: Places(self.0.clone()), name })
     }
 }
 
-pub(super) struct Place<K: Eq + Hash> {
+pub(super) struct Place<K: Clone + Eq + Hash> {
     places: Places<K>,
     name: K,
 }
 
-impl<K: Eq + Hash> Drop for Place<K> {
+impl<K: Clone + Eq + Hash> Drop for Place<K> {
     fn drop(&mut self) {
         let mut taken = self.places.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = taken.get_mut(&self.name) {
-            *count -= 1;
-            if *count == 0 {
-                taken.remove(&self.name);
+        if let Entry::Occupied(mut count) = taken.entry(self.name.clone()) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::openapi::response::Response as DocumentedResponse;
@@ -10,6 +10,7 @@ use utoipa::openapi::{ContentBuilder, RefOr, ResponseBuilder};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
 use super::answer::AnswerBytes;
+use super::context::HEADERS;
 use crate::base::{Error, Result};
 
 /// A record with a version, which its `ETag` shows.
@@ -38,9 +39,12 @@ impl Rendered {
     }
 
     pub(super) fn into_reply(self) -> Response {
-        let bytes = AnswerBytes(self.body.len());
+        let bytes = AnswerBytes::of(&self.body);
         let mut response = Response::new(self.body.into());
-        response.extensions_mut().insert(bytes);
+        if let Some(bytes) = bytes {
+            response.extensions_mut().insert(bytes);
+        }
+        *response.headers_mut() = HeaderMap::with_capacity(HEADERS);
         *response.status_mut() = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::ConnectInfo;
 use axum::http::{Request, Version};
 use futures_util::future::BoxFuture;
 use hyper::body::Incoming;
@@ -23,6 +22,7 @@ use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
 use super::address::ClientAddress;
+use super::context::Arrival;
 use super::patience::{Patience, Patient, Pulse};
 use super::places::Places;
 use super::tls::{Certificates, TlsFiles};
@@ -206,8 +206,7 @@ impl Connection {
         let service = hyper::service::service_fn(move |request: Request<Incoming>| {
             let under_way = pulse.begin(request.version() == Version::HTTP_2);
             let mut request = request.map(Body::new);
-            request.extensions_mut().insert(ConnectInfo(peer));
-            request.extensions_mut().insert(Arc::new(under_way));
+            request.extensions_mut().insert(Arrival { peer, under_way: Arc::new(under_way) });
             router.clone().oneshot(request)
         });
         let mut builder = auto::Builder::new(TokioExecutor::new());

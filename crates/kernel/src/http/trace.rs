@@ -2,17 +2,20 @@
 
 use std::sync::Arc;
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderName};
 
 use crate::base::World;
 
 /// The header that carries the request id in both directions.
-pub const REQUEST_ID: &str = "x-request-id";
+pub static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const REQUEST_ID_CHARS_MAX: usize = 128;
+/// How many random characters one of ours has.
+const REQUEST_ID_CHARS: usize = 20;
 
 /// The caller's `X-Request-Id` if it is 1 to 128 visible characters, else a new one.
 pub fn request_id(headers: &HeaderMap, world: &World) -> Arc<str> {
-    let mut given = headers.get_all(REQUEST_ID).iter();
+    let mut given = headers.get_all(&REQUEST_ID).iter();
     if let (Some(value), None) = (given.next(), given.next())
         && let Ok(text) = value.to_str()
         && (1..=REQUEST_ID_CHARS_MAX).contains(&text.len())
@@ -20,7 +23,10 @@ pub fn request_id(headers: &HeaderMap, world: &World) -> Arc<str> {
     {
         return text.into();
     }
-    format!("req_{}", world.chance.public_base62(20)).into()
+    let mut text = String::with_capacity(4 + REQUEST_ID_CHARS);
+    text.push_str("req_");
+    world.chance.push_public_base62(&mut text, REQUEST_ID_CHARS);
+    text.into()
 }
 
 /// `traceparent` of the W3C recommendation, version 00.
@@ -33,7 +39,7 @@ pub struct TraceParent {
 
 impl TraceParent {
     pub fn from_headers(headers: &HeaderMap) -> Option<Self> {
-        let mut given = headers.get_all("traceparent").iter();
+        let mut given = headers.get_all(&TRACEPARENT).iter();
         match (given.next(), given.next()) {
             (Some(value), None) => Self::parse(value.to_str().ok()?),
             _ => None,

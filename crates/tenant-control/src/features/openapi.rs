@@ -6,7 +6,7 @@ use axum::Extension;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use kernel::base::Result;
-use kernel::http::{Document, Documented, Query};
+use kernel::http::{Document, DocumentOnce, Documented, Query};
 
 use utoipa::IntoResponses;
 use utoipa::openapi::{ContentBuilder, ObjectBuilder, RefOr, ResponseBuilder};
@@ -56,11 +56,12 @@ impl IntoResponses for Published {
 /// The machine-readable source of truth for this API. `If-None-Match` is honoured.
 #[utoipa::path(get, path = PATH, tag = "Schema", operation_id = "get_openapi_document")]
 pub async fn get(
-    Extension(document): Extension<Arc<Document>>,
+    Extension(document): Extension<DocumentOnce>,
     headers: HeaderMap,
     query: Query<()>,
 ) -> Result<Published> {
     query.parse()?;
+    let document = document.get()?;
     let known = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
     let unchanged = known.flat_map(|line| line.split(',')).any(|tag| {
         let tag = tag.trim();

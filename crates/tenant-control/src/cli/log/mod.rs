@@ -3,17 +3,17 @@
 //! Logging never blocks, fails or delays what is logged about; see `lines.rs`.
 
 mod lines;
+mod text;
 
 use std::io::IsTerminal;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use kernel::base::{Clock, Error, Result};
+use kernel::base::{Error, Result};
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::format::Writer;
-use tracing_subscriber::fmt::time::FormatTime;
 
 use self::lines::Lines;
+use self::text::{Text, Utc};
 use crate::config::LogFormat;
 
 /// How long the end of the process waits for the last lines to be read.
@@ -32,7 +32,9 @@ pub fn start(format: LogFormat, level: &str) -> Result<()> {
     // It would say so on stderr, which is what has failed, and panic when it cannot.
     let subscriber = subscriber.log_internal_errors(false);
     let started = match format {
-        LogFormat::Text => subscriber.with_ansi(std::io::stderr().is_terminal()).try_init(),
+        LogFormat::Text => {
+            subscriber.with_ansi(std::io::stderr().is_terminal()).event_format(Text::default()).try_init()
+        }
         LogFormat::Json => {
             subscriber.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init()
         }
@@ -56,13 +58,4 @@ pub fn finish() {
 /// Lines that could not be written since the start.
 pub fn dropped() -> u64 {
     LINES.get().map_or(0, Lines::dropped)
-}
-
-/// The same form of time as in answers.
-struct Utc;
-
-impl FormatTime for Utc {
-    fn format_time(&self, line: &mut Writer<'_>) -> std::fmt::Result {
-        write!(line, "{}", Clock::System.now())
-    }
 }

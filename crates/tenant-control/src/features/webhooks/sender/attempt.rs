@@ -1,9 +1,11 @@
 //! One attempt: what is sent, and what its answer means.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
-use kernel::base::{TenantId, Timestamp};
+use bytes::Bytes;
+use kernel::base::{Result, TenantId, Timestamp};
 use kernel::http::App;
 use kernel::outbound::{Failure, FailureKind, Request, Response};
 use kernel::store::Db;
@@ -16,12 +18,17 @@ use super::{Endpoint, Settings, sign, store};
 /// Of an answer, read at most; the rest is dropped.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 const USER_AGENT: &str = concat!("tenant-control/", env!("CARGO_PKG_VERSION"));
+static WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
+static WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+static WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+/// These three, what the body is and how long, and who sends it.
+const OUR_HEADERS: usize = 6;
 
 /// Sends one delivery once.
-pub async fn send(app: Arc<App>, db: Db, settings: Arc<Settings>, endpoint: Arc<Endpoint>, due: Due) -> Outcome {
+pub async fn send(app: Arc<App>, db: Db, settings: Arc<Settings>, endpoint: Arc<Endpoint>, mut due: Due) -> Outcome {
     let (at, asked) = (app.world.now(), endpoint.version);
     let again = Fate::Retry(at.plus(settings.first_wait_ms()));
-    let body = match store::body(&db, due.event_sequence).await {
+    let body = match body(&db, &mut due).await {
         Ok(Some(body)) => body,
         Ok(None) => return Outcome::unsent(due, asked, Fate::Expired),
         // The database is away: nothing was sent, and nothing is counted.
@@ -54,31 +61,46 @@ pub async fn send(app: Arc<App>, db: Db, settings: Arc<Settings>, endpoint: Arc<
     Outcome { due, attempt: Some(attempt), fate, asked, hold: hold_until.zip(endpoint.target.clone()) }
 }
 
+/// What is sent; none when it is no longer kept.
+async fn body(db: &Db, due: &mut Due) -> Result<Option<Bytes>> {
+    match due.body.take() {
+        Some(body) => Ok(Some(body)),
+        None => Ok(store::body(db, due.event_sequence).await?.map(Bytes::from)),
+    }
+}
+
+/// What every request to an endpoint starts with: its owner's headers, and those of ours that are always the same. None if
+/// one cannot be sent.
+pub fn headers(of_owner: &BTreeMap<String, String>) -> Option<HeaderMap> {
+    let mut headers = HeaderMap::with_capacity(of_owner.len() + OUR_HEADERS);
+    for (name, value) in of_owner {
+        headers.insert(HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?);
+    }
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
+    Some(headers)
+}
+
 fn request(
     settings: &Settings,
     endpoint: &Endpoint,
     tenant: Option<TenantId>,
     due: &Due,
-    body: String,
+    body: Bytes,
     at: Timestamp,
 ) -> Option<Request> {
-    let mut headers = HeaderMap::with_capacity(endpoint.headers.len() + 5);
-    for (name, value) in &endpoint.headers {
-        headers.insert(HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?);
-    }
+    let mut headers = endpoint.headers.clone()?;
     let (id, timestamp) = (due.event_id.to_string(), at.as_millis() / 1_000);
     let secrets = endpoint.secrets.iter().filter(|secret| secret.valid_until.is_none_or(|until| until > at));
-    let signature = sign::signature(&id, timestamp, &body, secrets.map(|secret| secret.key.as_slice()));
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
-    headers.insert("webhook-id", HeaderValue::try_from(id).ok()?);
-    headers.insert("webhook-timestamp", HeaderValue::from(timestamp));
-    headers.insert("webhook-signature", HeaderValue::try_from(signature).ok()?);
+    let signature = sign::signature(&id, timestamp, &body, secrets.map(|secret| &secret.key));
+    headers.insert(&WEBHOOK_ID, HeaderValue::try_from(id).ok()?);
+    headers.insert(&WEBHOOK_TIMESTAMP, HeaderValue::from(timestamp));
+    headers.insert(&WEBHOOK_SIGNATURE, HeaderValue::try_from(signature).ok()?);
     Some(Request {
         method: Method::POST,
         target: endpoint.target.clone()?,
         headers,
-        body: body.into(),
+        body,
         timeout: settings.timeout,
         body_max: ANSWER_BYTES_MAX,
         for_whom: tenant,

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use tokio::time::Instant;
 use super::super::WebhookId;
 use super::super::deliveries::{DeliveryId, store as deliveries};
 use super::attempt;
-use super::outcome::{Due, Fate, Outcome};
+use super::outcome::{Due, Fate, Outcome, Tally};
 use super::pace::Pace;
 use super::places::AttemptPlace;
 use super::settle::{self, Learnt, SETTLE_MAX};
@@ -58,6 +59,7 @@ struct Run {
     /// Under way or not yet noted, and since when; whether it is shown as delivering.
     flying: HashMap<DeliveryId, Flight>,
     outcomes: Vec<Outcome>,
+    tally: Tally,
     settling: Option<JoinHandle<Result<bool>>>,
     /// Outcomes in the write under way, which are done with when it ends.
     in_write: Vec<DeliveryId>,
@@ -107,6 +109,7 @@ impl Run {
             attempts: JoinSet::new(),
             flying: HashMap::new(),
             outcomes: Vec::new(),
+            tally: Tally::default(),
             settling: None,
             in_write: Vec::new(),
             switching_off: false,
@@ -130,6 +133,7 @@ impl Run {
             return Ok(());
         }
         let mut look = true;
+        let mut timer = pin!(tokio::time::sleep(PATIENCE));
         loop {
             self.settle();
             let stopping = *stop.borrow();
@@ -144,10 +148,8 @@ impl Run {
                 Err(error) if self.bears(&error) => None,
                 Err(error) => return Err(error),
             };
-            let now = self.now();
-            let wait = until.map_or(PATIENCE, |until| {
-                Duration::from_millis((until.as_millis() - now.as_millis()).max(1).unsigned_abs()).min(PATIENCE)
-            });
+            let ms = until.map_or(POLL_MS, |until| (until.as_millis() - self.now().as_millis()).clamp(1, POLL_MS));
+            timer.as_mut().reset(Instant::now() + Duration::from_millis(ms.unsigned_abs()));
             tokio::select! {
                 Some(ended) = self.attempts.join_next() => {
                     self.ended(ended);
@@ -160,7 +162,7 @@ impl Run {
                     look = std::mem::take(&mut self.switching_off);
                 }
                 () = wake.notified() => look = true,
-                () = tokio::time::sleep(wait) => look = true,
+                () = &mut timer => look = true,
             }
             self.collect();
         }
@@ -331,10 +333,11 @@ impl Run {
         let Sender { node, settings, .. } = self.sender.clone();
         let (db, spare, again) = (self.lane.db().clone(), due.clone(), self.now().plus(settings.first_wait_ms()));
         let asked = endpoint.version;
+        // Boxed: a task is moved several times.
+        let sending = Box::pin(attempt::send(node.app().clone(), db, settings, endpoint, due));
         self.attempts.spawn(async move {
             let _place = place;
-            let sent =
-                AssertUnwindSafe(attempt::send(node.app().clone(), db, settings, endpoint, due)).catch_unwind().await;
+            let sent = AssertUnwindSafe(sending).catch_unwind().await;
             sent.unwrap_or_else(|_| {
                 tracing::error!(delivery = %spare.id, "an attempt panicked");
                 Outcome::unsent(spare, asked, Fate::Retry(again))
@@ -355,17 +358,14 @@ impl Run {
     /// The pace follows an outcome at once, not when it is on disk: a write takes as long as many attempts. What another
     /// version of the endpoint has answered says nothing about this one, but for the time the same place asks for.
     fn learn(&mut self, outcome: &Outcome) {
-        metrics::counter!("webhook_attempts_total", "outcome" => outcome.name()).increment(1);
+        self.tally.count(outcome);
         let now = self.now();
         let Some(Loaded { pace, endpoint }) = &mut self.endpoint else { return };
         pace.hold(endpoint.target.as_ref().and_then(|place| outcome.held_by(place.as_str())));
         if outcome.attempt.is_none() || outcome.asked != endpoint.version {
             return;
         }
-        match outcome.fate {
-            Fate::Succeeded => pace.succeeded(),
-            _ => pace.failed(now),
-        }
+        if outcome.fate == Fate::Succeeded { pace.succeeded() } else { pace.failed(now) }
     }
 
     /// Takes in all attempts that have come to their end meanwhile.

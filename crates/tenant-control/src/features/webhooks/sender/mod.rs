@@ -13,13 +13,14 @@ pub mod settle;
 mod sign;
 pub mod store;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use kernel::base::{DAY_MS, Result, TenantId, Timestamp};
+use axum::http::HeaderMap;
+use kernel::base::{DAY_MS, HmacKey, Result, TenantId, Timestamp};
 use kernel::jobs::Node;
 use kernel::jobs::lanes::{self, POLL_MS};
 use kernel::outbound::Target;
@@ -79,7 +80,8 @@ pub struct Endpoint {
     version: i64,
     /// None when nothing may be sent to it.
     target: Option<Target>,
-    headers: BTreeMap<String, String>,
+    /// What every request to it starts with; none if its owner's cannot be sent.
+    headers: Option<HeaderMap>,
     secrets: Vec<SigningSecret>,
     rate_limit_per_second: Option<i64>,
     ordered: bool,
@@ -94,7 +96,7 @@ pub struct Endpoint {
 
 /// A key that signs, until it does no more.
 pub struct SigningSecret {
-    key: Vec<u8>,
+    key: HmacKey,
     valid_until: Option<Timestamp>,
 }
 

@@ -1,7 +1,11 @@
 //! What is to be sent, and what became of it.
 
+use std::collections::HashMap;
+
+use bytes::Bytes;
 use kernel::base::{Code, EventId, Timestamp};
 use kernel::outbound::Target;
+use metrics::Counter;
 
 use super::super::deliveries::{Attempt, DeliveryId};
 
@@ -16,6 +20,8 @@ pub struct Due {
     pub attempts: i64,
     /// How often it was asked for again; more by the end of an attempt means that it is to be sent once more.
     pub resends: i64,
+    /// What is sent, if it was looked up already.
+    pub body: Option<Bytes>,
 }
 
 /// The receiver wants no more, for good.
@@ -95,5 +101,17 @@ impl Outcome {
                 known.into_iter().chain([refused]).find(|known| *known == code).unwrap_or("other")
             }
         }
+    }
+}
+
+/// Attempts in figures, by outcome. What counts one is kept: finding it by its labels takes longer than counting.
+#[derive(Default)]
+pub struct Tally(HashMap<&'static str, Counter>);
+
+impl Tally {
+    pub fn count(&mut self, outcome: &Outcome) {
+        let name = outcome.name();
+        let counter = || metrics::counter!("webhook_attempts_total", "outcome" => name);
+        self.0.entry(name).or_insert_with(counter).increment(1);
     }
 }

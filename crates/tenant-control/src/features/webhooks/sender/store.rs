@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use kernel::args;
 use kernel::base::seal::Sealed;
 use kernel::base::{Error, Result, Secrets, TenantId, Timestamp, Word};
@@ -16,7 +17,7 @@ use super::super::store::{SEALED_HEADERS, SEALED_SECRETS, auto_disable};
 use super::super::{Status, WEBHOOK_AUTO_DISABLED, WebhookId};
 use super::outcome::Due;
 use super::pace::Pause;
-use super::{Endpoint, SigningSecret, State, sign};
+use super::{Endpoint, SigningSecret, State, attempt, sign};
 
 kernel::columns! {
     struct EndpointColumns {
@@ -38,9 +39,13 @@ kernel::statements! {
     ];
     SECRETS = "SELECT number, secret, valid_until FROM webhook_secrets WHERE tenant_id = $1 AND webhook_id = $2
         ORDER BY number DESC LIMIT 2";
-    DUE = "SELECT id, event_id, event_sequence, record_id, tries, attempts, resends FROM deliveries /* INDEXED BY deliveries_due */
-        WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'pending' AND next_attempt_at <= $3
-        ORDER BY next_attempt_at, event_sequence LIMIT $4";
+    /// With what is sent, where that is small: reading it for each attempt would take as long as sending it.
+    DUE = "SELECT d.id, d.event_id, d.event_sequence, d.record_id, d.tries, d.attempts, d.resends,
+            (SELECT e.body FROM events e WHERE e.tenant_id = d.tenant_id AND e.sequence = d.event_sequence
+                AND octet_length(e.body) <= CAST($5 AS BIGINT))
+        FROM deliveries d /* INDEXED BY deliveries_due */
+        WHERE d.tenant_id = $1 AND d.webhook_id = $2 AND d.status = 'pending' AND d.next_attempt_at <= $3
+        ORDER BY d.next_attempt_at, d.event_sequence LIMIT $4";
     NEXT = "SELECT MIN(next_attempt_at) FROM deliveries /* INDEXED BY deliveries_due */
         WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'pending'";
     BODY = "SELECT body FROM events WHERE tenant_id = $1 AND sequence = $2";
@@ -84,6 +89,7 @@ impl FromRow for Due {
             tries: row.get(4)?,
             attempts: row.get(5)?,
             resends: row.get(6)?,
+            body: row.get::<Option<String>>(7)?.map(Bytes::from),
         })
     }
 }
@@ -103,7 +109,7 @@ impl FromRow for StoredEndpoint {
         let endpoint = Endpoint {
             version: row.get(AT.version)?,
             target: None,
-            headers: BTreeMap::new(),
+            headers: None,
             secrets: Vec::new(),
             rate_limit_per_second: row.get(AT.rate_limit_per_second)?,
             ordered: row.get(AT.ordered)?,
@@ -172,7 +178,8 @@ pub async fn endpoint(
     endpoint.target = Some(Target::parse(&stored.url).map_err(|_| Error::internal("a stored URL is not one"))?);
     endpoint.events = serde_json::from_str(&stored.events).map_err(Error::internal)?;
     let headers = SEALED_HEADERS.cell(tenant, id, stored.headers_version).open(secrets, &stored.headers)?;
-    endpoint.headers = serde_json::from_slice(&headers).map_err(Error::internal)?;
+    let headers: BTreeMap<String, String> = serde_json::from_slice(&headers).map_err(Error::internal)?;
+    endpoint.headers = attempt::headers(&headers);
     for (number, sealed, valid_until) in db.list::<(i64, Sealed, Option<Timestamp>)>(SECRETS, args![id]).await? {
         let plain = SEALED_SECRETS.cell(tenant, id, number).open(secrets, &sealed)?;
         let text = String::from_utf8(plain).map_err(Error::internal)?;
@@ -182,8 +189,12 @@ pub async fn endpoint(
     Ok(Look::Changed(Box::new(endpoint)))
 }
 
+/// What is sent is looked up with its delivery up to this size: most of it. More is read by each attempt, so that a lane
+/// keeps no more than some hundred kilobytes of what it is not sending yet.
+const SMALL_BODY_BYTES: i64 = 2 * 1024;
+
 pub async fn due(db: &Db, id: WebhookId, now: Timestamp, limit: usize) -> Result<Vec<Due>> {
-    db.list(DUE, args![id, now, limit as i64]).await
+    db.list(DUE, args![id, now, limit as i64, SMALL_BODY_BYTES]).await
 }
 
 /// When the next delivery of an endpoint is due, or was.
