@@ -15,7 +15,7 @@ use super::key_format::PublicId;
 use super::role::Role;
 use super::scope::{Scope, Scopes};
 use crate::base::{ApiKeyId, Code, Error, Result, SessionId, Timestamp, UserId};
-use crate::store::{Db, FromRow, Row, Tx};
+use crate::store::{Args, Db, FromRow, Row, Tx};
 
 crate::statements! {
     FIND_KEY = "SELECT k.scopes, k.allowed_cidrs, k.expires_at,
@@ -49,30 +49,31 @@ pub struct Rights {
 impl Standing {
     /// The rights as they are now: 401 if the credential is gone, 403 if the scope is.
     pub async fn confirm(self, tx: &mut Tx, scope: Scope) -> Result<Rights> {
-        tx.tick().await?;
-        let rights = self.find(tx).await?;
+        let rights = self.find(tx, true).await?;
         rights.require(scope)?;
         Ok(rights)
     }
 
-    async fn find(self, tx: &mut Tx) -> Result<Rights> {
+    async fn find(self, tx: &mut Tx, under_clock: bool) -> Result<Rights> {
         let now = tx.world().now();
         let rights = match self {
             Standing::Key { id, secret } => {
-                let row: Option<KeyRow> = tx.find(FIND_KEY, crate::args![id, secret.as_str(), now]).await?;
+                let row: Option<KeyRow> =
+                    look(tx, under_clock, FIND_KEY, crate::args![id, secret.as_str(), now]).await?;
                 row.map(|row| row.rights(self))
             }
             Standing::Person { session, .. } => {
-                let row: Option<(String, bool)> = tx.find(FIND_SESSION, crate::args![session, now]).await?;
+                let row: Option<(String, bool)> =
+                    look(tx, under_clock, FIND_SESSION, crate::args![session, now]).await?;
                 row.and_then(|(role, operator)| Some(person(self, Role::parse(&role)?, operator)))
             }
         };
         judge(rights, now, tx.actor().address)
     }
 
-    /// 401 if the credential is gone, for an answer that was given before.
+    /// 401 if the credential is gone, for an answer that was given before. Nothing is written, so no clock is moved.
     pub(crate) async fn still_stands(self, tx: &mut Tx) -> Result<()> {
-        self.find(tx).await.map(drop)
+        self.find(tx, false).await.map(drop)
     }
 
     /// Like [`Standing::confirm`], outside of a transaction.
@@ -90,6 +91,10 @@ impl Standing {
         };
         judge(rights, now, db.actor().address)?.require(scope)
     }
+}
+
+async fn look<T: FromRow>(tx: &mut Tx, under_clock: bool, sql: &str, args: Args<'_>) -> Result<Option<T>> {
+    if under_clock { tx.tick_and_find(sql, args).await } else { tx.find(sql, args).await }
 }
 
 fn judge(rights: Option<Rights>, now: Timestamp, address: Option<IpAddr>) -> Result<Rights> {

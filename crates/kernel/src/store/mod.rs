@@ -22,6 +22,7 @@ mod params;
 mod postgres;
 mod postgres_fault;
 mod postgres_pool;
+mod postgres_send;
 mod postgres_tls;
 mod postgres_url;
 pub mod refer;
@@ -73,7 +74,7 @@ pub use select::{Compare, Direction, Select};
 pub use self_check::Check;
 pub use steps::STEP_ROWS;
 pub(crate) use turns::TenantTurns;
-pub use tx::{CLOCK_AHEAD_MAX_MS, STATEMENTS, Tick, Tx};
+pub use tx::{Ahead, CLOCK_AHEAD_MAX_MS, STATEMENTS, Tick, Tx};
 pub use values::Value;
 pub use walk::{ARMS_MAX, Arm, Found, Passed, Walk};
 

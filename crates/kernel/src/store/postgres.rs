@@ -2,28 +2,24 @@
 //!
 //! Architecture invariant: a connection never goes back to the pool inside a transaction or in doubt; it is dropped.
 
+use std::borrow::Cow;
+use std::mem::take;
 use std::time::Duration;
 
-use futures_util::{TryFutureExt, TryStreamExt, future};
-use tokio::time::error::Elapsed;
-use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Row as PgRow, Statement};
+use tokio_postgres::{Client, Row as PgRow};
 
 use crate::base::{Error, Result, Timestamp};
 
-use super::handle::{Handle, mismatch};
+use super::handle::Handle;
 use super::postgres_fault::{fault, spoils};
 use super::postgres_pool::{self, Object, Pool, no_connection, pooled};
+use super::postgres_send::{Answer, Asked, Before, Behind, Refusal, Refused, send};
 use super::row::EachRow;
 use super::{Args, FromRow, Options, Param, PostgresOptions, Row, Value, dialect};
 
 /// How long one statement may take, seen from here: a little longer than the server's own limit, for a server that
 /// no longer answers at all.
 const ANSWER_MAX: Duration = Duration::from_secs(35);
-
-/// Prepared statements per connection before all are prepared anew: more than the product has, so that only lists
-/// with rare filters ever fill it.
-const STATEMENTS_MAX: usize = 512;
 
 /// Opens the pool and proves it with one connection, whose role must be one that row-level security holds back.
 pub(super) async fn open(postgres: &PostgresOptions, options: &Options) -> Result<Pool> {
@@ -50,6 +46,16 @@ pub(super) struct Session {
     client: Option<Object>,
     state: State,
     began_at: Option<Timestamp>,
+    /// In their order: they are sent with the next statement that is waited for, or with the commit.
+    put_off: Vec<PutOff>,
+    /// What was answered to those of them whose answer is wanted, until it is fetched.
+    answers: Vec<Option<Vec<PgRow>>>,
+}
+
+struct PutOff {
+    sql: Cow<'static, str>,
+    values: Vec<Value>,
+    answer: Option<usize>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -73,7 +79,7 @@ impl Session {
 
     async fn begin(pool: &Pool, state: State) -> Result<Self> {
         let client = Some(pool.get().await.map_err(no_connection)?);
-        Ok(Session { client, state, began_at: None })
+        Ok(Session { client, state, began_at: None, put_off: Vec::new(), answers: Vec::new() })
     }
 
     /// The database's own time when the transaction began.
@@ -89,44 +95,34 @@ impl Session {
         Err(Error::internal(format!("exec does not take a statement that returns rows: {sql}")))
     }
 
-    /// Runs a statement once for each row of arguments, all sent at once. The transaction has begun already.
+    /// Runs a statement once for each row of arguments, all sent at once.
     pub async fn exec_each(&mut self, handle: &Handle, sql: &str, rows: &[Vec<Value>]) -> Result<u64> {
-        if self.state != State::InTransaction {
-            return Err(Error::internal("many statements at once belong into a transaction that has begun"));
-        }
-        let client = self.client()?;
-        let asked = rows.iter().map(|row| {
-            let row: Vec<&dyn Param> = row.iter().map(|value| value as &dyn Param).collect();
-            async move { ask(client, State::InTransaction, handle, handle.bound(), sql, &row).await }
-        });
-        // Polled in their order, so sent in their order.
-        let answers = tokio::time::timeout(ANSWER_MAX, future::try_join_all(asked)).await;
-        self.judge(answers).map(|answers| answers.iter().map(|answer| answer.changed).sum())
+        let asked = rows.iter().map(|row| Asked { sql, tenant: handle.bound(), args: params(row) }).collect();
+        let answers = self.send(handle, asked, Behind::Nothing).await?;
+        Ok(answers.iter().map(|answer| answer.changed).sum())
     }
 
-    /// Runs statements that return no rows, all sent at once and in their order. The transaction has begun already.
-    pub async fn exec_all(&mut self, handle: &Handle, statements: &[(&'static str, Vec<Value>)]) -> Result<()> {
-        if self.state != State::InTransaction {
-            return Err(Error::internal("many statements at once belong into a transaction that has begun"));
+    /// Keeps a statement whose answer nobody needs, to be sent with the next that is waited for.
+    pub fn put_off(&mut self, sql: &'static str, values: Vec<Value>) {
+        self.put_off.push(PutOff { sql: sql.into(), values, answer: None });
+    }
+
+    /// The same for one whose answer is fetched later, by the number that this tells.
+    pub fn ask_ahead(&mut self, sql: Cow<'static, str>, values: Vec<Value>) -> usize {
+        let number = self.answers.len();
+        self.answers.push(None);
+        self.put_off.push(PutOff { sql, values, answer: Some(number) });
+        number
+    }
+
+    /// The answer to what was asked ahead, sent now if it has not been yet.
+    pub async fn fetch<T: FromRow>(&mut self, handle: &Handle, number: usize) -> Result<Vec<T>> {
+        if self.answers.get(number).is_some_and(Option::is_none) {
+            self.send(handle, Vec::new(), Behind::Nothing).await?;
         }
-        let client = self.client()?;
-        // Prepared first, for one that waits for its plan would be overtaken.
-        for (sql, _) in statements {
-            client.prepare_cached(sql).await.map_err(|error| fault(error).of_statement(sql))?;
-        }
-        let asked = statements.iter().map(|(sql, values)| {
-            let values: Vec<&dyn Param> = values.iter().map(|value| value as &dyn Param).collect();
-            let asked = async move { ask(client, State::InTransaction, handle, handle.bound(), sql, &values).await };
-            asked.map_err(move |refusal| (refusal, *sql))
-        });
-        // The first that was refused is the one at fault: those behind it are refused for its sake, and answered after it.
-        let answers = tokio::time::timeout(ANSWER_MAX, future::try_join_all(asked)).await;
-        let mut refused = None;
-        let answers = answers.map(|answers| answers.map_err(|(refusal, sql)| (refused = Some(sql), refusal).1));
-        self.judge(answers).map(drop).map_err(|error| match refused {
-            Some(sql) => error.of_statement(sql),
-            None => error,
-        })
+        let rows = self.answers.get_mut(number).and_then(Option::take);
+        let rows = rows.ok_or_else(|| Error::internal("what was asked ahead has no answer"))?;
+        rows.iter().map(|row| T::from_row(&Row::postgres(row))).collect()
     }
 
     pub async fn ask_each(&mut self, handle: &Handle, sql: &str, args: Args<'_>, each: EachRow<'_>) -> Result<()> {
@@ -145,66 +141,109 @@ impl Session {
         self.client()?.prepare(sql).await.map(drop).map_err(fault)
     }
 
-    pub async fn commit(&mut self) -> Result<()> {
-        self.end(dialect::POSTGRES_COMMIT).await
+    /// Begins the transaction of a job that has waited for nothing: until then the database's time is not known.
+    pub async fn begin_if_put_off(&mut self, handle: &Handle) -> Result<()> {
+        if self.state == State::Beginning && !self.put_off.is_empty() {
+            self.send(handle, Vec::new(), Behind::Nothing).await?;
+        }
+        Ok(())
     }
 
-    /// If it fails the connection is dropped, and with it goes the transaction: nothing is left to tell the caller.
-    pub async fn rollback(&mut self) {
-        let _ = self.end(dialect::POSTGRES_ROLLBACK).await;
-    }
-
-    async fn end(&mut self, sql: &str) -> Result<()> {
+    /// Sends what was put off and, without waiting for its answers, the commit, which is refused if any of it was.
+    pub async fn commit(&mut self, handle: &Handle) -> Result<()> {
         // A job that asked nothing began nothing; a broken connection has nothing that could be ended.
         if self.state != State::InTransaction {
             return Ok(());
         }
+        self.send(handle, Vec::new(), Behind::Commit).await?;
+        self.state = State::Beginning;
+        Ok(())
+    }
+
+    /// If it fails the connection is dropped, and with it goes the transaction: nothing is left to tell the caller.
+    pub async fn rollback(&mut self) {
+        self.put_off.clear();
+        if self.state != State::InTransaction {
+            return;
+        }
         self.state = State::Broken;
-        match tokio::time::timeout(ANSWER_MAX, self.client()?.batch_execute(sql)).await {
-            Ok(Ok(())) => {
-                self.state = State::Beginning;
-                Ok(())
-            }
-            // Whether a COMMIT took place whose answer was lost, nobody knows: so it is never tried again here.
-            Ok(Err(error)) => Err(fault(error)),
-            Err(_) => Err(silent()),
+        let Ok(client) = self.client() else { return };
+        let ended = tokio::time::timeout(ANSWER_MAX, client.batch_execute(dialect::POSTGRES_ROLLBACK)).await;
+        if matches!(ended, Ok(Ok(()))) {
+            self.state = State::Beginning;
         }
     }
 
     async fn ask(&mut self, handle: &Handle, tenant: Option<&String>, sql: &str, args: Args<'_>) -> Result<Answer> {
-        let state = self.state;
-        if state == State::Broken {
-            return Err(Error::unavailable("the connection to the database was lost"));
-        }
-        if state == State::Beginning {
-            // From here on a dropped future leaves a connection that may be inside a transaction.
-            self.state = State::InTransaction;
-        }
-        let answer = tokio::time::timeout(ANSWER_MAX, ask(self.client()?, state, handle, tenant, sql, args)).await;
-        let answer = self.judge(answer)?;
-        self.began_at = answer.began_at.or(self.began_at);
-        Ok(answer)
+        let asked = vec![Asked { sql, tenant, args: args.to_vec() }];
+        let mut answers = self.send(handle, asked, Behind::Nothing).await?;
+        answers.pop().ok_or_else(|| Error::internal(format!("no answer to: {sql}")))
     }
 
-    /// What an answer means for the connection.
-    fn judge<T>(&mut self, answer: Result<Result<T, Refusal>, Elapsed>) -> Result<T> {
-        match answer {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(Refusal::Mismatch(error))) => Err(error),
-            Ok(Err(Refusal::OtherBackend)) => {
+    /// Sends what was put off and these behind it, and answers with theirs.
+    async fn send(&mut self, handle: &Handle, asked: Vec<Asked<'_>>, behind: Behind) -> Result<Vec<Answer>> {
+        let before = match self.state {
+            State::Broken => return Err(Error::unavailable("the connection to the database was lost")),
+            State::Reading => Before::Naming,
+            State::Beginning => Before::BeginAndNaming,
+            State::InTransaction => Before::Nothing,
+        };
+        let put_off = take(&mut self.put_off);
+        let own = put_off.iter().map(|PutOff { sql, values, .. }| Asked {
+            sql,
+            tenant: handle.bound(),
+            args: params(values),
+        });
+        let all: Vec<Asked<'_>> = own.chain(asked).collect();
+        // From here on a dropped future leaves a connection that may be inside a transaction, or have ended one.
+        match (before, behind) {
+            (_, Behind::Commit) => self.state = State::Broken,
+            (Before::BeginAndNaming, Behind::Nothing) => self.state = State::InTransaction,
+            _ => {}
+        }
+        let sent = send(self.client()?, (before, behind), handle.visible(), &all);
+        let mut answers = match tokio::time::timeout(ANSWER_MAX, sent).await {
+            Ok(Ok(answers)) => answers,
+            Ok(Err(refused)) => return Err(self.judge(refused, &put_off)),
+            Err(_) => {
                 self.state = State::Broken;
-                Err(pooled())
+                return Err(Error::unavailable("the database did not answer in time"));
             }
-            Ok(Err(Refusal::Postgres(error))) => {
+        };
+        self.began_at = answers.last().and_then(|answer| answer.began_at).or(self.began_at);
+        let own = answers.split_off(put_off.len());
+        for (PutOff { answer, .. }, answered) in put_off.iter().zip(answers) {
+            if let Some(place) = answer.and_then(|number| self.answers.get_mut(number)) {
+                *place = Some(answered.rows);
+            }
+        }
+        Ok(own)
+    }
+
+    /// What a refusal means, and what becomes of the connection.
+    fn judge(&mut self, refused: Refused, put_off: &[PutOff]) -> Error {
+        // A commit behind a statement that the database refused did not take place. Whether one took place whose answer was
+        // lost, nobody knows: so it is never tried again here, and the connection is not used any more.
+        let by_database = matches!(&refused.refusal, Refusal::Postgres(error) if error.as_db_error().is_some());
+        if self.state == State::Broken && refused.place.is_some() && by_database {
+            self.state = State::InTransaction;
+        }
+        let error = match refused.refusal {
+            Refusal::Mismatch(error) => error,
+            Refusal::OtherBackend => {
+                self.state = State::Broken;
+                pooled()
+            }
+            Refusal::Postgres(error) => {
                 if spoils(&error) {
                     self.state = State::Broken;
                 }
-                Err(fault(error))
+                fault(error)
             }
-            Err(_) => {
-                self.state = State::Broken;
-                Err(silent())
-            }
+        };
+        match refused.place.and_then(|place| put_off.get(place)) {
+            Some(put_off) => error.of_statement(&put_off.sql),
+            None => error,
         }
     }
 
@@ -225,92 +264,8 @@ impl Drop for Session {
     }
 }
 
-fn silent() -> Error {
-    Error::unavailable("the database did not answer in time")
-}
-
-struct Answer {
-    rows: Vec<PgRow>,
-    changed: u64,
-    /// With the first statement of a transaction: the database's own time.
-    began_at: Option<Timestamp>,
-}
-
-enum Refusal {
-    Mismatch(Error),
-    /// The tenant was named to another backend than the connection's own.
-    OtherBackend,
-    Postgres(tokio_postgres::Error),
-}
-
-impl From<tokio_postgres::Error> for Refusal {
-    fn from(error: tokio_postgres::Error) -> Self {
-        Refusal::Postgres(error)
-    }
-}
-
-/// Sends the statement, and with the first of a checkout, without waiting for their answers, what must go before it:
-/// the beginning of the transaction and the name of the tenant.
-async fn ask(
-    client: &Object,
-    state: State,
-    handle: &Handle,
-    tenant: Option<&String>,
-    sql: &str,
-    args: Args<'_>,
-) -> Result<Answer, Refusal> {
-    let statement = prepare(client, sql).await?;
-    let own = tenant.map(|tenant| tenant as &(dyn ToSql + Sync));
-    let params: Vec<&(dyn ToSql + Sync)> = own.into_iter().chain(args.iter().map(|arg| *arg as _)).collect();
-    // PostgreSQL itself refuses to prepare a statement that leaves out a number below its highest.
-    if statement.params().len() != params.len() {
-        return Err(Refusal::Mismatch(mismatch(sql, statement.params().len(), params.len())));
-    }
-    if state == State::InTransaction {
-        return Ok(run(client, &statement, params).await?);
-    }
-    let writes = state == State::Beginning;
-    let naming = if writes { dialect::POSTGRES_SET_TENANT_TO_WRITE } else { dialect::POSTGRES_SET_TENANT };
-    let naming = prepare(client, naming).await?;
-    let visible = handle.visible();
-    let visible: [&(dyn ToSql + Sync); 1] = [&visible];
-    let name_tenant = async {
-        let row = client.query_one(&naming, &visible).await?;
-        // Another backend may even have another statement of this name.
-        if row.try_get(1).ok() != Some(client.backend) {
-            return Err(Refusal::OtherBackend);
-        }
-        Ok(if writes { Some(Timestamp::from_millis(row.try_get(2)?)) } else { None })
-    };
-    let begin = async { Ok(client.batch_execute(dialect::POSTGRES_BEGIN).await?) };
-    let run = async { Ok(run(client, &statement, params).await?) };
-    // Polled in this order, so sent in this order; the server works them off one after the other. Should naming the
-    // tenant fail outside a transaction, the answer to the statement is thrown away with it.
-    if writes {
-        let ((), began_at, answer) = future::try_join3(begin, name_tenant, run).await?;
-        return Ok(Answer { began_at, ..answer });
-    }
-    Ok(future::try_join(name_tenant, run).await?.1)
-}
-
-async fn prepare(client: &Object, sql: &str) -> Result<Statement, tokio_postgres::Error> {
-    if client.statement_cache.size() >= STATEMENTS_MAX {
-        client.statement_cache.clear();
-    }
-    client.prepare_cached(sql).await
-}
-
-async fn run(
-    client: &Client,
-    statement: &Statement,
-    params: Vec<&(dyn ToSql + Sync)>,
-) -> Result<Answer, tokio_postgres::Error> {
-    let mut stream = std::pin::pin!(client.query_raw(statement, params).await?);
-    let mut rows = Vec::new();
-    while let Some(row) = stream.try_next().await? {
-        rows.push(row);
-    }
-    Ok(Answer { rows, changed: stream.rows_affected().unwrap_or(0), began_at: None })
+fn params(values: &[Value]) -> Vec<&dyn Param> {
+    values.iter().map(|value| value as &dyn Param).collect()
 }
 
 /// Runs several statements as one message, for migrations alone.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::base::{Result, is_record_id};
 
-use super::{Param, Tx};
+use super::{Ahead, Tx, Value};
 
 /// A kind of record that others may refer to. Whoever owns it declares it, and the product lists them.
 #[derive(Clone, Copy, Debug)]
@@ -18,25 +18,38 @@ pub struct Referable {
 /// Arms of one statement: SQLite takes 500, and a body that names more is asked for in several.
 const ARMS_MAX: usize = 100;
 
-/// Which of these ids the tenant has, each given with what ids of its kind start with. A kind that is not among the
+/// What was asked about ids, and not waited for.
+pub struct Asked(Vec<Ahead<String>>);
+
+/// Asks which of these ids the tenant has, each given with what ids of its kind start with. A kind that is not among the
 /// referable ones has no records, and the id of another kind names none: what is known begins as it must.
-pub async fn known(tx: &mut Tx, referable: &[Referable], ids: &[(&str, &str)]) -> Result<HashSet<String>> {
+pub async fn ask(tx: &mut Tx, referable: &[Referable], ids: &[(&str, &str)]) -> Result<Asked> {
     let table = |prefix: &str| referable.iter().find(|kind| kind.prefix == prefix).map(|kind| kind.table);
-    let asked: Vec<(&str, &str)> = ids
+    let named: Vec<(&str, &str)> = ids
         .iter()
         .filter(|(prefix, id)| is_of_kind(prefix, id))
         .filter_map(|(prefix, id)| Some((table(prefix)?, *id)))
         .collect();
-    let mut known = HashSet::new();
-    for some in asked.chunks(ARMS_MAX) {
+    let mut asked = Vec::new();
+    for some in named.chunks(ARMS_MAX) {
         let arm = |(place, (table, _)): (usize, &(&str, &str))| {
             format!("SELECT id FROM {table} WHERE tenant_id = $1 AND id = ${}", place + 2)
         };
         let sql = some.iter().enumerate().map(arm).collect::<Vec<_>>().join(" UNION ALL ");
-        let ids: Vec<&dyn Param> = some.iter().map(|(_, id)| id as &dyn Param).collect();
-        known.extend(tx.list::<String>(&sql, &ids).await?);
+        asked.push(tx.ask(sql, some.iter().map(|(_, id)| Value::from(*id)).collect()).await?);
     }
-    Ok(known)
+    Ok(Asked(asked))
+}
+
+impl Asked {
+    /// Those that the tenant has.
+    pub async fn known(self, tx: &mut Tx) -> Result<HashSet<String>> {
+        let mut known = HashSet::new();
+        for asked in self.0 {
+            known.extend(tx.answer(asked).await?);
+        }
+        Ok(known)
+    }
 }
 
 /// Whether an id is one of the kind whose ids start so. An id that is known may have been given for another field.

@@ -1,6 +1,7 @@
 //! A transaction in progress, the same on both engines.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::mem::replace;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -72,8 +73,15 @@ pub struct Tx {
     sequence_used: bool,
     /// Whether others shall be told of this write when it is on disk.
     announced: bool,
-    /// Statements that nobody waits for, sent with the next that somebody does, or before the commit.
-    later: Vec<(&'static str, Vec<Value>)>,
+}
+
+/// What was asked and has not been waited for: see [`Tx::ask`].
+pub struct Ahead<T>(Asked<T>);
+
+enum Asked<T> {
+    /// SQLite answers at once.
+    Known(Vec<T>),
+    Sent(usize),
 }
 
 enum Conn {
@@ -109,19 +117,15 @@ impl Tx {
     }
 
     /// Runs a statement whose answer nobody needs, in its place among the others. On PostgreSQL it is sent together with
-    /// those like it: many of them cost one round trip. If it fails, whatever comes next does; the error names the
+    /// the next that is waited for, or with the commit: many of them cost no round trip. If it fails, whatever comes next does; the error names the
     /// statement that failed, and a constraint that it broke is not taken for one of whoever came next.
     pub async fn later(&mut self, sql: &'static str, values: Vec<Value>) -> Result<()> {
-        match &self.connection {
-            Conn::Sqlite(_) => {
-                let done = self.exec_each(sql, std::slice::from_ref(&values)).await;
-                done.map(drop).map_err(|error| error.of_statement(sql))
-            }
-            Conn::Postgres(_) => {
-                self.later.push((sql, values));
-                Ok(())
-            }
+        if let Conn::Postgres(session) = &mut self.connection {
+            session.put_off(sql, values);
+            return Ok(());
         }
+        let done = self.exec_each(sql, std::slice::from_ref(&values)).await;
+        done.map(drop).map_err(|error| error.of_statement(sql))
     }
 
     /// Whether statements that do nothing unless `sql` finds a row are worth sending. SQLite is asked: a look costs it less than
@@ -133,23 +137,33 @@ impl Tx {
         }
     }
 
-    /// Sends what nobody has waited for yet.
-    async fn catch_up(&mut self) -> Result<()> {
-        if self.later.is_empty() {
-            return Ok(());
-        }
-        let statements = std::mem::take(&mut self.later);
-        let doomed = replace(&mut self.doomed, true);
+    /// Asks in its place among the others what [`Tx::answer`] tells later. On PostgreSQL it is sent together with the next
+    /// statement that is waited for; if it fails, that does, as after [`Tx::later`].
+    pub async fn ask<T: FromRow>(&mut self, sql: impl Into<Cow<'static, str>>, values: Vec<Value>) -> Result<Ahead<T>> {
+        let sql = sql.into();
         if let Conn::Postgres(session) = &mut self.connection {
-            session.exec_all(&self.handle, &statements).await?;
+            return Ok(Ahead(Asked::Sent(session.ask_ahead(sql, values))));
         }
+        self.list(&sql, &params(&values)).await.map(|rows| Ahead(Asked::Known(rows)))
+    }
+
+    /// Every row of what was asked before.
+    pub async fn answer<T: FromRow>(&mut self, ahead: Ahead<T>) -> Result<Vec<T>> {
+        let number = match ahead.0 {
+            Asked::Known(rows) => return Ok(rows),
+            Asked::Sent(number) => number,
+        };
+        let doomed = replace(&mut self.doomed, true);
+        let Conn::Postgres(session) = &mut self.connection else {
+            return Err(Error::internal("what was asked of one engine is not answered by the other"));
+        };
+        let rows = session.fetch(&self.handle, number).await?;
         self.doomed = doomed;
-        Ok(())
+        Ok(rows)
     }
 
     /// Runs a statement that returns no rows, and says how many it changed.
     pub async fn exec(&mut self, sql: &str, args: Args<'_>) -> Result<u64> {
-        self.catch_up().await?;
         // Doomed until it has worked: a future dropped half-way must not leave a transaction that looks sound.
         let doomed = replace(&mut self.doomed, true);
         let changed = match &mut self.connection {
@@ -164,19 +178,14 @@ impl Tx {
     ///
     /// On PostgreSQL they are sent without waiting for each other's answers: many small changes cost one round trip.
     pub async fn exec_each(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<u64> {
-        self.catch_up().await?;
         let doomed = replace(&mut self.doomed, true);
         let mut changed = 0;
         match &mut self.connection {
             Conn::Sqlite(lite) => changed = lite.exec_each(self.handle.bound(), sql, rows)?,
-            // The first may have to begin the transaction.
-            Conn::Postgres(session) => {
-                let mut rows = rows.iter();
-                if let Some(first) = rows.next() {
-                    changed += session.exec(&self.handle, sql, &params(first)).await?;
-                }
-                changed += session.exec_each(&self.handle, sql, rows.as_slice()).await?;
+            Conn::Postgres(session) if !rows.is_empty() => {
+                changed = session.exec_each(&self.handle, sql, rows).await?;
             }
+            Conn::Postgres(_) => {}
         }
         self.doomed = doomed;
         Ok(changed)
@@ -189,18 +198,17 @@ impl Tx {
 
     pub async fn find<T: FromRow>(&mut self, sql: &str, args: Args<'_>) -> Result<Option<T>> {
         let mut found = None;
-        self.ask(sql, args, &mut |row| take_only(&mut found, row, sql)).await?;
+        self.ask_each(sql, args, &mut |row| take_only(&mut found, row, sql)).await?;
         Ok(found)
     }
 
     pub async fn list<T: FromRow>(&mut self, sql: &str, args: Args<'_>) -> Result<Vec<T>> {
         let mut found = Vec::new();
-        self.ask(sql, args, &mut |row| T::from_row(row).map(|row| found.push(row))).await?;
+        self.ask_each(sql, args, &mut |row| T::from_row(row).map(|row| found.push(row))).await?;
         Ok(found)
     }
 
-    async fn ask(&mut self, sql: &str, args: Args<'_>, each: EachRow<'_>) -> Result<()> {
-        self.catch_up().await?;
+    async fn ask_each(&mut self, sql: &str, args: Args<'_>, each: EachRow<'_>) -> Result<()> {
         let doomed = replace(&mut self.doomed, true);
         match &mut self.connection {
             Conn::Sqlite(lite) => lite.ask(self.handle.bound(), sql, args, each)?,
@@ -229,14 +237,33 @@ impl Tx {
             return Err(Error::internal("only a tenant's handle has a clock to move"));
         }
         let now = self.world().now();
-        let (at, sequence) = match self.move_clock(now).await? {
+        let moved = match self.move_clock(now).await? {
             Some(moved) => moved,
             None => self.one(FIRST_TICK, args![now]).await?,
         };
+        self.ticked(moved)
+    }
+
+    fn ticked(&mut self, (at, sequence): (Timestamp, i64)) -> Result<Tick> {
         self.check_ahead(at)?;
         let tick = Tick { at, sequence };
         self.tick = Some(tick);
         Ok(tick)
+    }
+
+    /// Moves the tenant's clock and then looks for a row. On PostgreSQL both are one round trip.
+    pub async fn tick_and_find<T: FromRow>(&mut self, sql: &str, args: Args<'_>) -> Result<Option<T>> {
+        if self.tick.is_none() && self.tenant_id().is_some() && self.engine() == Engine::Postgres {
+            let ticking = self.ask(TICK, vec![self.world().now().into()]).await?;
+            let found = self.find(sql, args).await?;
+            if let Some(moved) = self.answer(ticking).await?.pop() {
+                self.ticked(moved)?;
+                return Ok(found);
+            }
+            // The clock starts only now, and what was found was not found under it.
+        }
+        self.tick().await?;
+        self.find(sql, args).await
     }
 
     /// What RETURNING returns SQLite gathers in a table that it makes for each execution: dearer than a look and a change,
@@ -315,7 +342,6 @@ impl Tx {
     ///
     /// On SQLite that is always so, because there is one writer. On PostgreSQL it is asked without waiting.
     pub async fn try_lock(&mut self, name: &str) -> Result<bool> {
-        self.catch_up().await?;
         let doomed = replace(&mut self.doomed, true);
         let locked = match &mut self.connection {
             Conn::Sqlite(_) => true,
@@ -333,27 +359,15 @@ impl Tx {
 /// What the engines do around a job.
 impl Tx {
     pub(super) fn sqlite(connection: Lite, handle: Arc<Handle>) -> Self {
-        Tx {
-            connection: Conn::Sqlite(connection),
-            handle,
-            doomed: false,
-            tick: None,
-            sequence_used: false,
-            announced: false,
-            later: Vec::new(),
-        }
+        Tx::new(Conn::Sqlite(connection), handle)
     }
 
     pub(super) fn postgres(session: Session, handle: Arc<Handle>) -> Self {
-        Tx {
-            connection: Conn::Postgres(session),
-            handle,
-            doomed: false,
-            tick: None,
-            sequence_used: false,
-            announced: false,
-            later: Vec::new(),
-        }
+        Tx::new(Conn::Postgres(session), handle)
+    }
+
+    fn new(connection: Conn, handle: Arc<Handle>) -> Self {
+        Tx { connection, handle, doomed: false, tick: None, sequence_used: false, announced: false }
     }
 
     /// Runs a job on SQLite's writer thread. The outer error means that the whole transaction is lost.
@@ -363,7 +377,6 @@ impl Tx {
         self.tick = None;
         self.sequence_used = false;
         self.announced = false;
-        self.later.clear();
         self.control(dialect::SQLITE_JOB_OPEN).map_err(|error| format!("the savepoint failed: {error}"))?;
         // The future is dropped inside, whatever becomes of it, so that nothing of the job is left when its
         // savepoint ends.
@@ -389,7 +402,9 @@ impl Tx {
     pub(super) async fn run_to_commit(mut self, job: AnyJob, news: &News) -> Result<Made> {
         let whole = async {
             let done = job(&mut self).await?;
-            self.catch_up().await?;
+            if let Conn::Postgres(session) = &mut self.connection {
+                session.begin_if_put_off(&self.handle).await?;
+            }
             Ok(done)
         };
         let ran = AssertUnwindSafe(tokio::time::timeout(JOB_MAX, whole)).catch_unwind().await;
@@ -403,17 +418,15 @@ impl Tx {
         let Conn::Postgres(session) = &mut self.connection else {
             return outcome;
         };
-        match outcome {
-            Ok(value) => {
-                session.commit().await?;
-                news.tell(made);
-                Ok(value)
-            }
-            Err(error) => {
-                session.rollback().await;
-                Err(error)
-            }
+        let ended = match outcome {
+            Ok(done) => session.commit(&self.handle).await.map(|()| done),
+            failed => failed,
+        };
+        match &ended {
+            Ok(_) => news.tell(made),
+            Err(_) => session.rollback().await,
         }
+        ended
     }
 
     fn judge<R>(&self, outcome: Result<R>) -> Result<R> {

@@ -5,6 +5,7 @@ mod faults;
 mod migrations;
 mod tenants;
 mod tls;
+mod together;
 mod traps;
 mod turns;
 mod witness;

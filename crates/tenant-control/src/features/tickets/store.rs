@@ -107,25 +107,37 @@ async fn page<T: FromRow>(
 
 /// The records that a body names and that the tenant does not have.
 pub async fn unknown(tx: &mut Tx, references: &[Reference]) -> Result<Vec<FieldError>> {
+    let asked = ask_references(tx, references).await?;
+    find_unknown(tx, references, asked).await
+}
+
+async fn ask_references(tx: &mut Tx, references: &[Reference]) -> Result<refer::Asked> {
     let ids: Vec<(&str, &str)> = references.iter().map(|reference| (reference.prefix, reference.id.as_str())).collect();
-    let known = refer::known(tx, catalogue::REFERABLE, &ids).await?;
+    refer::ask(tx, catalogue::REFERABLE, &ids).await
+}
+
+async fn find_unknown(tx: &mut Tx, references: &[Reference], asked: refer::Asked) -> Result<Vec<FieldError>> {
+    let known = asked.known(tx).await?;
     let is_known =
         |reference: &&Reference| refer::is_of_kind(reference.prefix, &reference.id) && known.contains(&reference.id);
     Ok(references.iter().filter(|reference| !is_known(reference)).map(Reference::unknown).collect())
 }
 
-async fn check_references(tx: &mut Tx, references: &[Reference]) -> Result<()> {
-    let unknown = unknown(tx, references).await?;
+async fn check_references(tx: &mut Tx, references: &[Reference], asked: refer::Asked) -> Result<()> {
+    let unknown = find_unknown(tx, references, asked).await?;
     if unknown.is_empty() { Ok(()) } else { Err(Error::invalid_fields(unknown)) }
 }
 
 pub async fn create(tx: &mut Tx, new: NewTicket, references: &[Reference]) -> Result<Ticket> {
     let Tick { at: now, sequence } = tx.tick().await?;
-    check_references(tx, references).await?;
     let NewTicket(fields) = new;
-    let number: i64 = tx.one(NEXT_NUMBER, args![]).await?;
     let priority = fields.priority.unwrap_or(Priority::Medium);
-    let clock = Clock::start(sla::store::find(tx, priority).await?, now)?;
+    // All that is to be known before it is written, asked together. A number that is not used goes with the transaction.
+    let asked = ask_references(tx, references).await?;
+    let policy = sla::store::ask(tx, priority).await?;
+    let number: i64 = tx.one(NEXT_NUMBER, args![]).await?;
+    check_references(tx, references, asked).await?;
+    let clock = Clock::start(tx.answer(policy).await?.pop(), now)?;
     let ticket = Ticket {
         id: TicketId::new_numbered(tx.world(), now, number),
         number,
@@ -178,8 +190,10 @@ pub async fn change(
     references: &[Reference],
 ) -> Result<Ticket> {
     let Tick { at: now, sequence } = tx.tick().await?;
-    check_references(tx, references).await?;
-    let mut stored: StoredTicket = tx.one(GET, args![id]).await?;
+    let asked = ask_references(tx, references).await?;
+    let stored: Option<StoredTicket> = tx.find(GET, args![id]).await?;
+    check_references(tx, references, asked).await?;
+    let mut stored = stored.ok_or_else(Error::not_found)?;
     if_match.check(stored.ticket.version)?;
     let old = stored.ticket.clone();
     let TicketPatch { fields, comment } = patch;

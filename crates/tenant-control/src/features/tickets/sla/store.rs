@@ -3,7 +3,7 @@
 use kernel::args;
 use kernel::audit::{self, Changes, Entry};
 use kernel::base::{Error, Result, Word};
-use kernel::store::{Db, FromRow, Row, Tx};
+use kernel::store::{Ahead, Db, FromRow, Row, Tx};
 use serde_json::json;
 
 use super::super::Priority;
@@ -40,6 +40,11 @@ impl FromRow for PriorityPolicy {
 
 pub async fn find(tx: &mut Tx, priority: Priority) -> Result<Option<Policy>> {
     tx.find(FIND, args![priority.rank()]).await
+}
+
+/// The same, told by [`Tx::answer`].
+pub async fn ask(tx: &mut Tx, priority: Priority) -> Result<Ahead<Policy>> {
+    tx.ask(FIND, vec![priority.rank().into()]).await
 }
 
 pub async fn list(db: &Db) -> Result<Vec<PriorityPolicy>> {

@@ -1,0 +1,97 @@
+//! Statements that nobody waits for: sent together, and each as if it were alone.
+
+use kernel::args;
+use kernel::base::{Code, Error};
+use kernel::store::{Purpose, Tick, Value};
+
+use super::{COUNT, INSERT, code, count, insert};
+use crate::support::stores::{START, TestStore, on_both};
+
+const BACKEND: &str = "SELECT CAST(pg_backend_pid() AS BIGINT)";
+
+fn row(window: i64) -> Vec<Value> {
+    vec![window.into(), "a".into(), 0_i64.into()]
+}
+
+on_both! {
+    async fn what_is_asked_is_answered_as_of_its_place(store: TestStore) {
+        let db = store.system(Purpose::Cli);
+        let counts = db.write(async |tx| {
+            let none = tx.ask::<i64>(COUNT, Vec::new()).await?;
+            tx.later(INSERT, row(1)).await?;
+            let one = tx.ask::<i64>(COUNT, Vec::new()).await?;
+            insert(tx, 2, "a").await?;
+            let two: i64 = tx.one(COUNT, args![]).await?;
+            tx.later(INSERT, row(3)).await?;
+            let three = tx.ask::<i64>(COUNT, Vec::new()).await?;
+            // In whichever order they are fetched, and one that has not been sent yet.
+            let (three, one, none) = (tx.answer(three).await?, tx.answer(one).await?, tx.answer(none).await?);
+            Ok([none, one, vec![two], three])
+        });
+        assert_eq!(counts.await.unwrap(), [vec![0], vec![1], vec![2], vec![3]]);
+        assert_eq!(count(&store).await, 3);
+    }
+
+    async fn a_write_that_waited_for_nothing_is_kept(store: TestStore) {
+        let db = store.system(Purpose::Cli);
+        db.write(async |tx| tx.later(INSERT, row(1)).await).await.unwrap();
+        assert_eq!(count(&store).await, 1);
+    }
+
+    async fn nothing_is_kept_when_the_last_statement_fails(store: TestStore) {
+        let store = TestStore { store: store.open_again(|options| options.pool_max(1)).await, place: store.place };
+        let db = store.system(Purpose::Cli);
+        let backend = async || if store.is_sqlite() { 0 } else { db.one::<i64>(BACKEND, args![]).await.unwrap() };
+        let before = backend().await;
+        // One that breaks a constraint in the database, and one that does not even get there: no commit overtakes it.
+        for wrong in [row(1), vec!["no number".into(), "a".into(), 0_i64.into()]] {
+            assert_eq!(backend().await, before, "the connection is not to blame");
+            let failed = db.write(async move |tx| {
+                insert(tx, 1, "a").await?;
+                tx.later(INSERT, wrong).await?;
+                tx.later(INSERT, row(2)).await
+            });
+            let error = failed.await.unwrap_err();
+            assert_eq!(error.code(), Code::Internal);
+            assert!(error.cause().unwrap().contains(INSERT), "{error}");
+            assert_eq!(count(&store).await, 0);
+        }
+    }
+
+    async fn what_was_asked_and_fails_dooms_the_write(store: TestStore) {
+        let db = store.system(Purpose::Cli);
+        let swallowed = db.write(async |tx| {
+            insert(tx, 1, "a").await?;
+            let wrong = tx.ask::<i64>("SELECT nonsense FROM nowhere", Vec::new()).await;
+            if let Ok(wrong) = wrong {
+                let _ = tx.answer(wrong).await;
+            }
+            Ok(())
+        });
+        assert_eq!(code(swallowed.await), Some(Code::Internal));
+        assert_eq!(count(&store).await, 0);
+    }
+
+    async fn a_row_is_found_under_the_clock_that_moves_with_it(store: TestStore) {
+        let db = store.tenant("a").await;
+        let clock = "SELECT sequence FROM tenant_clocks WHERE tenant_id = $1";
+        // The first starts the clock, the second moves it, and a clock that has moved stays.
+        for sequence in [1, 2] {
+            let found = db.write(async move |tx| {
+                let found = tx.tick_and_find::<i64>(clock, args![]).await?;
+                Ok((found, tx.tick_and_find::<i64>(clock, args![]).await?, tx.tick().await?))
+            });
+            let tick = Tick { at: START, sequence };
+            assert_eq!(found.await.unwrap(), (Some(sequence), Some(sequence), tick));
+        }
+        let system = store.system(Purpose::Cli);
+        let nobody = system.write(async |tx| tx.tick_and_find::<i64>(COUNT, args![]).await);
+        assert_eq!(code(nobody.await), Some(Code::Internal));
+        let failed = db.write(async |tx| {
+            tx.tick_and_find::<i64>(clock, args![]).await?;
+            Err::<(), _>(Error::conflict("as the test wants it"))
+        });
+        assert_eq!(code(failed.await), Some(Code::Conflict));
+        assert_eq!(db.one::<i64>(clock, args![]).await.unwrap(), 2);
+    }
+}
