@@ -1,5 +1,6 @@
 //! Listening: plain or TLS, HTTP/1.1 and HTTP/2, bounded connections, and a shutdown that finishes what it has begun.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -8,7 +9,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
-use axum::http::{Request, Version};
+use axum::http::header::CONTENT_LENGTH;
+use axum::http::{Request, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -191,7 +193,15 @@ impl Connection {
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(ConnectInfo(peer));
             request.extensions_mut().insert(Arc::new(under_way));
-            router.clone().oneshot(request)
+            let answer = router.clone().oneshot(request);
+            async move {
+                let mut answer = answer.await?;
+                // The router says that there are no bytes; of what is not sent, that is not the length.
+                if answer.status() == StatusCode::NOT_MODIFIED {
+                    answer.headers_mut().remove(CONTENT_LENGTH);
+                }
+                Ok::<_, Infallible>(answer)
+            }
         });
         let mut builder = auto::Builder::new(TokioExecutor::new());
         // The stream itself knows how long a head may take.
