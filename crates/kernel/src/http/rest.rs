@@ -123,6 +123,8 @@ mod tests {
 
     use super::*;
 
+    const PIECE: &[u8] = &[0; 64 * 1024];
+
     /// A request with a body of these pieces, whose length nobody knows before.
     fn request(pieces: &[&'static [u8]]) -> (Body, Rest) {
         let pieces: Vec<Result<Bytes, std::io::Error>> =
@@ -145,7 +147,6 @@ mod tests {
         let (read, rest) = request(&[b"one", b"two"]);
         assert_eq!(read.collect().await.unwrap().to_bytes(), "onetwo");
         assert!(!ends_connection(rest).await);
-        const PIECE: &[u8] = &[0; 64 * 1024];
         let most = vec![PIECE; BODY_BYTES_MAX / PIECE.len()];
         let (_untouched, rest) = request(&most);
         assert!(!ends_connection(rest).await);
