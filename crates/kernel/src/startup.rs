@@ -11,6 +11,7 @@ crate::statements! {
     NOTE = "INSERT INTO service_notes (name, value, noted_at) VALUES ($1, $2, $3)
         ON CONFLICT (name) DO UPDATE SET value = $2, noted_at = $3";
     NOTED = "SELECT value FROM service_notes WHERE name = $1";
+    FORGET = "DELETE FROM service_notes WHERE name = $1";
 }
 
 /// The secrets of this node. They are made only while the database knows none; of two nodes that start at once with
@@ -82,4 +83,10 @@ pub async fn note_base_url(store: &Store, base_url: &BaseUrl) -> Result<()> {
 pub async fn noted_base_url(store: &Store) -> Result<Option<BaseUrl>> {
     let noted: Option<String> = store.system(Purpose::Startup).find(NOTED, crate::args![BASE_URL]).await?;
     noted.map(|url| BaseUrl::parse(&url)).transpose()
+}
+
+/// Forgets where a server was reached: for a copy of a store, which may be served elsewhere.
+pub async fn forget_base_url(store: &Store) -> Result<()> {
+    let db = store.system(Purpose::Startup);
+    db.write(async move |tx| tx.exec(FORGET, crate::args![BASE_URL]).await).await.map(drop)
 }

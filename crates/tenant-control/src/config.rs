@@ -136,10 +136,12 @@ impl LinkArgs {
     /// The given URL or address, or what a server has noted in the store, or where one would listen.
     pub async fn base_url(&self, store: &Store) -> Result<BaseUrl> {
         let mut base_url = self.base_url.clone();
-        if base_url.is_none() && self.listen.is_none() {
+        // Port 0 is any: which it became, only the server knows.
+        let listen = self.listen.filter(|listen| listen.port() != 0);
+        if base_url.is_none() && listen.is_none() {
             base_url = kernel::startup::noted_base_url(store).await?;
         }
-        let listen = self.listen.map_or_else(|| LISTEN.parse().map_err(Error::internal), Ok)?;
+        let listen = listen.map_or_else(|| LISTEN.parse().map_err(Error::internal), Ok)?;
         UrlArgs { listen, base_url }.base_url(listen, false)
     }
 }
@@ -276,12 +278,16 @@ impl ServeArgs {
         settings.session_absolute_ms = self.session.max_ms();
         settings.audit_retention_ms = self.audit_days * DAY_MS;
         settings.event_retention_ms = self.event_days * DAY_MS;
-        settings.delivery_retention_ms = self.delivery_days * DAY_MS;
         settings.outbound = self.outbound.settings();
         if let Some(ms) = std::env::var(NEWS_WAIT_VARIABLE).ok().and_then(|text| text.parse().ok()) {
             settings.news_wait_max = Duration::from_millis(ms);
         }
         Ok(settings)
+    }
+
+    /// How long the log of deliveries is kept.
+    pub fn delivery_retention_ms(&self) -> i64 {
+        self.delivery_days * DAY_MS
     }
 
     /// What the operator decides about sending webhooks.

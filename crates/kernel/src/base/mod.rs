@@ -28,7 +28,7 @@ pub use label::Label;
 pub use network::parse_network;
 pub use secrets::{Secrets, SecretsSource};
 pub use slug::check_slug;
-pub use word::Word;
+pub use word::{Word, is_dotted};
 
 /// Everything a process takes from outside itself: the time and chance. Tests replace both.
 #[derive(Clone, Debug, Default)]

@@ -181,6 +181,9 @@ fn cipher(key: &[u8]) -> Result<LessSafeKey> {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD as BASE64;
+
     use super::super::World;
     use super::*;
 
@@ -227,6 +230,27 @@ mod tests {
         ];
         assert!(elsewhere.iter().all(|cell| cell.open(&secrets, &sealed).is_err()));
         assert_eq!(format!("{sealed:?}"), "[sealed]");
+    }
+
+    /// Made by hand by what the module says of the layout, with another implementation of AES-GCM. It stays as it is: a program
+    /// that does not open it opens nothing of what is stored.
+    #[test]
+    fn what_is_stored_opens_for_good() {
+        let secrets = Secrets::parse(
+            r#"{"pepper": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=",
+                "sealing_keys": [{"id": 7, "key": "ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8="},
+                                 {"id": 8, "key": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="}]}"#,
+        );
+        let stored = "AQAAAAdgYWJjZGVmZ2hpamui1e/ot5U9ErENLfdZBz02IlbJURVYDp5T/uMz04ztYouUuL7zdcx47LDJ2r5C7cRsbW5vcHFyc3R1dn\
+                      cidqDfK1dJdbPg5RB3zvDFuOk6dtKJYoj0yg/q";
+        let sealed = Sealed(BASE64.decode(stored).unwrap());
+        let tenant = "ten_01jd8z6v2mfkpb7h3q9xw5t4ra".parse().unwrap();
+        let lamp = "lmp_01jd8z6v2mfkpb7h3q9xw5t4rb".parse().unwrap();
+        let (secrets, cell) = (secrets.unwrap(), WIRING.cell(tenant, lamp, 3));
+        assert_eq!(cell.open(&secrets, &sealed).unwrap(), b"red and blue");
+        // What is sealed today is laid out alike, under the newest key.
+        let today = cell.seal(&secrets, &Chance::System, b"red and blue").unwrap();
+        assert_eq!((today.0.len(), &today.0[..5]), (sealed.0.len(), &[FORMAT, 0, 0, 0, 8][..]));
     }
 
     #[test]

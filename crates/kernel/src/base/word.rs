@@ -27,6 +27,18 @@ pub trait Word: Copy + PartialEq + Sized + 'static {
     }
 }
 
+/// Longer than any name of ours.
+const DOTTED_BYTES_MAX: usize = 100;
+
+/// Whether a text has the form of `ticket.created`, as kinds of events and deeds in the audit trail are named: words of small
+/// letters, digits and `_`, at least two, with dots between them. What has not names none that there is, was or will be.
+pub fn is_dotted(text: &str) -> bool {
+    let is_word = |word: &str| {
+        !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+    };
+    text.len() <= DOTTED_BYTES_MAX && text.contains('.') && text.split('.').all(is_word)
+}
+
 /// Declares such an enum. Each word is the name of its value in snake_case.
 ///
 /// ```

@@ -133,8 +133,6 @@ pub struct Settings {
     pub audit_retention_ms: i64,
     /// How long events, which are what is delivered, are kept.
     pub event_retention_ms: i64,
-    /// How long the log of deliveries and their attempts is kept.
-    pub delivery_retention_ms: i64,
     /// What the service may connect to by itself.
     pub outbound: outbound::Settings,
     /// Requests under way at once, until the last byte of their answers is out; one more is answered 503 at once instead
@@ -174,7 +172,6 @@ impl Settings {
             session_absolute_ms: 12 * HOUR_MS,
             audit_retention_ms: 400 * DAY_MS,
             event_retention_ms: 30 * DAY_MS,
-            delivery_retention_ms: 90 * DAY_MS,
             outbound: outbound::Settings::default(),
             in_flight_max: 1024,
             request_timeout: Duration::from_secs(30),

@@ -20,7 +20,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tower::{Layer, Service};
 
 use super::address::ClientAddress;
-use super::answer::{AnswerBytes, Counted, Full, Held, Stall};
+use super::answer::{AnswerBytes, Counted, Full, Held, Stall, Taker};
 use super::app::Shared;
 use super::compress::{Encodings, compress};
 use super::limiter::Policy;
@@ -104,7 +104,7 @@ impl Context {
         // Only now: those before it may have filled it. What is deleted has no answer to speak of, and may be the very key
         // whose answers nobody reads.
         let has_answer = method != Method::DELETE;
-        if has_answer && app.unsent.is_full(self.payer(), app.settings.unsent_max) { Err(unread()) } else { Ok(()) }
+        if has_answer && app.unsent.is_full(&self.taker(), app.settings.unsent_max) { Err(unread()) } else { Ok(()) }
     }
 
     /// Waits for what the client has yet to send. Each tenant has a bounded number of such waits; a body that may be large
@@ -152,6 +152,10 @@ impl Context {
         self.tenant().map_or_else(|| Payer::Address(self.address.bucket()), Payer::Tenant)
     }
 
+    fn taker(&self) -> Taker {
+        Taker { payer: self.payer(), credential: self.tenant().and_then(|_| self.who.get().cloned()) }
+    }
+
     fn start_flight(&self, app: &Shared) -> Result<()> {
         let mut flight = Flight::start(app).ok_or_else(|| Error::unavailable("too many requests are under way"))?;
         flight.enter(app, self.tenant())?;
@@ -176,7 +180,7 @@ impl Context {
 pub(super) const TURN_WAIT_MAX: Duration = Duration::from_secs(10);
 
 fn unread() -> Error {
-    Error::unavailable("answers to this tenant or address are not taken by their clients")
+    Error::unavailable("answers to this credential, tenant or address are not taken by their clients")
 }
 
 /// An answer up to this size gives its place up when it is handed over, as do all to those who are not known: a stream of
@@ -236,8 +240,10 @@ where
     let context = Arc::new(Context::new(&app, &request, arrival.as_ref()));
     request.extensions_mut().insert(context.clone());
     let method = request.method().clone();
-    // Only GET is compressed: an answer that holds a new secret never is, beside what the caller sent.
-    let encodings = if method == Method::GET { Encodings::of(request.headers()) } else { Encodings::none() };
+    // Only what GET answers is compressed, and what HEAD says of it: an answer that holds a new secret never is, beside what
+    // the caller sent.
+    let is_read = method == Method::GET || method == Method::HEAD;
+    let encodings = if is_read { Encodings::of(request.headers()) } else { Encodings::none() };
     let under_way = arrival.map(|arrival| arrival.under_way);
     let stall = under_way.clone().filter(|_| request.version() == Version::HTTP_2);
     let stall = stall.map(|connection| Stall { longest: app.settings.stall_timeout, connection });
@@ -285,7 +291,7 @@ fn is_small(response: &Response) -> bool {
 /// something that was done.
 fn count_bytes(app: &Shared, context: &Context, method: &Method, response: &mut Response) -> Option<Counted> {
     let AnswerBytes(bytes) = response.extensions_mut().remove()?;
-    let counted = app.unsent.add(context.payer(), bytes, app.settings.unsent_max, !method.is_safe());
+    let counted = app.unsent.add(context.taker(), bytes, app.settings.unsent_max, !method.is_safe());
     counted.unwrap_or_else(|Full| {
         *response = unread().into_response();
         None
@@ -296,12 +302,14 @@ async fn run<S>(app: &Shared, context: &Context, path: &str, request: Request, m
 where
     S: Service<Request, Response = Response, Error = Infallible>,
 {
-    if PROBES.contains(&path) {
+    let is_probe = PROBES.contains(&path);
+    let flight = if is_probe { Ok(()) } else { context.start_flight(app) };
+    if let Err(error) = flight.and_then(|()| check_host(app, context, &request)) {
+        return error.into_response();
+    }
+    if is_probe {
         let Ok(response) = next.call(request).await;
         return response;
-    }
-    if let Err(error) = context.start_flight(app) {
-        return error.into_response();
     }
     let served = AssertUnwindSafe(next.call(request)).catch_unwind();
     match tokio::time::timeout(app.settings.request_timeout, served).await {
@@ -309,6 +317,17 @@ where
         Ok(Err(panic)) => Error::internal(format!("a handler panicked: {}", panic_text(&*panic))).into_response(),
         Err(_) => Error::unavailable("the request took too long").into_response(),
     }
+}
+
+/// A request of HTTP/1.1 names its host, and none names two: whoever passed it on may have gone by another one (RFC 9112, 3.2).
+/// Charged like everything else that is refused to somebody who is not known.
+fn check_host(app: &Shared, context: &Context, request: &Request) -> Result<()> {
+    let hosts = request.headers().get_all(header::HOST).iter().count();
+    if hosts == 1 || (hosts == 0 && request.version() != Version::HTTP_11) {
+        return Ok(());
+    }
+    context.charge_address(app, Policy::Public)?;
+    Err(Error::new(Code::InvalidHeader, "Host must be given once."))
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
@@ -360,8 +379,10 @@ struct Flight {
 
 impl Flight {
     fn start(app: &Shared) -> Option<Self> {
-        let flight = Flight { app: app.clone(), of_tenant: None };
-        (app.in_flight.fetch_add(1, Ordering::Relaxed) < app.settings.in_flight_max).then_some(flight)
+        // Counted only where there is room: one that is refused must not for a moment take the place of one that is not.
+        let one_more = |taken: usize| (taken < app.settings.in_flight_max).then_some(taken + 1);
+        let counted = app.in_flight.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        counted.is_ok().then(|| Flight { app: app.clone(), of_tenant: None })
     }
 
     fn enter(&mut self, app: &Shared, tenant: Option<TenantId>) -> Result<()> {

@@ -27,7 +27,7 @@ use crate::events::Described;
 /// The finished document, as it is served.
 pub struct Document {
     pub json: String,
-    /// A strong `ETag` over the bytes.
+    /// An `ETag` over the text. A weak one: it is the same when the answer is compressed, whose bytes are others.
     pub etag: String,
 }
 
@@ -81,7 +81,7 @@ pub fn finish_document(mut openapi: OpenApi, info: &DocumentInfo) -> Result<Docu
     openapi.webhooks = Some(webhooks(&info.webhooks)?);
     let mut json = openapi.to_pretty_json().map_err(Error::internal)?;
     json.push('\n');
-    let etag = format!("\"{}\"", BASE64.encode(&sha256(json.as_bytes())[..16]));
+    let etag = format!("W/\"{}\"", BASE64.encode(&sha256(json.as_bytes())[..16]));
     Ok(Document { json, etag })
 }
 

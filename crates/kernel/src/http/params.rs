@@ -1,9 +1,11 @@
 //! The query string, strictly: unknown, repeated or bad parameters are refused, never ignored.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::convert::Infallible;
+use std::fmt::Display;
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
+use std::str::FromStr;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -180,7 +182,7 @@ impl Params {
     pub fn take_number(&mut self, param: Param, range: RangeInclusive<usize>, default: usize) -> Result<usize> {
         let shape = Shape::Number { range: range.clone(), default };
         let number = self.take(param, shape, |text| {
-            let number = text.parse().ok().filter(|number| range.contains(number));
+            let number = plain_number(&text).filter(|number| range.contains(number));
             let number =
                 number.ok_or_else(|| format!("must be a whole number from {} to {}", range.start(), range.end()))?;
             Ok((number, number.to_string()))
@@ -197,10 +199,10 @@ impl Params {
     }
 }
 
-/// Comma lists that mean any of.
+/// Comma lists that mean any of. A cursor goes on however the values are ordered or repeated.
 impl Params {
     /// `expected` says what one value must be.
-    pub fn take_list<V: ToString>(
+    pub fn take_list<V: Display>(
         &mut self,
         param: Param,
         expected: &str,
@@ -213,7 +215,7 @@ impl Params {
         })
     }
 
-    /// The same where a cursor goes on however the values are ordered or repeated.
+    /// The same, in order and each once.
     pub fn take_set(
         &mut self,
         param: Param,
@@ -230,13 +232,18 @@ impl Params {
     }
 
     pub fn take_words<W: Word + ToSchema>(&mut self, param: Param) -> Result<Option<Vec<W>>> {
-        self.take(param, Shape::Words(name_of::<W>), |text| Ok((split(&text, &W::expected(), W::parse)?, text)))
+        self.take(param, Shape::Words(name_of::<W>), |text| {
+            let words = split(&text, &W::expected(), W::parse)?;
+            let spelling = joined(words.iter().map(|word| word.as_str()));
+            Ok((words, spelling))
+        })
     }
 
     /// Whole numbers from 1.
     pub fn take_numbers(&mut self, param: Param) -> Result<Option<Vec<i64>>> {
         self.take(param, Shape::Numbers, |text| {
-            let numbers = split(&text, "a whole number from 1", |text| text.parse().ok().filter(|number| *number > 0))?;
+            let numbers =
+                split(&text, "a whole number from 1", |text| plain_number(text).filter(|number| *number > 0))?;
             let spelling = joined(&numbers);
             Ok((numbers, spelling))
         })
@@ -268,8 +275,15 @@ fn split<V>(text: &str, expected: &str, parse: impl Fn(&str) -> Option<V>) -> Re
     values.ok_or_else(|| format!("must be {expected}, or a comma list of them"))
 }
 
-fn joined<V: ToString>(values: &[V]) -> String {
-    values.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+/// One spelling for all that mean the same: in order, each once.
+fn joined(values: impl IntoIterator<Item: Display>) -> String {
+    let values: BTreeSet<String> = values.into_iter().map(|value| value.to_string()).collect();
+    values.into_iter().collect::<Vec<_>>().join(",")
+}
+
+/// A number as it is written without a sign and without zeros before it: each has one spelling.
+fn plain_number<N: FromStr + Display>(text: &str) -> Option<N> {
+    text.parse().ok().filter(|number: &N| number.to_string() == text)
 }
 
 /// More values than this in one filter is a mistake, and each is a bound argument.
@@ -358,10 +372,10 @@ mod tests {
 
     #[test]
     fn what_is_taken_is_what_the_document_lists_and_what_a_cursor_is_bound_to() -> Result<()> {
-        let listed = parse::<Listed>("since=2026-01-31T09:00:00%2B01:00&number=007,2")?;
-        assert_eq!(listed.number, Some(vec![7, 2]));
+        let listed = parse::<Listed>("since=2026-01-31T09:00:00%2B01:00&number=7,2,7")?;
+        assert_eq!(listed.number, Some(vec![7, 2, 7]));
         assert!(listed.since.is_some());
-        let spelt = [("number", "7,2".to_owned()), ("since", "2026-01-31T08:00:00.000Z".to_owned())];
+        let spelt = [("number", "2,7".to_owned()), ("since", "2026-01-31T08:00:00.000Z".to_owned())];
         assert_eq!(listed.filters, spelt, "in the order of the declaration, each value in one spelling");
         let names = |known: Vec<Parameter>| known.into_iter().map(|known| known.name).collect::<Vec<_>>();
         assert_eq!(names(<Query<Listed>>::into_params(|| None)), ["number", "since"]);

@@ -53,11 +53,17 @@ impl Rest {
 
     /// Takes in what is left, or tells the client that the connection ends with this answer.
     pub async fn settle(self, response: &mut Response) {
-        let (body, begun, ended) = {
+        let untouched = {
             let mut lent = lock(&self.0);
-            (std::mem::take(&mut lent.body), lent.begun, lent.ended)
+            if lent.ended {
+                return;
+            }
+            // One that somebody may still be reading stays where it is: taken away, its rest would look like its end.
+            (!lent.begun).then(|| std::mem::take(&mut lent.body))
         };
-        if ended || (!begun && take_in(body).await) {
+        if let Some(body) = untouched
+            && take_in(body).await
+        {
             return;
         }
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -107,5 +113,52 @@ impl HttpBody for Borrowed {
 
     fn size_hint(&self) -> SizeHint {
         lock(&self.0).body.size_hint()
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use futures_util::stream::iter;
+
+    use super::*;
+
+    const PIECE: &[u8] = &[0; 64 * 1024];
+
+    /// A request with a body of these pieces, whose length nobody knows before.
+    fn request(pieces: &[&'static [u8]]) -> (Body, Rest) {
+        let pieces: Vec<Result<Bytes, std::io::Error>> =
+            pieces.iter().map(|piece| Ok(Bytes::from_static(piece))).collect();
+        let (request, rest) = Rest::of(Request::new(Body::from_stream(iter(pieces))));
+        (request.into_body(), rest.unwrap())
+    }
+
+    async fn ends_connection(rest: Rest) -> bool {
+        let mut response = Response::new(Body::empty());
+        rest.settle(&mut response).await;
+        response.headers().contains_key(CONNECTION)
+    }
+
+    #[tokio::test]
+    async fn a_connection_goes_on_behind_a_body_that_is_read_or_taken_in() {
+        let (untouched, rest) = request(&[b"one", b"two"]);
+        assert!(!ends_connection(rest).await);
+        drop(untouched);
+        let (read, rest) = request(&[b"one", b"two"]);
+        assert_eq!(read.collect().await.unwrap().to_bytes(), "onetwo");
+        assert!(!ends_connection(rest).await);
+        let most = vec![PIECE; BODY_BYTES_MAX / PIECE.len()];
+        let (_untouched, rest) = request(&most);
+        assert!(!ends_connection(rest).await);
+        let (_untouched, rest) = request(&[&most[..], &[b"x"]].concat());
+        assert!(ends_connection(rest).await, "more than anybody would take");
+    }
+
+    #[tokio::test]
+    async fn a_body_that_somebody_reads_is_left_to_them() {
+        let (mut body, rest) = request(&[b"one", b"two"]);
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "one");
+        assert!(ends_connection(rest).await);
+        assert_eq!(body.collect().await.unwrap().to_bytes(), "two", "what is left does not look like its end");
     }
 }

@@ -1,5 +1,6 @@
 //! Listening: plain or TLS, HTTP/1.1 and HTTP/2, bounded connections, and a shutdown that finishes what it has begun.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -7,7 +8,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{Request, Version};
+use axum::http::header::CONTENT_LENGTH;
+use axum::http::{Request, StatusCode, Version};
 use futures_util::future::BoxFuture;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -207,7 +209,15 @@ impl Connection {
             let under_way = pulse.begin(request.version() == Version::HTTP_2);
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(Arrival { peer, under_way: Arc::new(under_way) });
-            router.clone().oneshot(request)
+            let answer = router.clone().oneshot(request);
+            async move {
+                let mut answer = answer.await?;
+                // The router says that there are no bytes; of what is not sent, that is not the length.
+                if answer.status() == StatusCode::NOT_MODIFIED {
+                    answer.headers_mut().remove(CONTENT_LENGTH);
+                }
+                Ok::<_, Infallible>(answer)
+            }
         });
         let mut builder = auto::Builder::new(TokioExecutor::new());
         // The stream itself knows how long a head may take.

@@ -213,18 +213,27 @@ impl Store {
     /// Whether reads and writes are served right now. After a write to disk failed, this tries one itself, so that
     /// an instance that is sent no traffic notices that there is space again.
     pub async fn ping(&self) -> Result<()> {
+        let failing = match self.backend() {
+            Backend::Sqlite(sqlite) => sqlite.writer.failing(),
+            Backend::Postgres(_) => false,
+        };
+        self.ping_writing(failing).await
+    }
+
+    /// The same, where `probing` tries a write to the disk whatever became of the last one. A server does not each time it
+    /// is asked: anybody may ask, and the disk is everybody's.
+    async fn ping_writing(&self, probing: bool) -> Result<()> {
         self.ping_read().await?;
         let health = self.system(Purpose::Health);
         match self.backend() {
             Backend::Sqlite(sqlite) => {
-                let failing = sqlite.writer.failing();
-                if failing {
+                if probing {
                     let path = sqlite.path.clone();
                     let probe = tokio::task::spawn_blocking(move || sqlite::probe_disk(&path));
                     probe.await.map_err(Error::internal)??;
                 }
-                health.write(async move |tx: &mut Tx| if failing { tx.probe() } else { Ok(()) }).await?;
-                if failing {
+                health.write(async move |tx: &mut Tx| if probing { tx.probe() } else { Ok(()) }).await?;
+                if probing {
                     sqlite.writer.recovered();
                 }
                 Ok(())

@@ -28,7 +28,7 @@ const CLOCK_SKEW_MAX_MS: i64 = 2_000;
 impl Store {
     /// Reads and writes, the pages of the file or the walls between tenants, and the time.
     pub async fn self_check(&self) -> Result<Vec<Check>> {
-        self.ping().await?;
+        self.ping_writing(true).await?;
         let mut checks = vec![Check::fine("database", "reads and writes")];
         match self.engine() {
             Engine::Sqlite => checks.push(self.check_pages().await?),

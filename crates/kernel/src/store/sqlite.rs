@@ -30,7 +30,7 @@ const CHECKPOINT_PAGES: i64 = 4_000;
 /// What the log is cut back to when a long read had made it grow.
 const LOG_BYTES_MAX: i64 = 64 << 20;
 
-/// What must fit on the disk before it counts as writable again: the pages of a busy group.
+/// What must fit on the disk before it counts as writable: the pages of a busy group.
 const PROBE_BYTES: usize = 256 << 10;
 
 /// How often switching a new file to the write-ahead log is tried while another process does the same, 10 ms apart.

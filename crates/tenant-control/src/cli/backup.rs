@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 use kernel::auth::find_tenant;
 use kernel::base::{Error, Result, World};
+use kernel::startup::{forget_base_url, noted_base_url};
 use kernel::store::{Options, Purpose, Store};
 use serde_json::json;
 
@@ -117,6 +118,7 @@ async fn check(from: &Path, incoming: &Path) -> Result<()> {
     Err(Error::internal(format!("{} is not a whole backup: {problem}", from.display())))
 }
 
+/// And lets it forget where the server was reached that it is a copy of.
 async fn prove_whole(incoming: &Path) -> Result<(), String> {
     let text = |error: Error| error.cause().unwrap_or_else(|| error.to_string());
     if is_cut_off(incoming).map_err(|error| error.to_string())? {
@@ -127,12 +129,18 @@ async fn prove_whole(incoming: &Path) -> Result<(), String> {
     let pending = store.pending_migrations(MIGRATIONS).await;
     // An empty file is a sound database too, but not one of ours.
     let ours = find_tenant(&store.system(Purpose::Cli), "").await;
+    // One that was made before servers noted anything has no such table.
+    let forgotten = match noted_base_url(&store).await {
+        Ok(Some(_)) => forget_base_url(&store).await,
+        Ok(None) | Err(_) => Ok(()),
+    };
     store.close().await;
     let checks = checked.map_err(text)?;
     if let Some(check) = checks.into_iter().find(|check| check.problem.is_some()) {
         return Err(format!("{}: {}", check.name, check.problem.unwrap_or_default()));
     }
     pending.map_err(text)?;
+    forgotten.map_err(text)?;
     ours.map(drop).map_err(|_| "it holds no store of this service".to_owned())
 }
 

@@ -52,7 +52,7 @@ pub async fn run(args: &DoctorArgs) -> Result<ExitCode> {
 async fn database(args: &StoreArgs, store: &Store) -> Vec<Check> {
     let mut checks = match store.self_check().await {
         Ok(checks) => checks,
-        Err(error) => return vec![Check::failed("database", error.to_string())],
+        Err(error) => return vec![Check::failed("database", error.cause().unwrap_or_else(|| error.to_string()))],
     };
     match store.pending_migrations(MIGRATIONS).await {
         Ok(pending) if pending.is_empty() => {

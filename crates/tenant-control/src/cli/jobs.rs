@@ -11,13 +11,13 @@ const CLEAN_EVERY: Duration = Duration::from_mins(10);
 const MEASURE_EVERY: Duration = Duration::from_secs(15);
 
 /// Runs until it is dropped.
-pub async fn run(node: Node) {
+pub async fn run(node: Node, delivery_retention_ms: i64) {
     tokio::join!(
         every(&node, ANNOUNCE_EVERY, "telling of keys that expire", |node| async move {
             api_keys::jobs::announce_expiry(&node).await
         }),
-        every(&node, CLEAN_EVERY, "cleaning the log of deliveries", |node| async move {
-            webhooks::jobs::clean(&node).await
+        every(&node, CLEAN_EVERY, "cleaning the log of deliveries", move |node| async move {
+            webhooks::jobs::clean(&node, delivery_retention_ms).await
         }),
         every(&node, MEASURE_EVERY, "measuring the queue of deliveries", |node| async move {
             webhooks::jobs::measure(&node).await

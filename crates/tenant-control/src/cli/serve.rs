@@ -43,7 +43,7 @@ pub async fn run(args: ServeArgs) -> Result<()> {
     let (router, _) = router::build(router::table(node.app()))?;
     kernel::jobs::begin(&node).await?;
     let jobs = tokio::spawn(kernel::jobs::run(node.clone(), RETENTION));
-    let announcing = tokio::spawn(jobs::run(node.clone()));
+    let announcing = tokio::spawn(jobs::run(node.clone(), args.delivery_retention_ms()));
     let sender = Sender::new(node.clone(), args.sending());
     let (told_stop, stopped) = (node.clone(), node.stopping.subscribe());
     let sending = watch("sending webhooks", stopped.clone(), move || {

@@ -28,6 +28,8 @@ impl IntoResponse for Published {
         };
         let headers = response.headers_mut();
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, no-cache"));
+        // Also where there is nothing to compress: a cache keeps what 304 says of the answer that it has.
+        headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
         if let Ok(etag) = HeaderValue::try_from(&self.document.etag) {
             headers.insert(header::ETAG, etag);
         }
@@ -63,9 +65,11 @@ pub async fn get(
     query.parse()?;
     let document = document.get()?;
     let known = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    // As RFC 9110 compares them here: a weak tag is as good as a strong one.
+    let opaque = |tag: &str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();
     let unchanged = known.flat_map(|line| line.split(',')).any(|tag| {
         let tag = tag.trim();
-        tag == "*" || tag.trim_start_matches("W/") == document.etag
+        tag == "*" || opaque(tag) == opaque(&document.etag)
     });
     Ok(Published { document, unchanged })
 }

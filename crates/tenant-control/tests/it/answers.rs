@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::select_all;
+use kernel::auth::Role;
 use kernel::http::UnsentMax;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -13,6 +14,7 @@ use crate::support::process::until;
 use crate::support::{Server, Tenancy, over_http};
 
 const TICKETS: &str = "/api/psa/tickets";
+const DOCUMENT: &str = "/api/openapi.json";
 const FEED: &str = "/api/admin/webhooks/events?view=feed&limit=200";
 const WAIT_MAX: Duration = Duration::from_mins(1);
 /// Sooner than a connection of HTTP/2 ends because its client does not answer pings.
@@ -29,20 +31,33 @@ async fn fill(server: &Server, tenancy: &Tenancy) {
 
 /// Asks for the whole page and does not read it.
 async fn unread(server: &Server, tenancy: &Tenancy) -> TcpStream {
+    unread_by(server, &format!("Cookie: {}", tenancy.admin)).await.expect("the answer has begun")
+}
+
+/// The same by a key.
+async fn unread_by_key(server: &Server, key: &str) -> Option<TcpStream> {
+    unread_by(server, &format!("X-API-Key: {key}")).await
+}
+
+/// None when it is refused because there is too much that is not read.
+async fn unread_by(server: &Server, credential: &str) -> Option<TcpStream> {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     // Small, so that it does not depend on the system how much is taken without being read.
     socket.set_recv_buffer_size(16 * 1024).unwrap();
     let mut stream = socket.connect(server.address).await.unwrap();
     let head = format!(
-        "GET {TICKETS}?limit=200 HTTP/1.1\r\nHost: {}\r\nCookie: {}\r\nConnection: close\r\n\r\n",
-        server.address, tenancy.admin
+        "GET {TICKETS}?limit=200 HTTP/1.1\r\nHost: {}\r\n{credential}\r\nConnection: close\r\n\r\n",
+        server.address
     );
     stream.write_all(head.as_bytes()).await.unwrap();
     // The answer has begun.
     let mut status = [0; 12];
     stream.read_exact(&mut status).await.unwrap();
-    assert_eq!(std::str::from_utf8(&status).unwrap(), "HTTP/1.1 200");
-    stream
+    match &status {
+        b"HTTP/1.1 200" => Some(stream),
+        b"HTTP/1.1 503" => None,
+        other => panic!("{}", String::from_utf8_lossy(other)),
+    }
 }
 
 async fn rest(stream: &mut TcpStream) -> Vec<u8> {
@@ -109,14 +124,20 @@ async fn is_answered(connection: &mut TcpStream, stream: u32) -> bool {
 
 /// Reads until the heads of so many answers have come, in whichever order.
 async fn has_heads(connection: &mut TcpStream, mut count: usize) {
-    let mut head = [0; 9];
     while count > 0 {
-        let read = tokio::time::timeout(WAIT_MAX, connection.read_exact(&mut head)).await.expect("an answer");
-        read.expect("the connection goes on");
-        let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
-        connection.read_exact(&mut payload).await.unwrap();
-        count -= usize::from(head[3] == 1);
+        let (kind, ..) = next_frame(connection).await;
+        count -= usize::from(kind == 1);
     }
+}
+
+/// The kind of the next frame, its stream, and what it holds.
+async fn next_frame(connection: &mut TcpStream) -> (u8, u32, Vec<u8>) {
+    let mut head = [0; 9];
+    let read = tokio::time::timeout(WAIT_MAX, connection.read_exact(&mut head)).await.expect("an answer");
+    read.expect("the connection goes on");
+    let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+    connection.read_exact(&mut payload).await.unwrap();
+    (head[3], u32::from_be_bytes([head[5], head[6], head[7], head[8]]), payload)
 }
 
 /// Asks again and again on one connection, until another one that only shows to be there is closed, for which the time
@@ -221,6 +242,25 @@ over_http! {
         ended.expect("its connection is ended, which else could go on to collect what nobody reads");
     }
 
+    async fn what_is_not_sent_again_over_http_2_has_no_length(server: Server) {
+        let etag = server.get(DOCUMENT).await.is(200).header("etag").to_owned();
+        let known = [&[0x0f, 0x1a, u8::try_from(etag.len()).unwrap()][..], etag.as_bytes()].concat();
+        let mut stream = http2(&server, 65_535).await;
+        let mut tells_length = async |number: u32, more: &[u8]| {
+            let asked = frame(1, 5, number, &[&head(DOCUMENT)[..], more].concat());
+            stream.write_all(&asked).await.unwrap();
+            loop {
+                let (kind, of, payload) = next_frame(&mut stream).await;
+                if (kind, of) == (1, number) {
+                    // A header that is not to be remembered, by the number of its name in the static table.
+                    return (payload[0], payload.windows(2).any(|pair| pair == [0x0f, 0x0d]));
+                }
+            }
+        };
+        assert_eq!(tells_length(1, &[]).await, (0x88, true), "200, with a length");
+        assert_eq!(tells_length(3, &known).await, (0x8b, false), "304, without");
+    }
+
     async fn streams_that_take_nothing_keep_nobody_from_anything(setup: Setup) {
         let mut setup = setup;
         setup.settings.in_flight_max = 4;
@@ -275,15 +315,39 @@ over_http! {
         let (acme, globex) = (server.tenant("acme").await, server.tenant("globex").await);
         fill(&server, &acme).await;
         fill(&server, &globex).await;
-        let page = async |tenancy: &Tenancy| server.get(format!("{TICKETS}?limit=200")).cookie(&tenancy.admin).await;
-        let mut held = [unread(&server, &acme).await, unread(&server, &acme).await];
-        page(&acme).await.problem("unavailable");
+        let (key, third) = (server.key(&acme, &["tickets:read"]).await, server.user(&acme.tenant, Role::Admin).await);
+        let page = async |cookie: &str| server.get(format!("{TICKETS}?limit=200")).cookie(cookie).await;
+        let mut held = [unread(&server, &acme).await, unread_by_key(&server, &key.plain).await.expect("its own half")];
+        page(&third).await.problem("unavailable");
         // What is small is still answered, and so is everybody else.
-        server.get(SESSION).cookie(&acme.admin).await.is(200);
-        server.post(TICKETS).cookie(&acme.admin).json(&json!({"subject": "Small"})).await.is(201);
-        page(&globex).await.is(200);
+        for cookie in [&third, &acme.admin] {
+            server.get(SESSION).cookie(cookie).await.is(200);
+            server.post(TICKETS).cookie(cookie).json(&json!({"subject": "Small"})).await.is(201);
+        }
+        page(&globex.admin).await.is(200);
         rest(&mut held[0]).await;
-        until("there is room again", WAIT_MAX, async || (page(&acme).await.status == 200).then_some(())).await;
+        until("there is room again", WAIT_MAX, async || (page(&third).await.status == 200).then_some(())).await;
+    }
+
+    async fn a_key_that_reads_nothing_leaves_room_for_the_others_of_its_tenant(setup: Setup) {
+        let mut setup = setup;
+        setup.settings.unsent_max = UnsentMax { per_payer_bytes: 5_000_000, total_bytes: 50_000_000 };
+        let server = setup.start().await;
+        let acme = server.tenant("acme").await;
+        fill(&server, &acme).await;
+        let (deaf, other) = (server.key(&acme, &["tickets:read"]).await, server.key(&acme, &["tickets:*"]).await);
+        let mut held = Vec::new();
+        while let Some(stream) = unread_by_key(&server, &deaf.plain).await {
+            held.push(stream);
+        }
+        assert!((2..5).contains(&held.len()), "{}", held.len());
+        let page = async |key: &str| server.get(format!("{TICKETS}?limit=200")).key(key).await;
+        for _ in 0..3 {
+            page(&other.plain).await.is(200);
+            page(&deaf.plain).await.problem("unavailable");
+        }
+        server.post(TICKETS).key(&other.plain).json(&json!({"subject": "Small"})).await.is(201);
+        server.delete(format!("{KEYS}?id={}", deaf.id)).cookie(&acme.admin).await.is(204);
     }
 
     async fn a_tenant_that_leaves_too_much_unread_is_given_nothing_more(setup: Setup) {

@@ -163,7 +163,7 @@ async fn a_node_with_a_wrong_clock_removes_notes_and_tells_nothing() {
     wrong.get(SESSION).key(&key.plain).await.is(200);
     wrong.get(SESSION).cookie(&acme.admin).await.problem("session_expired");
     is_refused(kernel::jobs::clean(&wrong.app, RETENTION).await);
-    is_refused(webhooks::jobs::clean(&wrong.app).await);
+    is_refused(webhooks::jobs::clean(&wrong.app, 90 * DAY_MS).await);
     is_refused(kernel::jobs::note_uses(&wrong.app).await);
     is_refused(kernel::jobs::exchange_rates(&wrong.app).await);
     api_keys::jobs::announce_expiry(&wrong.app).await.unwrap();

@@ -91,6 +91,50 @@ over_http! {
         assert!(post.is(201).body.len() > 1024 && post.header("content-encoding").is_empty(), "{:?}", post.headers);
     }
 
+    async fn whoever_takes_neither_gzip_nor_plain_text_gets_plain_text(server: Server) {
+        let plain = server.get(DOCUMENT).await;
+        for accepted in ["identity;q=0", "*;q=0", "br, identity;q=0", "gzip;q=0, *;q=0"] {
+            let answer = server.get(DOCUMENT).header("accept-encoding", accepted).await;
+            assert_eq!((answer.is(200).header("content-encoding"), &answer.body), ("", &plain.body), "{accepted}");
+        }
+    }
+
+    async fn head_tells_of_what_get_would_compress(server: Server) {
+        let acme = server.tenant("acme").await;
+        let large = json!({"name": "A", "scopes": ["*"], "allowed_cidrs": (0..50).map(|n| format!("10.0.{n}.0/24")).collect::<Vec<_>>()});
+        let key = server.key_with(&acme, &large).await;
+        for target in [DOCUMENT.to_owned(), format!("{KEYS}?id={}", key.id), SESSION.to_owned(), "/".to_owned()] {
+            for accepted in ["gzip", "identity"] {
+                let call = |method| server.call(method, &target).cookie(&acme.admin).header("accept-encoding", accepted);
+                let (get, head) = (call(Method::GET).await, call(Method::HEAD).await);
+                assert_eq!((head.is(200).status, head.body.len()), (get.status, 0), "{target}");
+                for name in ["content-encoding", "content-length", "content-type", "vary", "etag", "cache-control"] {
+                    assert_eq!(head.headers.get(name), get.headers.get(name), "{name} of {target} for {accepted}");
+                }
+            }
+        }
+    }
+
+    async fn a_request_names_its_host_once(server: Server) {
+        let ask = async |version: &str, target: &str, hosts: &str| {
+            send_raw(&server, format!("GET {target} HTTP/{version}\r\n{hosts}Connection: close\r\n\r\n")).await
+        };
+        for target in [DOCUMENT, SESSION, "/", "/healthz", "/api/nowhere", "http://a/healthz"] {
+            for hosts in ["", "Host: a\r\nHost: a\r\n", "Host: a\r\nhost: b\r\n"] {
+                let refused = ask("1.1", target, hosts).await;
+                assert_eq!(refused.status, 400, "{target} {hosts:?}: {refused:?}");
+                assert!(refused.body.contains("\"invalid_header\"") && refused.has_header("x-request-id"), "{refused:?}");
+                assert!(refused.head.contains("application/problem+json"), "{refused:?}");
+            }
+        }
+        assert_eq!(ask("1.0", "/healthz", "Host: a\r\nHost: b\r\n").await.status, 400);
+        assert_eq!(ask("1.0", "/healthz", "").await.status, 200, "it need not, before 1.1");
+        assert_eq!(ask("1.1", "/healthz", "Host: a\r\n").await.status, 200);
+        assert_eq!(ask("1.1", "http://a/healthz", "Host: a\r\n").await.status, 200);
+        let post = format!("POST {KEYS} HTTP/1.1\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{{}}");
+        assert_eq!(send_raw(&server, post).await.status, 400);
+    }
+
     async fn head_works_wherever_get_does(server: Server) {
         let acme = server.tenant("acme").await;
         let key = server.key(&acme, &["*"]).await;

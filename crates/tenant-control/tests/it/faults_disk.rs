@@ -107,6 +107,24 @@ async fn a_full_disk_refuses_writes_serves_reads_and_recovers_by_itself() {
     assert_eq!(verify(&api, "full-", &notes).await, Verdict::default());
 }
 
+/// Beside a server that has had nothing to write since the disk became full, and so knows nothing of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn doctor_finds_a_full_disk_before_a_write_fails() {
+    let folder = TempDir::new().unwrap();
+    let Some(mount) = mount(&["-t", "tmpfs", "-o", "size=32m,mode=700", "tmpfs"], &folder.path().join("small")) else {
+        return;
+    };
+    let launch = Launch::on_folder(&mount.at.join("data"));
+    let _server = launch.start().await;
+    launch.run(&["doctor"]);
+    let ballast = mount.at.join("ballast");
+    fill(&ballast);
+    let said = launch.fails(&["doctor"]);
+    assert!(said.contains("FAIL  database: the disk takes no writes"), "{said}");
+    std::fs::remove_file(&ballast).unwrap();
+    launch.run(&["doctor"]);
+}
+
 async fn refuses_writes_and_serves_reads(api: &Api, name: &str) {
     let refused = api.create_key(name).await.unwrap();
     assert_eq!((refused.status, refused.code()), (503, "unavailable"), "{}", refused.body);

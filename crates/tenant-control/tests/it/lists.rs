@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 use crate::support::people::{AUDIT, KEYS};
 use crate::support::{Server, Tenancy, over_http};
 
+const TICKETS: &str = "/api/psa/tickets";
+
 fn ids(page: &Value) -> Vec<String> {
     page["data"].as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect()
 }
@@ -106,7 +108,7 @@ over_http! {
         for limit in ["1", "200"] {
             page(&server, &acme, &format!("?limit={limit}")).await;
         }
-        for limit in ["0", "201", "-1", "1.5", "ten", "", "99999999999999999999", "1e2", "+5", "%205", "0x10"] {
+        for limit in ["0", "201", "-1", "1.5", "ten", "", "99999999999999999999", "1e2", "+5", "%2B5", "%205", "05", "00", "5%20", "0x10"] {
             let answer = server.get(format!("{KEYS}?limit={limit}")).cookie(&acme.admin).await;
             assert_eq!(answer.status, 400, "limit={limit}");
             answer.problem("invalid_parameter");
@@ -261,6 +263,36 @@ over_http! {
         let colleague = server.user(&acme.tenant, kernel::auth::Role::Admin).await;
         ask(format!("{KEYS}?cursor={cursor}&limit=2"), &colleague).await.is(200);
         ask(format!("{KEYS}?cursor={filtered}&limit=2&status=active"), &colleague).await.is(200);
+    }
+
+    async fn a_cursor_goes_on_however_the_values_of_a_filter_are_ordered(server: Server) {
+        let acme = server.tenant("acme").await;
+        make(&server, &acme, 4).await;
+        for n in 0..4 {
+            server.post(TICKETS).cookie(&acme.admin).json(&json!({"subject": format!("Ticket {n}"), "tags": ["a"]})).await.is(201);
+        }
+        for (path, filter, same) in [
+            (KEYS, "status=active,expired", &["status=expired,active", "status=expired,active,expired"][..]),
+            (AUDIT, "action=ticket.create,api_key.create", &["action=api_key.create,ticket.create"]),
+            (TICKETS, "status=open,new", &["status=new,open", "status=new,open,new"]),
+            (TICKETS, "number=10,2,3", &["number=2,3,10", "number=3,3,2,10"]),
+            (TICKETS, "tag=b,a&priority=medium,low", &["tag=a,b&priority=low,medium"]),
+        ] {
+            let ask = |query: String| server.get(format!("{path}?{query}")).cookie(&acme.admin);
+            let cursor = ask(format!("{filter}&limit=1")).await.ok(200)["next_cursor"].as_str().unwrap().to_owned();
+            let wanted = ask(format!("{filter}&limit=1&cursor={cursor}")).await.ok(200)["data"].clone();
+            assert_eq!(wanted.as_array().map(Vec::len), Some(1));
+            for other in same {
+                let answer = ask(format!("{other}&limit=1&cursor={cursor}")).await;
+                assert_eq!(answer.ok(200)["data"], wanted, "{filter} as {other}");
+            }
+        }
+        let cursor = server.get(format!("{TICKETS}?status=open,new&limit=1")).cookie(&acme.admin).await.ok(200);
+        let cursor = cursor["next_cursor"].as_str().unwrap();
+        for other in ["status=new", "status=new,open,pending", "status=new,pending"] {
+            let answer = server.get(format!("{TICKETS}?{other}&limit=1&cursor={cursor}")).cookie(&acme.admin).await;
+            answer.problem("invalid_cursor");
+        }
     }
 
     async fn a_list_shows_nothing_of_another_tenant(server: Server) {

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex};
+use std::time::Duration;
 
 use kernel::auth::Scope;
 use kernel::base::{Error, Result, TenantId};
@@ -17,9 +18,11 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use crate::answers::{http2, request_as};
 use crate::support::people::KEYS;
+use crate::support::process::until;
 use crate::support::{Server, Setup, over_http};
 
 const PATH: &str = "/api/test/numbers";
+const WAIT_MAX: Duration = Duration::from_mins(1);
 
 rules! { Listing = Rules::new(Policy::Read, &[Scope::TicketsRead]).or_export(); }
 
@@ -220,7 +223,7 @@ over_http! {
 
     async fn streams_count_among_the_answers_that_are_not_taken(setup: Setup) {
         let mut setup = setup;
-        setup.settings.unsent_max = UnsentMax { per_payer_bytes: 4 * PAGE_BYTES_MAX, total_bytes: 64 * PAGE_BYTES_MAX };
+        setup.settings.unsent_max = UnsentMax { per_payer_bytes: 8 * PAGE_BYTES_MAX, total_bytes: 64 * PAGE_BYTES_MAX };
         let server = start(setup).await;
         let (acme, globex) = (server.tenant("acme").await, server.tenant("globex").await);
         let query = format!("pages=1000&page_bytes={}", PAGE_BYTES_MAX / 2);
@@ -230,5 +233,31 @@ over_http! {
         let (_, head) = open().await;
         assert!(head.starts_with("HTTP/1.1 503"), "{head}");
         server.get(format!("{PATH}?pages=1")).cookie(&globex.admin).await.is(200);
+    }
+
+    async fn a_tenant_has_four_streams_at_once_and_their_places_again_when_they_end(setup: Setup) {
+        let server = start(setup).await;
+        let (acme, globex) = (server.tenant("acme").await, server.tenant("globex").await);
+        for _ in 0..6 {
+            server.get(format!("{PATH}?pages=2")).cookie(&acme.admin).await.is(200);
+        }
+        let query = format!("pages=1000&page_bytes={}", PAGE_BYTES_MAX / 2);
+        let open = async || ask(&server, &query, &cookie(&acme.admin), "1.1").await;
+        let is_given = |(_, head): &(TcpStream, String)| head.starts_with("HTTP/1.1 200");
+        let mut held = Vec::new();
+        until("the places of those that were read are free", WAIT_MAX, async || {
+            held.push(Some(open().await).filter(is_given)?);
+            (held.len() == 4).then_some(())
+        })
+        .await;
+        assert!(!is_given(&open().await), "a fifth");
+        server.get(format!("{PATH}?pages=1")).cookie(&globex.admin).await.is(200);
+        // Whoever goes away leaves its place.
+        held.clear();
+        until("there are four places again", WAIT_MAX, async || {
+            held.push(Some(open().await).filter(is_given)?);
+            (held.len() == 4).then_some(())
+        })
+        .await;
     }
 }

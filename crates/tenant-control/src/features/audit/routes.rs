@@ -1,7 +1,7 @@
 //! `/api/admin/audit`
 
 use kernel::auth::Scope;
-use kernel::base::{Result, is_record_id};
+use kernel::base::{Result, is_dotted, is_record_id};
 use kernel::http::{Access, FromParams, Page, PageRequest, Param, Params, Policy, Query, Rules};
 use kernel::rules;
 
@@ -22,7 +22,7 @@ pub struct ListQuery {
 impl FromParams for ListQuery {
     fn from_params(params: &mut Params) -> Result<Self> {
         let id = |text: &str| is_record_id(text).then(|| text.to_owned());
-        let action = |text: &str| is_action(text).then(|| text.to_owned());
+        let action = |text: &str| is_dotted(text).then(|| text.to_owned());
         let actors = Param::new("actor_id", "Who did it: ids of users or keys, as a comma list.");
         let actions = Param::new("action", "What was done, such as `api_key.create`, as a comma list.");
         let targets = Param::new("target_id", "To which record, as a comma list of ids.");
@@ -35,11 +35,6 @@ impl FromParams for ListQuery {
         };
         Ok(ListQuery { filter, page: PageRequest::take(params)? })
     }
-}
-
-fn is_action(text: &str) -> bool {
-    (1..=100).contains(&text.len())
-        && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_' || byte == b'.')
 }
 
 /// Read the audit trail

@@ -18,8 +18,8 @@ pub const WAITING_MAX: i64 = 10_000;
 
 /// Removes what is older than the log is kept, tenant by tenant and a few hundred rows at a time. A tenant that cannot be
 /// cleaned keeps no other from it.
-pub async fn clean(node: &Node) -> Result<()> {
-    let before = node.world.now().plus(-node.settings.delivery_retention_ms);
+pub async fn clean(node: &Node, retention_ms: i64) -> Result<()> {
+    let before = node.world.now().plus(-retention_ms);
     let db = node.store.system(Purpose::Housekeeping);
     let mut after: Option<TenantId> = None;
     let mut failures = Vec::new();

@@ -191,6 +191,8 @@ fn a_link_leads_to_the_server_that_runs_on_the_store() {
     assert_eq!(link_to(&desk, &[]), process.base_url);
     assert_ne!(process.base_url, "http://127.0.0.1:8080");
     assert_eq!(link_to(&desk, &["--base-url", "https://told.test"]), "https://told.test", "what is said counts");
+    assert_eq!(link_to(&desk, &["--listen", "127.0.0.1:9999"]), "http://127.0.0.1:9999", "and where it listens, too");
+    assert_eq!(link_to(&desk, &["--listen", "127.0.0.1:0"]), process.base_url, "any port is none that can be reached");
     process.stop();
     let process = desk.serve(&["--base-url", "https://tc.acme.test"]);
     assert_eq!(link_to(&desk, &[]), "https://tc.acme.test");

@@ -114,6 +114,29 @@ fn a_restore_refuses_to_replace_a_store_unless_forced_and_keeps_the_old_one() {
     assert_eq!(desk.json(&["admin", "tenant", "list"]).as_array().unwrap().len(), 2, "and can be put back");
 }
 
+/// A store that was copied elsewhere is not reached where the first one is.
+#[test]
+fn a_restored_store_knows_no_server_until_one_is_started_on_it() {
+    let desk = Desk::new();
+    acme(&desk);
+    let process = desk.serve(&["--base-url", "https://tc.acme.test"]);
+    desk.json(&["backup", "--to", "backup.db"]);
+    process.stop();
+    let link = |desk: &Desk| {
+        let create = ["admin", "session", "create", "--tenant", "acme", "--email", "a@acme.test", "--link"];
+        desk.json(&create)["url"].as_str().expect("a link").to_owned()
+    };
+    assert!(link(&desk).starts_with("https://tc.acme.test/"));
+    let fresh = Desk::new();
+    fresh.json(&["restore", "--from", desk.path("backup.db").to_str().unwrap()]);
+    assert_eq!(fresh.data_files(), ["lock", "tenant-control.db"], "and nothing is left beside it");
+    assert!(link(&fresh).starts_with("http://127.0.0.1:8080/"), "{}", link(&fresh));
+    std::fs::copy(desk.path("data/secrets.json"), fresh.path("data/secrets.json")).unwrap();
+    let restored = fresh.serve(&[]);
+    assert!(link(&fresh).starts_with(&restored.base_url));
+    assert!(link(&desk).starts_with("https://tc.acme.test/"), "the first one is as it was");
+}
+
 #[test]
 fn a_restore_refuses_what_is_not_a_whole_backup_and_leaves_the_store_alone() {
     let desk = Desk::new();

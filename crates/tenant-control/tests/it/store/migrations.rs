@@ -6,7 +6,7 @@ use kernel::store::{Purpose, Store};
 use tenant_control::migrations::MIGRATIONS;
 
 use super::code;
-use crate::support::stores::{Place, on_both};
+use crate::support::stores::{Place, TestStore, on_both};
 
 on_both! {
     async fn migrations_are_applied_once(store: TestStore) {
@@ -65,5 +65,40 @@ async fn a_store_that_was_never_migrated_lists_what_it_lacks() {
             Some("0001_ground")
         );
         store.ping().await.unwrap();
+    }
+}
+
+/// The indexes of what is not done are made anew there: they have what there was before, and serve the queries of older
+/// versions of this service, which ask for the five statuses as a list.
+#[tokio::test(flavor = "multi_thread")]
+async fn live_tickets_of_before_are_found_by_their_new_indexes() {
+    const INSERT: &str =
+        "INSERT INTO tickets (tenant_id, id, number, subject, type, status, priority, tags, device_ids, source,
+            sla_pauses, comment_count, version, created_at, updated_at, custom_fields)
+        VALUES ($1, 'tkt_' || $2, $2, 'A', 'incident', $3, 1, '[]', '[]', 'api', '[]', 0, 1, 0, 0, '{}')";
+    let (before, after) =
+        MIGRATIONS.split_at(MIGRATIONS.iter().position(|one| one.name == "0008_live_tickets").unwrap());
+    let place = Place::folder();
+    let store = Store::open(place.options(), World::default()).await.unwrap();
+    store.migrate(before).await.unwrap();
+    let store = TestStore { store, place };
+    let db = store.tenant("acme").await;
+    let insert = async |number: i64, status: &'static str| {
+        db.write(async move |tx| tx.exec(INSERT, args![number, status]).await).await.unwrap();
+    };
+    let statuses = ["new", "open", "in_progress", "pending", "on_hold", "resolved", "closed", "cancelled"];
+    for (number, status) in (1..).zip(statuses) {
+        insert(number, status).await;
+    }
+    assert_eq!(store.migrate(MIGRATIONS).await.unwrap().len(), after.len());
+    insert(9, "open").await;
+    for index in ["tickets_live_by_update", "tickets_live_by_priority", "tickets_live_by_due_date"] {
+        // Refused when the index cannot answer it.
+        let sql = format!(
+            "SELECT number FROM tickets INDEXED BY {index} WHERE tenant_id = $1
+             AND status IN ('new', 'open', 'in_progress', 'pending', 'on_hold') ORDER BY number LIMIT 100"
+        );
+        let found: Vec<i64> = db.list(&sql, args![]).await.unwrap();
+        assert_eq!(found, [1, 2, 3, 4, 5, 9], "{index}");
     }
 }

@@ -142,6 +142,14 @@ impl Launch {
         serde_json::from_slice(&output.stdout).expect("JSON on stdout")
     }
 
+    /// Runs a command that must fail, and returns what it printed.
+    pub fn fails(&self, words: &[&str]) -> String {
+        let output = self.command(words).output().expect("the command runs");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(!output.status.success(), "{words:?}: {said}");
+        said
+    }
+
     /// The cookie of the admin whom the first start has made.
     pub fn sign_in(&self) -> String {
         let made = self.run(&["admin", "session", "create", "--tenant", "default", "--email", "admin@localhost"]);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::response::{IntoResponse, Response};
 use kernel::auth::Scope;
-use kernel::base::Result;
+use kernel::base::{Result, is_dotted};
 use kernel::http::{
     Accepted, Access, FromParams, Idempotency, Json, Ok200, Once, OneOrPage, Page, PageRequest, Param, Params, Policy,
     Query, Rendered, Reply, Rules, documented,
@@ -35,7 +35,7 @@ pub struct ListQuery {
 impl FromParams for ListQuery {
     fn from_params(params: &mut Params) -> Result<Self> {
         let id = params.take_optional_id("One delivery. Cannot be combined with the other parameters.")?;
-        let kind = |text: &str| is_event_type(text).then(|| text.to_owned());
+        let kind = |text: &str| is_dotted(text).then(|| text.to_owned());
         let webhooks = Param::new("webhook_id", "Of these endpoints, as a comma list.");
         let events = Param::new("event_id", "Of these events, as a comma list.");
         let kinds = Param::new("event_type", "Of these kinds of events, as a comma list.");
@@ -49,11 +49,6 @@ impl FromParams for ListQuery {
         };
         Ok(ListQuery { id, filter, page: PageRequest::take(params)? })
     }
-}
-
-fn is_event_type(text: &str) -> bool {
-    (1..=100).contains(&text.len())
-        && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_.".contains(&byte))
 }
 
 /// A delivery has no version, so it is shown without an `ETag`.
