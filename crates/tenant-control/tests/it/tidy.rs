@@ -197,7 +197,7 @@ const SYSTEM_DOORS: &[(&str, &str, usize, &str)] = &[
     (
         "crates/kernel/src/startup.rs",
         "Startup",
-        4,
+        5,
         "the check values of the secrets and the base URL belong to no tenant",
     ),
     ("crates/kernel/src/store/mod.rs", "Health", 2, "a probe reads and writes nothing of anybody"),
