@@ -69,9 +69,11 @@ async fn body(db: &Db, due: &mut Due) -> Result<Option<Bytes>> {
     }
 }
 
+pub type Headers = HeaderMap;
+
 /// What every request to an endpoint starts with: its owner's headers, and those of ours that are always the same. None if
 /// one cannot be sent.
-pub fn headers(of_owner: &BTreeMap<String, String>) -> Option<HeaderMap> {
+pub fn headers(of_owner: &BTreeMap<String, String>) -> Option<Headers> {
     let mut headers = HeaderMap::with_capacity(of_owner.len() + OUR_HEADERS);
     for (name, value) in of_owner {
         headers.insert(HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?);

@@ -19,7 +19,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::http::HeaderMap;
 use kernel::base::{DAY_MS, HmacKey, Result, TenantId, Timestamp};
 use kernel::jobs::Node;
 use kernel::jobs::lanes::{self, POLL_MS};
@@ -81,7 +80,7 @@ pub struct Endpoint {
     /// None when nothing may be sent to it.
     target: Option<Target>,
     /// What every request to it starts with; none if its owner's cannot be sent.
-    headers: Option<HeaderMap>,
+    headers: Option<attempt::Headers>,
     secrets: Vec<SigningSecret>,
     rate_limit_per_second: Option<i64>,
     ordered: bool,
