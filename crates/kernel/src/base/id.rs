@@ -14,6 +14,8 @@ use super::{Timestamp, World};
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 /// 26 characters of 5 bits hold 130 bits; the first may only use the 128 that a UUID has.
 const DIGITS: usize = 26;
+/// The last moment that an id can hold.
+const LAST_MS: i64 = (1 << 48) - 1;
 
 /// A record that ids name. Whoever owns the record says what its ids start with:
 ///
@@ -30,6 +32,8 @@ const DIGITS: usize = 26;
 pub trait Identified {
     /// Two to four small letters, which no other kind has.
     const PREFIX: &'static str;
+    /// What the document says of the id of one that shall be changed.
+    const ABOUT: &'static str = "The record to act on.";
 }
 
 /// The id of an `R`. Each kind of record has ids of its own type, and one cannot be taken for another.
@@ -59,6 +63,11 @@ impl<R> Id<R> {
     pub fn first_at(at: Timestamp) -> Self {
         Self::of(uuid_at(at, &[0; 10]))
     }
+
+    /// Every id that is ever made comes before this one.
+    pub fn after_all() -> Self {
+        Self::first_at(Timestamp::from_millis(LAST_MS))
+    }
 }
 
 impl<R: Identified> RecordId for Id<R> {
@@ -66,6 +75,7 @@ impl<R: Identified> RecordId for Id<R> {
         assert!(R::PREFIX.len() >= PREFIX_MIN && R::PREFIX.len() <= PREFIX_MAX, "a prefix has two to four letters");
         R::PREFIX
     };
+    const ABOUT: &'static str = R::ABOUT;
     const NONE: Self = Self::of(Uuid::nil());
 }
 
@@ -131,7 +141,7 @@ impl<R> Hash for Id<R> {
 
 /// Ids of the records that the kernel itself writes. A feature's are declared in its folder.
 macro_rules! own {
-    ($($(#[$doc:meta])* $name:ident of $record:ident $prefix:literal)*) => {
+    ($($(#[$doc:meta])* $name:ident of $record:ident $prefix:literal $(=> $about:literal)?)*) => {
         mod own {
             $(pub enum $record {})*
         }
@@ -141,6 +151,7 @@ macro_rules! own {
 
             impl Identified for own::$record {
                 const PREFIX: &'static str = $prefix;
+                $(const ABOUT: &'static str = $about;)?
             }
         )*
     };
@@ -151,7 +162,7 @@ own! {
     UserId of User "usr"
     /// Sessions are never named in an answer but in the audit trail.
     SessionId of Session "ses"
-    ApiKeyId of ApiKey "key"
+    ApiKeyId of ApiKey "key" => "The key to act on."
     AuditId of AuditEntry "aud"
     EventId of Event "evt"
 }
@@ -160,6 +171,8 @@ own! {
 pub trait RecordId: Copy + FromStr + fmt::Display {
     /// What ids of this kind start with.
     const PREFIX: &'static str;
+    /// What the document says of the id of one that shall be changed.
+    const ABOUT: &'static str;
     /// An id that no record has. A malformed one becomes this, so that it is answered exactly like an unknown one, and
     /// no earlier.
     const NONE: Self;

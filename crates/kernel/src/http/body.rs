@@ -16,9 +16,11 @@ use tokio::time::Instant;
 
 use super::app::Shared;
 use super::context::Context;
-use super::fields::{ERRORS_MAX, Fields, Reference, escape};
+use super::fields::{ERRORS_MAX, Fields, escape};
 use super::rules::BodyRules;
 use crate::base::{Code, Error, FieldError, Result, sha256};
+use crate::store::Db;
+use crate::store::refer::{self, Referable, Reference};
 
 /// What a small body may take, on the slowest of honest lines.
 const BODY_START: Duration = Duration::from_secs(5);
@@ -45,16 +47,8 @@ pub struct Received<T> {
     pub value: T,
     /// Of the bytes as they came: the same body means the same bytes.
     pub digest: [u8; 32],
-    /// The records that the body names, to be looked up in the transaction.
+    /// The records that the body names, for [`refer::check`] in the transaction.
     pub references: Vec<Reference>,
-}
-
-impl<T> Received<T> {
-    /// The digest of the body together with the record that the query names, where both make the request what it is.
-    pub fn digest_for(&self, id: impl std::fmt::Display) -> [u8; 32] {
-        let id = id.to_string();
-        sha256(&[id.as_bytes(), b"\n", &self.digest].concat())
-    }
 }
 
 impl<T: FromBody> Json<T> {
@@ -62,9 +56,14 @@ impl<T: FromBody> Json<T> {
         self.read_with(async |_| Ok(Vec::new())).await
     }
 
-    /// Like [`Json::read`]. A body that is refused anyway is told of unknown references too: `unknown` finds them.
-    /// Those of a body that is accepted are looked up in its transaction, where a repeated request is known as one.
-    pub async fn read_with(
+    /// Like [`Json::read`], for a body that may name other records. One that is refused anyway is told of those too that
+    /// the tenant does not have. Those of a body that is accepted are for [`refer::check`], in the transaction, where a
+    /// repeated request is known as one.
+    pub async fn read_referring(self, db: &Db, referable: &'static [Referable]) -> Result<Received<T>> {
+        self.read_with(async |references| refer::unknown(db, referable, references).await).await
+    }
+
+    async fn read_with(
         self,
         unknown: impl AsyncFnOnce(Vec<Reference>) -> Result<Vec<FieldError>>,
     ) -> Result<Received<T>> {

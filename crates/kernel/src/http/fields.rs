@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::base::{FieldError, RecordId, Result, Timestamp, Word};
+use crate::store::refer::Reference;
 
 /// The fields of an object that have not been taken yet, and what was wrong with those that have.
 pub struct Fields {
@@ -18,22 +19,6 @@ pub(super) struct Noted {
     pub references: Vec<Reference>,
 }
 
-/// Another record that the body names. Whether there is such a record, only the database knows.
-#[derive(Clone, Debug)]
-pub struct Reference {
-    pub pointer: String,
-    /// What ids of the wanted kind start with.
-    pub prefix: &'static str,
-    pub id: String,
-}
-
-impl Reference {
-    pub fn unknown(&self) -> FieldError {
-        let detail = "there is no such record in this tenant".to_owned();
-        FieldError { pointer: self.pointer.clone(), code: "unknown_reference", detail }
-    }
-}
-
 /// More errors than this help nobody and only make the answer large.
 pub(super) const ERRORS_MAX: usize = 100;
 
@@ -44,10 +29,6 @@ impl Fields {
 
     pub fn has(&self, name: &str) -> bool {
         self.object.contains_key(name)
-    }
-
-    pub fn is_alone(&self, name: &str) -> bool {
-        self.has(name) && self.object.len() == 1
     }
 
     /// A field that must be there.
@@ -64,6 +45,14 @@ impl Fields {
         let Some(value) = self.object.remove(name) else { return Some(None) };
         let pointer = format!("{}/{}", self.pointer, escape(name));
         parse(&mut Field { pointer, value, noted: &mut self.noted }).map(Some)
+    }
+
+    /// A field that gives the whole body another meaning, so that nothing may stand beside it.
+    pub fn alone<T>(&mut self, name: &str, parse: impl FnOnce(&mut Field<'_>) -> Option<T>) -> Option<T> {
+        if self.has(name) && self.object.len() > 1 {
+            self.report(name, "not_alone", "must be alone in the body");
+        }
+        self.required(name, parse)
     }
 
     pub fn report(&mut self, name: &str, code: &'static str, detail: impl Into<String>) {

@@ -9,11 +9,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use axum::response::{IntoResponse, Response};
 use utoipa::IntoResponses;
 
 use super::caller::Caller;
+use super::params::raw_id;
 use super::reply::{Documented, Rendered, Reply};
 use crate::base::seal::Binding;
 use crate::base::{Code, DAY_MS, Error, Result, Secrets, Timestamp, equal, sha256};
@@ -48,9 +49,13 @@ crate::statements! {
 type Rendering =
     Box<dyn for<'t> FnOnce(&'t mut Tx) -> Pin<Box<dyn Future<Output = Result<Rendered>> + Send + 't>> + Send>;
 
-/// The header of a request, looked at when the body has been accepted.
+/// The header of a request, looked at when the body has been accepted, and what makes the request another than one with the
+/// same body: no handler can forget it.
 pub struct Idempotency {
     headers: HeaderMap,
+    route: String,
+    /// The record that is changed.
+    id: Option<String>,
 }
 
 impl<S: Sync> FromRequestParts<S> for Idempotency {
@@ -61,44 +66,37 @@ impl<S: Sync> FromRequestParts<S> for Idempotency {
         for value in parts.headers.get_all(HEADER) {
             headers.append(HEADER, value.clone());
         }
-        Ok(Idempotency { headers })
+        let path = parts.uri.path();
+        // Under which the keys of a route are kept: those of PATCH apart from those of POST.
+        let route = if parts.method == Method::POST { path.to_owned() } else { format!("{} {path}", parts.method) };
+        Ok(Idempotency { headers, route, id: raw_id(parts.uri.query().unwrap_or_default()) })
     }
 }
 
 impl Idempotency {
-    /// Runs a write once per key and body. Without the header it just runs.
+    /// Runs a write once per key, body and record. Without the header it just runs.
     pub async fn once<R: Reply + Send>(
         self,
         caller: &Caller,
         db: &Db,
-        route: &'static str,
         digest: [u8; 32],
         job: impl for<'t> Job<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
     ) -> Result<Once<R>> {
         let job: Rendering = Box::new(move |tx| Box::pin(async move { job(tx).await?.render() }));
-        let (rendered, replayed) = self.render_once(caller, db, route, digest, job).await?;
+        let (rendered, replayed) = self.render_once(caller, db, digest, job).await?;
         Ok(Once { rendered, replayed, kind: PhantomData })
     }
 
-    async fn render_once(
-        self,
-        caller: &Caller,
-        db: &Db,
-        route: &'static str,
-        digest: [u8; 32],
-        job: Rendering,
-    ) -> Result<(Rendered, bool)> {
+    async fn render_once(self, caller: &Caller, db: &Db, digest: [u8; 32], job: Rendering) -> Result<(Rendered, bool)> {
         let Some(key) = self.key()? else {
             return Ok((db.write(async move |tx| job(tx).await).await?, false));
         };
-        let entry =
-            Entry { actor: caller.actor_id().to_owned(), route, key, digest, secrets: caller.app().secrets.clone() };
-        let running = caller.app().running_keys.start(&format!(
-            "{}\n{}\n{route}\n{}",
-            caller.tenant_id(),
-            entry.actor,
-            entry.key
-        ))?;
+        // The same change of another record is another request.
+        let digest = self.id.map_or(digest, |id| sha256(&[id.as_bytes(), b"\n", &digest].concat()));
+        let (actor, secrets) = (caller.actor_id().to_owned(), caller.app().secrets.clone());
+        let entry = Entry { actor, route: self.route, key, digest, secrets };
+        let name = format!("{}\n{}\n{}\n{}", caller.tenant_id(), entry.actor, entry.route, entry.key);
+        let running = caller.app().running_keys.start(&name)?;
         let standing = caller.standing();
         db.write(async move |tx| {
             // Held until this job is done, even if the caller has gone away by then.
@@ -145,7 +143,7 @@ impl Idempotency {
 /// One key of one actor on one route.
 struct Entry {
     actor: String,
-    route: &'static str,
+    route: String,
     key: String,
     digest: [u8; 32],
     secrets: Secrets,
@@ -191,7 +189,7 @@ impl Entry {
         let headers = serde_json::to_string(&(&rendered.etag, &rendered.location)).map_err(Error::internal)?;
         let digest = self.digest.to_vec();
         let status = i64::from(rendered.status);
-        let key: [Value; 3] = [self.actor.as_str().into(), self.route.into(), self.key.as_str().into()];
+        let key: [Value; 3] = [self.actor.as_str().into(), self.route.as_str().into(), self.key.as_str().into()];
         tx.later(DELETE, key.to_vec()).await?;
         let answer: [Value; 5] = [digest.into(), status.into(), headers.into(), body.into(), expires_at.into()];
         tx.later(INSERT, key.into_iter().chain(answer).collect()).await

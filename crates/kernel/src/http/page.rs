@@ -17,7 +17,7 @@ use super::param::Param;
 use super::params::Params;
 use super::reply::{Documented, Named, Ok200, Record, Versioned, documented};
 use crate::base::{Code, Error, Result, equal};
-use crate::store::Value;
+use crate::store::{CursorKey, Value};
 
 pub const LIMIT_DEFAULT: usize = 50;
 pub const LIMIT_MAX: usize = 200;
@@ -72,9 +72,9 @@ impl PageRequest {
     }
 
     /// The same as the list's own type of place.
-    pub fn place<P>(&self, caller: &Caller, path: &str, parse: impl Fn(&[Value]) -> Option<P>) -> Result<Option<P>> {
+    pub fn after<K: CursorKey>(&self, caller: &Caller, path: &str) -> Result<Option<K>> {
         let position = self.position(caller, path)?;
-        position.map(|position| parse(&position).ok_or_else(refused)).transpose()
+        position.map(|position| K::from_position(&position).ok_or_else(refused)).transpose()
     }
 
     /// Cuts the extra row off and signs where the next page starts.
@@ -88,7 +88,7 @@ impl PageRequest {
         let has_more = rows.len() > self.limit;
         rows.truncate(self.limit);
         let next = rows.last().filter(|_| has_more).map(position);
-        self.page_before(caller, path, rows, next)
+        self.signed(caller, path, rows, next)
     }
 
     /// A page of rows that are already cut, behind whose end `next` stands.
@@ -97,8 +97,12 @@ impl PageRequest {
         caller: &Caller,
         path: &str,
         data: Vec<T>,
-        next: Option<Vec<Value>>,
+        next: Option<impl CursorKey>,
     ) -> Result<Page<T>> {
+        self.signed(caller, path, data, next.map(CursorKey::to_position))
+    }
+
+    fn signed<T>(&self, caller: &Caller, path: &str, data: Vec<T>, next: Option<Vec<Value>>) -> Result<Page<T>> {
         let (next_cursor, next_link) = next.map(|position| self.next(caller, path, &position)).transpose()?.unzip();
         Ok(Page { data, has_more: next_cursor.is_some(), next_cursor, next_link })
     }

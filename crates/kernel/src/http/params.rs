@@ -1,6 +1,6 @@
 //! The query string, strictly: unknown, repeated or bad parameters are refused, never ignored.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::convert::Infallible;
 use std::fmt::Display;
 use std::marker::PhantomData;
@@ -35,6 +35,17 @@ pub trait FromParams: Sized {
 impl FromParams for () {
     fn from_params(_: &mut Params) -> Result<Self> {
         Ok(())
+    }
+}
+
+/// The record that PUT, PATCH and DELETE act on, and nothing else.
+pub struct One<I> {
+    pub id: I,
+}
+
+impl<I: RecordId> FromParams for One<I> {
+    fn from_params(params: &mut Params) -> Result<Self> {
+        Ok(One { id: params.take_id(I::ABOUT)? })
     }
 }
 
@@ -199,7 +210,7 @@ impl Params {
     }
 }
 
-/// Comma lists that mean any of. A cursor goes on however the values are ordered or repeated.
+/// Comma lists that mean any of, each value once. A cursor goes on however they are ordered or repeated.
 impl Params {
     /// `expected` says what one value must be.
     pub fn take_list<V: Display>(
@@ -208,34 +219,12 @@ impl Params {
         expected: &str,
         parse: impl Fn(&str) -> Option<V>,
     ) -> Result<Option<Vec<V>>> {
-        self.take(param, Shape::Texts, |text| {
-            let values = split(&text, expected, parse)?;
-            let spelling = joined(&values);
-            Ok((values, spelling))
-        })
-    }
-
-    /// The same, in order and each once.
-    pub fn take_set(
-        &mut self,
-        param: Param,
-        expected: &str,
-        is_valid: impl Fn(&str) -> bool,
-    ) -> Result<Option<Vec<String>>> {
-        self.take(param, Shape::Texts, |text| {
-            let mut values = split(&text, expected, |text| is_valid(text).then(|| text.to_owned()))?;
-            values.sort_unstable();
-            values.dedup();
-            let spelling = joined(&values);
-            Ok((values, spelling))
-        })
+        self.take(param, Shape::Texts, |text| distinct(split(&text, expected, parse)?, V::to_string))
     }
 
     pub fn take_words<W: Word + ToSchema>(&mut self, param: Param) -> Result<Option<Vec<W>>> {
         self.take(param, Shape::Words(name_of::<W>), |text| {
-            let words = split(&text, &W::expected(), W::parse)?;
-            let spelling = joined(words.iter().map(|word| word.as_str()));
-            Ok((words, spelling))
+            distinct(split(&text, &W::expected(), W::parse)?, |word| word.as_str().to_owned())
         })
     }
 
@@ -244,8 +233,7 @@ impl Params {
         self.take(param, Shape::Numbers, |text| {
             let numbers =
                 split(&text, "a whole number from 1", |text| plain_number(text).filter(|number| *number > 0))?;
-            let spelling = joined(&numbers);
-            Ok((numbers, spelling))
+            distinct(numbers, i64::to_string)
         })
     }
 
@@ -256,6 +244,12 @@ impl Params {
 }
 
 const ID: &str = "id";
+
+/// The id in a query that nobody has parsed yet, as it is given.
+pub(super) fn raw_id(query: &str) -> Option<String> {
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.find(|(name, _)| decode(name).is_some_and(|name| name == ID)).and_then(|(_, id)| decode(id))
+}
 
 fn id<I: RecordId>(text: &str) -> (I, String) {
     let id: I = text.parse().unwrap_or(I::NONE);
@@ -275,10 +269,11 @@ fn split<V>(text: &str, expected: &str, parse: impl Fn(&str) -> Option<V>) -> Re
     values.ok_or_else(|| format!("must be {expected}, or a comma list of them"))
 }
 
-/// One spelling for all that mean the same: in order, each once.
-fn joined(values: impl IntoIterator<Item: Display>) -> String {
-    let values: BTreeSet<String> = values.into_iter().map(|value| value.to_string()).collect();
-    values.into_iter().collect::<Vec<_>>().join(",")
+/// Each value once, and one spelling for all lists that mean the same: in the order of what they are spelt like.
+fn distinct<V>(values: Vec<V>, spell: impl Fn(&V) -> String) -> Result<(Vec<V>, String), String> {
+    let values: BTreeMap<String, V> = values.into_iter().map(|value| (spell(&value), value)).collect();
+    let (spellings, values): (Vec<String>, Vec<V>) = values.into_iter().unzip();
+    Ok((values, spellings.join(",")))
 }
 
 /// A number as it is written without a sign and without zeros before it: each has one spelling.
@@ -341,13 +336,13 @@ mod tests {
         }
     }
 
-    struct One;
+    struct OneBehind;
 
-    impl FromParams for One {
+    impl FromParams for OneBehind {
         fn from_params(params: &mut Params) -> Result<Self> {
             let _: crate::base::UserId = params.take_id("Whom.")?;
             params.take_text(Param::new("after", "Nothing."))?;
-            Ok(One)
+            Ok(OneBehind)
         }
     }
 
@@ -373,13 +368,17 @@ mod tests {
     #[test]
     fn what_is_taken_is_what_the_document_lists_and_what_a_cursor_is_bound_to() -> Result<()> {
         let listed = parse::<Listed>("since=2026-01-31T09:00:00%2B01:00&number=7,2,7")?;
-        assert_eq!(listed.number, Some(vec![7, 2, 7]));
+        assert_eq!(listed.number, Some(vec![2, 7]), "each once");
         assert!(listed.since.is_some());
         let spelt = [("number", "2,7".to_owned()), ("since", "2026-01-31T08:00:00.000Z".to_owned())];
         assert_eq!(listed.filters, spelt, "in the order of the declaration, each value in one spelling");
         let names = |known: Vec<Parameter>| known.into_iter().map(|known| known.name).collect::<Vec<_>>();
         assert_eq!(names(<Query<Listed>>::into_params(|| None)), ["number", "since"]);
-        assert_eq!(names(<Query<One>>::into_params(|| None)), ["id", "after"], "what is required ends no declaration");
+        assert_eq!(
+            names(<Query<OneBehind>>::into_params(|| None)),
+            ["id", "after"],
+            "what is required ends no declaration"
+        );
         Ok(())
     }
 
@@ -388,8 +387,8 @@ mod tests {
         assert_eq!(refusal::<Listed>("stauts=1"), Some(Code::UnknownParameter));
         assert_eq!(refusal::<Listed>("number=x&stauts=1"), Some(Code::UnknownParameter));
         assert_eq!(refusal::<Listed>("number=x&since=1"), Some(Code::InvalidParameter));
-        assert_eq!(refusal::<One>("after=1&idd=1"), Some(Code::UnknownParameter));
-        assert_eq!(refusal::<One>("after=1"), Some(Code::MissingParameter));
+        assert_eq!(refusal::<OneBehind>("after=1&idd=1"), Some(Code::UnknownParameter));
+        assert_eq!(refusal::<OneBehind>("after=1"), Some(Code::MissingParameter));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
 use super::answer::AnswerBytes;
 use super::context::HEADERS;
-use crate::base::{Error, Result};
+use crate::base::{Error, RecordId, Result};
 
 /// A record with a version, which its `ETag` shows.
 pub trait Record: Serialize {
@@ -76,8 +76,15 @@ pub struct Versioned<T>(pub T);
 
 /// 201 with the new record, its `ETag` and its address.
 pub struct Created<T> {
-    pub record: T,
-    pub location: String,
+    record: T,
+    location: String,
+}
+
+impl<T> Created<T> {
+    /// Of the collection at this path.
+    pub fn at(path: &str, id: impl RecordId, record: T) -> Self {
+        Created { record, location: format!("{path}?id={id}") }
+    }
 }
 
 /// 202 with what has been taken on; it goes on after the answer.

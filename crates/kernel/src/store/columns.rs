@@ -159,7 +159,7 @@ impl Text {
         }
     }
 
-    const fn add(&mut self, part: &str) {
+    pub(super) const fn add(&mut self, part: &str) {
         let (part, mut at) = (part.as_bytes(), 0);
         while at < part.len() {
             self.bytes[self.len] = part[at];
@@ -175,7 +175,7 @@ impl Text {
     }
 
     /// Of a column of the list: the tenant is `$1`.
-    const fn add_place(&mut self, at: usize) {
+    pub(super) const fn add_place(&mut self, at: usize) {
         self.add("$");
         self.add_number(at + 2);
     }

@@ -7,8 +7,10 @@
 //! Architecture invariant: outside this module nobody sees a connection, a driver's type or which engine answers.
 //! Deliberately left out: an object mapper, retries (a client that gets 503 repeats), and nested transactions.
 
+mod arms;
 mod backup;
 mod columns;
+mod cursor;
 mod db;
 pub mod delta;
 mod dialect;
@@ -59,8 +61,10 @@ use sqlite_readers::Readers;
 use sqlite_writer::Writer;
 use turns::Turns;
 
+pub use arms::Arms;
 #[doc(hidden)]
 pub use columns::Text;
+pub use cursor::CursorKey;
 pub use db::Db;
 pub use follow::{Bind, Follower, Followers, Happening};
 pub(crate) use handle::Lane;
@@ -76,7 +80,7 @@ pub use steps::STEP_ROWS;
 pub(crate) use turns::TenantTurns;
 pub use tx::{Ahead, CLOCK_AHEAD_MAX_MS, STATEMENTS, Tick, Tx};
 pub use values::Value;
-pub use walk::{ARMS_MAX, Arm, Found, Passed, Walk};
+pub use walk::{ARMS_MAX, Arm, Passed, Walk};
 
 /// Queries that may scan and run at once on SQLite: few, because each keeps a core and the disk busy.
 const SCANNERS: usize = 2;

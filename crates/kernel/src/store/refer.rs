@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use crate::base::{Result, is_record_id};
+use crate::base::{Error, FieldError, Result, is_record_id};
 
-use super::{Ahead, Tx, Value};
+use super::{Ahead, Db, Tx, Value};
 
 /// A kind of record that others may refer to. Whoever owns it declares it, and the product lists them.
 #[derive(Clone, Copy, Debug)]
@@ -15,44 +15,79 @@ pub struct Referable {
     pub table: &'static str,
 }
 
+/// Another record that a body names. Whether there is such a record, only the database knows.
+#[derive(Clone, Debug)]
+pub struct Reference {
+    pub pointer: String,
+    /// What ids of the wanted kind start with.
+    pub prefix: &'static str,
+    pub id: String,
+}
+
+impl Reference {
+    fn unknown(&self) -> FieldError {
+        let detail = "there is no such record in this tenant".to_owned();
+        FieldError { pointer: self.pointer.clone(), code: "unknown_reference", detail }
+    }
+
+    /// Whether the id is one of the wanted kind. An id that is known may have been given for another field.
+    fn is_of_kind(&self) -> bool {
+        is_record_id(&self.id) && self.id.split_once('_').is_some_and(|(own, _)| own == self.prefix)
+    }
+}
+
 /// Arms of one statement: SQLite takes 500, and a body that names more is asked for in several.
 const ARMS_MAX: usize = 100;
 
-/// What was asked about ids, and not waited for.
-pub struct Asked(Vec<Ahead<String>>);
+/// Refuses what the tenant does not have, each with its pointer.
+pub async fn check(tx: &mut Tx, referable: &[Referable], references: &[Reference]) -> Result<()> {
+    ask(tx, referable, references).await?.check(tx).await
+}
 
-/// Asks which of these ids the tenant has, each given with what ids of its kind start with. A kind that is not among the
-/// referable ones has no records, and the id of another kind names none: what is known begins as it must.
-pub async fn ask(tx: &mut Tx, referable: &[Referable], ids: &[(&str, &str)]) -> Result<Asked> {
+/// What the tenant does not have of what is named by a body that is refused anyway.
+pub async fn unknown(db: &Db, referable: &'static [Referable], references: Vec<Reference>) -> Result<Vec<FieldError>> {
+    db.write(async move |tx| ask(tx, referable, &references).await?.unknown(tx).await).await
+}
+
+/// What was asked about references, and not waited for.
+pub struct Asked<'a> {
+    references: &'a [Reference],
+    known: Vec<Ahead<String>>,
+}
+
+/// The first half of [`check`], where more is asked together. A kind that is not among the referable ones has no records,
+/// and the id of another kind names none.
+pub async fn ask<'a>(tx: &mut Tx, referable: &[Referable], references: &'a [Reference]) -> Result<Asked<'a>> {
     let table = |prefix: &str| referable.iter().find(|kind| kind.prefix == prefix).map(|kind| kind.table);
-    let named: Vec<(&str, &str)> = ids
+    let named: Vec<(&str, &str)> = references
         .iter()
-        .filter(|(prefix, id)| is_of_kind(prefix, id))
-        .filter_map(|(prefix, id)| Some((table(prefix)?, *id)))
+        .filter(|reference| reference.is_of_kind())
+        .filter_map(|reference| Some((table(reference.prefix)?, reference.id.as_str())))
         .collect();
-    let mut asked = Vec::new();
+    let mut known = Vec::new();
     for some in named.chunks(ARMS_MAX) {
         let arm = |(place, (table, _)): (usize, &(&str, &str))| {
             format!("SELECT id FROM {table} WHERE tenant_id = $1 AND id = ${}", place + 2)
         };
         let sql = some.iter().enumerate().map(arm).collect::<Vec<_>>().join(" UNION ALL ");
-        asked.push(tx.ask(sql, some.iter().map(|(_, id)| Value::from(*id)).collect()).await?);
+        known.push(tx.ask(sql, some.iter().map(|(_, id)| Value::from(*id)).collect()).await?);
     }
-    Ok(Asked(asked))
+    Ok(Asked { references, known })
 }
 
-impl Asked {
-    /// Those that the tenant has.
-    pub async fn known(self, tx: &mut Tx) -> Result<HashSet<String>> {
+impl Asked<'_> {
+    /// Refuses what the tenant does not have.
+    pub async fn check(self, tx: &mut Tx) -> Result<()> {
+        let unknown = self.unknown(tx).await?;
+        if unknown.is_empty() { Ok(()) } else { Err(Error::invalid_fields(unknown)) }
+    }
+
+    async fn unknown(self, tx: &mut Tx) -> Result<Vec<FieldError>> {
         let mut known = HashSet::new();
-        for asked in self.0 {
+        for asked in self.known {
             known.extend(tx.answer(asked).await?);
         }
-        Ok(known)
+        let is_known = |reference: &&Reference| reference.is_of_kind() && known.contains(&reference.id);
+        Ok(self.references.iter().filter(|reference| !is_known(reference)).map(Reference::unknown).collect())
     }
-}
-
-/// Whether an id is one of the kind whose ids start so. An id that is known may have been given for another field.
-pub fn is_of_kind(prefix: &str, id: &str) -> bool {
-    is_record_id(id) && id.split_once('_').is_some_and(|(own, _)| own == prefix)
 }

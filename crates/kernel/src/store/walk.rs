@@ -6,7 +6,9 @@
 //!
 //! Deliberately left out: rising orders, and finding out by itself which index is best. The list knows its data.
 
-use super::{Db, FromRow, Row, Select, Value};
+use std::ops::Range;
+
+use super::{CursorKey, Db, FromRow, Row, Select, Value};
 use crate::base::Result;
 
 /// Rows that one request looks at, about: a few tens of milliseconds, off the threads that serve requests.
@@ -26,13 +28,10 @@ const INLINE_ROWS: usize = 500;
 
 /// What a walk comes by: enough of a record to judge and to place it.
 pub trait Passed: FromRow + Send + 'static {
-    /// Its place in the list; no two records have the same.
-    type Key: Ord + Copy + Send + Sync;
+    /// Its place in the list.
+    type Key: CursorKey + Ord + Send + Sync;
 
     fn key(&self) -> Self::Key;
-
-    /// The place as the values of the list's order.
-    fn position(key: Self::Key) -> Vec<Value>;
 }
 
 /// One piece of an index: what its columns before the order are equal to, and between which places.
@@ -48,7 +47,7 @@ pub struct Arm<K> {
 /// A list of what the arms hold.
 #[derive(Clone, Debug)]
 pub struct Walk<K> {
-    /// One arm: its places are its values from `$2` on, then `below` and `least`, and the number of rows.
+    /// One arm, as [`arm!`](crate::arm) writes it.
     pub text: &'static str,
     pub arms: Vec<Arm<K>>,
     /// Whether everything in the arms is wanted.
@@ -56,20 +55,37 @@ pub struct Walk<K> {
 }
 
 /// What a walk has found, in order.
-pub struct Found<T: Passed> {
-    pub rows: Vec<T>,
+struct Found<T: Passed> {
+    rows: Vec<T>,
     /// Everything before this place has been looked at; none if there is nothing behind it.
-    pub looked_to: Option<T::Key>,
+    looked_to: Option<T::Key>,
 }
 
-impl<K: Ord + Copy + Send + Sync> Walk<K> {
-    /// The first so many rows that are wanted, or those among as many as one request may look at.
-    pub async fn newest<T: Passed<Key = K>>(
+impl<K: CursorKey + Ord + Send + Sync> Walk<K> {
+    /// An arm for each of these values, which are different, all between the same places. `exact`: whether everything in
+    /// the arms is wanted.
+    pub fn new(text: &'static str, values: Vec<Vec<Value>>, places: Range<K>, exact: bool) -> Self {
+        let (least, below) = (places.start, places.end);
+        Walk { text, arms: values.into_iter().map(|values| Arm { values, below, least }).collect(), exact }
+    }
+
+    /// A page of what is wanted, and behind which place the next one starts if there is one. The page may be short, and
+    /// even empty, before the list is at its end.
+    pub async fn page<T: Passed<Key = K>>(
         &self,
         db: &Db,
-        count: usize,
+        limit: usize,
         wanted: impl Fn(&T) -> bool,
-    ) -> Result<Found<T>> {
+    ) -> Result<(Vec<T>, Option<K>)> {
+        let Found { mut rows, looked_to } = self.newest(db, limit + 1, wanted).await?;
+        let more = rows.len() > limit;
+        rows.truncate(limit);
+        let next = if more { rows.last().map(Passed::key) } else { looked_to };
+        Ok((rows, next))
+    }
+
+    /// The first so many rows that are wanted, or those among as many as one request may look at.
+    async fn newest<T: Passed<Key = K>>(&self, db: &Db, count: usize, wanted: impl Fn(&T) -> bool) -> Result<Found<T>> {
         let (mut rows, mut looked, mut looked_to) = (Vec::new(), 0, None);
         let mut step = self.first_step(count);
         let most = LOOKED_MAX.saturating_sub(ARM_ROWS * self.arms.len()).max(LOOKED_MIN);
@@ -124,7 +140,7 @@ async fn look<T: Passed>(db: &Db, text: &str, arms: &[Arm<T::Key>], rows: usize)
     let Some(first) = arms.first() else { return Ok(Vec::new()) };
     let places = |arm: &Arm<T::Key>, rows: usize| -> Vec<Value> {
         let limit = Value::Int(i64::try_from(rows).unwrap_or(i64::MAX));
-        let bounds = [T::position(arm.below), T::position(arm.least), vec![limit]];
+        let bounds = [arm.below.to_position(), arm.least.to_position(), vec![limit]];
         arm.values.iter().cloned().chain(bounds.into_iter().flatten()).collect()
     };
     let mut all: Vec<Vec<Value>> = arms.iter().map(|arm| places(arm, rows)).collect();
@@ -172,10 +188,6 @@ mod tests {
         fn key(&self) -> i64 {
             self.0
         }
-
-        fn position(key: i64) -> Vec<Value> {
-            vec![key.into()]
-        }
     }
 
     fn merge(arms: &[&[i64]], step: usize) -> (Vec<i64>, Option<i64>) {
@@ -196,8 +208,7 @@ mod tests {
 
     #[test]
     fn many_arms_are_read_in_small_steps() {
-        let arm = Arm { values: Vec::new(), below: 9, least: 0 };
-        let walk = |arms: usize, exact: bool| Walk { text: "", arms: vec![arm.clone(); arms], exact };
+        let walk = |arms: usize, exact: bool| Walk::new("", vec![Vec::new(); arms], 0..9_i64, exact);
         assert_eq!(walk(1, true).first_step(51), 51);
         assert_eq!(walk(4, true).first_step(51), 25);
         assert_eq!(walk(1, false).first_step(51), 200);

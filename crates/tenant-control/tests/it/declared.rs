@@ -14,7 +14,7 @@ fn every_kind_of_id_has_a_beginning_of_its_own_and_is_declared_with_its_record()
         let text = code(&text);
         let declared = text.split("const PREFIX: &'static str = \"").skip(1);
         let own = text.split("own! {").nth(1).and_then(|rest| rest.split('}').next());
-        let own = own.into_iter().flat_map(|list| list.split(" \"").skip(1));
+        let own = own.into_iter().flat_map(str::lines).filter_map(|line| line.split(" \"").nth(1));
         for rest in declared.chain(own) {
             let prefix = rest.split('"').next().unwrap_or_default().to_owned();
             let before = owners.insert(prefix.clone(), path.clone());

@@ -113,6 +113,9 @@ over_http! {
         assert_eq!((&now["comment_count"], &now["version"]), (&json!(1), &json!(2)));
         patch(&ticket, "k").json(&json!({"status": "open"})).await.problem("idempotency_key_reused");
         patch(&other, "k").json(&said).await.problem("idempotency_key_reused");
+        // However the query is spelt.
+        let spelt = format!("{TICKETS}?%69d={}", other["id"].as_str().unwrap().replace('_', "%5F"));
+        server.patch(spelt).cookie(&acme.admin).idempotency_key("k").json(&said).await.problem("idempotency_key_reused");
         // Another route, and another actor.
         let made = server.post(TICKETS).cookie(&acme.admin).idempotency_key("k").json(&json!({"subject": "B"})).await;
         assert_eq!(made.is(201).header("idempotency-replayed"), "");

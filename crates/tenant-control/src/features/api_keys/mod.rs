@@ -184,10 +184,7 @@ impl FromBody for Change {
         if !fields.has("rotate") {
             return Input::from_fields(fields).map(Change::Replace);
         }
-        if !fields.is_alone("rotate") {
-            fields.report("rotate", "not_alone", "must be alone in the body");
-        }
-        let overlap = fields.required("rotate", |field| {
+        let overlap = fields.alone("rotate", |field| {
             field.object(|inner| inner.optional("overlap_hours", |field| field.integer(0..=OVERLAP_HOURS_MAX)))
         });
         Some(Change::Rotate { overlap_hours: overlap?.unwrap_or(OVERLAP_HOURS_DEFAULT) })

@@ -4,7 +4,7 @@ use axum::response::{IntoResponse, Response};
 use kernel::auth::{PlainKey, Scope};
 use kernel::base::{ApiKeyId, Result};
 use kernel::http::{
-    Access, App, Created, FromParams, Idempotency, IfMatch, Json, NoContent, Once, OneOrPage, PageRequest, Param,
+    Access, App, Created, FromParams, Idempotency, IfMatch, Json, NoContent, Once, One, OneOrPage, PageRequest, Param,
     Params, Policy, Query, Rules, Versioned,
 };
 use kernel::rules;
@@ -36,16 +36,6 @@ impl FromParams for ListQuery {
             status: params.take_words(Param::new("status", status))?,
             page: PageRequest::take(params)?,
         })
-    }
-}
-
-pub struct OneQuery {
-    id: ApiKeyId,
-}
-
-impl FromParams for OneQuery {
-    fn from_params(params: &mut Params) -> Result<Self> {
-        Ok(OneQuery { id: params.take_id("The key to act on.")? })
     }
 }
 
@@ -83,12 +73,11 @@ pub async fn create(
     let body = body.read().await?;
     let (grant, app, input) = (caller.grant(), caller.app().clone(), body.value);
     idempotency
-        .once(&caller, &db, PATH, body.digest, async move |tx| {
+        .once(&caller, &db, body.digest, async move |tx| {
             let rights = grant.confirm(tx).await?;
             let made = store::create(tx, &rights, input, &app.secrets).await?;
             remember(&app, &made);
-            let location = format!("{PATH}?id={}", made.record.id);
-            Ok(Created { record: made, location })
+            Ok(Created::at(PATH, made.record.id, made))
         })
         .await
 }
@@ -168,13 +157,13 @@ fn one_of(names: [std::borrow::Cow<'static, str>; 2]) -> RefOr<Schema> {
 /// `rotate` alone, answers with a new `key` under the same id and expiry, while the old one works for the overlap;
 /// a second rotation ends the first one's overlap. A key can do neither with one that holds more than itself or ends later.
 #[utoipa::path(
-    put, path = PATH, tag = "Control plane", operation_id = "replace_api_key", params(Query<OneQuery>), request_body = Change
+    put, path = PATH, tag = "Control plane", operation_id = "replace_api_key", params(Query<One<ApiKeyId>>), request_body = Change
 )]
 pub async fn replace(
     caller: Access<Writing>,
     if_match: IfMatch,
     idempotency: Idempotency,
-    query: Query<OneQuery>,
+    query: Query<One<ApiKeyId>>,
     body: Json<Change>,
 ) -> Result<Changed> {
     let db = caller.db();
@@ -206,13 +195,13 @@ pub async fn replace(
 /// At once on this node and within a second on every other, together with the keys it has made. The record stays
 /// readable as revoked.
 #[utoipa::path(
-    delete, path = PATH, tag = "Control plane", operation_id = "revoke_api_key", params(Query<OneQuery>)
+    delete, path = PATH, tag = "Control plane", operation_id = "revoke_api_key", params(Query<One<ApiKeyId>>)
 )]
 pub async fn revoke(
     caller: Access<Writing>,
     if_match: IfMatch,
     idempotency: Idempotency,
-    query: Query<OneQuery>,
+    query: Query<One<ApiKeyId>>,
 ) -> Result<NoContent> {
     let db = caller.db();
     let id = query.parse()?.id;

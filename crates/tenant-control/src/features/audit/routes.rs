@@ -48,7 +48,7 @@ impl FromParams for ListQuery {
 pub async fn list(caller: Access<Reading>, query: Query<ListQuery>) -> Result<Page<AuditEntry>> {
     let db = caller.db();
     let ListQuery { filter, page } = query.parse()?;
-    let after = page.place(&caller, PATH, store::place)?;
+    let after = page.after(&caller, PATH)?;
     let (entries, next) = store::list(&db, &filter, after, page.limit).await?;
-    page.page_before(&caller, PATH, entries, next.map(store::position))
+    page.page_before(&caller, PATH, entries, next)
 }

@@ -5,52 +5,19 @@ use std::collections::HashMap;
 use kernel::audit::EntryColumns;
 use kernel::base::{AuditId, Error, RecordId, Result, Timestamp};
 use kernel::http::PageBytes;
-use kernel::store::{ARMS_MAX, Arm, Db, FromRow, Passed, Row, Select, Value, Walk};
+use kernel::store::{ARMS_MAX, Arms, Db, FromRow, Passed, Row, Select, Value, Walk};
 
 use super::{AuditCredential, AuditEntry, AuditTarget};
 
-/// A piece of an index in the order of time, which SQLite is told. Each value is asked for twice, in other words: however
-/// alike PostgreSQL takes all entries to be, it then finds the index with the value cheaper than the one without.
-macro_rules! arm {
-    ($index:literal, $where:literal, $bounds:literal, $limit:literal) => {
-        concat!(
-            "SELECT at, id, actor_id, action, target_id FROM audit_entries /* INDEXED BY audit_entries_",
-            $index,
-            " */ WHERE tenant_id = $1 AND ",
-            $where,
-            $bounds,
-            " ORDER BY at DESC, id DESC LIMIT ",
-            $limit
-        )
-    };
-}
+/// As much of an entry as the filters ask about.
+const ENTRIES: Arms = Arms::new("at, id, actor_id, action, target_id", "audit_entries", &["at", "id"]);
 
 kernel::statements! {
-    BY_TIME = arm!("by_time", "", "(at, id) < ($2, $3) AND (at, id) >= ($4, $5)", "$6");
-    BY_ACTOR = arm!(
-        "by_actor",
-        "actor_id = $2 AND actor_id >= $2 AND ",
-        "(at, id) < ($3, $4) AND (at, id) >= ($5, $6)",
-        "$7"
-    );
-    BY_ACTION = arm!(
-        "by_action",
-        "action = $2 AND action >= $2 AND ",
-        "(at, id) < ($3, $4) AND (at, id) >= ($5, $6)",
-        "$7"
-    );
-    BY_TARGET = arm!(
-        "by_target",
-        "target_id = $2 AND target_id >= $2 AND ",
-        "(at, id) < ($3, $4) AND (at, id) >= ($5, $6)",
-        "$7"
-    );
-    BY_ACTOR_AND_ACTION = arm!(
-        "by_actor_and_action",
-        "actor_id = $2 AND action = $3 AND actor_id >= $2 AND action >= $3 AND ",
-        "(at, id) < ($4, $5) AND (at, id) >= ($6, $7)",
-        "$8"
-    );
+    BY_TIME = kernel::arm!(ENTRIES.along("audit_entries_by_time"));
+    BY_ACTOR = kernel::arm!(ENTRIES.along("audit_entries_by_actor").of(&["actor_id"]));
+    BY_ACTION = kernel::arm!(ENTRIES.along("audit_entries_by_action").of(&["action"]));
+    BY_TARGET = kernel::arm!(ENTRIES.along("audit_entries_by_target").of(&["target_id"]));
+    BY_ACTOR_AND_ACTION = kernel::arm!(ENTRIES.along("audit_entries_by_actor_and_action").of(&["actor_id", "action"]));
     /// Those of one part of a page; the list adds their ids.
     READ = EntryColumns::SELECT;
 }
@@ -81,19 +48,6 @@ impl FromRow for AuditEntry {
 /// Where an entry stands in the trail.
 pub type Place = (Timestamp, AuditId);
 
-/// A place as a cursor holds it.
-pub fn position(place: Place) -> Vec<Value> {
-    Brief::position(place)
-}
-
-/// The place that a cursor holds.
-pub fn place(position: &[Value]) -> Option<Place> {
-    match position {
-        [Value::Int(at), Value::Text(id)] => Some((Timestamp::from_millis(*at), id.parse().ok()?)),
-        _ => None,
-    }
-}
-
 /// Which entries are wanted; `None` is all.
 #[derive(Default)]
 pub struct Filter {
@@ -104,7 +58,7 @@ pub struct Filter {
     pub until: Option<Timestamp>,
 }
 
-/// As much of an entry as the filters ask about.
+/// As it is read of [`ENTRIES`].
 struct Brief {
     at: Timestamp,
     id: AuditId,
@@ -126,10 +80,6 @@ impl Passed for Brief {
     fn key(&self) -> Place {
         (self.at, self.id)
     }
-
-    fn position((at, id): Place) -> Vec<Value> {
-        vec![at.into(), id.into()]
-    }
 }
 
 impl Filter {
@@ -148,34 +98,23 @@ impl Filter {
         let below = after.unwrap_or((self.until.unwrap_or(Timestamp::from_millis(i64::MAX)), AuditId::NONE));
         let least = (self.since.unwrap_or(Timestamp::from_millis(0)), AuditId::NONE);
         let given = [&self.actor_id, &self.action, &self.target_id].into_iter().flatten().count();
-        let walk = |text, values: Vec<Vec<Value>>, driving: usize| {
-            let arms = values.into_iter().map(|values| Arm { values, below, least }).collect();
-            Walk { text, arms, exact: given == driving }
-        };
-        let each = |any: &[&str]| any.iter().map(|value| vec![Value::from(*value)]).collect();
-        let [actors, actions, targets] =
-            [&self.actor_id, &self.action, &self.target_id].map(|any| any.as_ref().map(|any| distinct(any)));
-        match (actors, actions, targets) {
-            (_, _, Some(targets)) => walk(BY_TARGET, each(&targets), 1),
+        let walk =
+            |text, values: Vec<Vec<Value>>, driving: usize| Walk::new(text, values, least..below, given == driving);
+        let each = |any: &[String]| any.iter().map(|value| vec![value.as_str().into()]).collect();
+        match (&self.actor_id, &self.action, &self.target_id) {
+            (_, _, Some(targets)) => walk(BY_TARGET, each(targets), 1),
             (Some(actors), Some(actions), None) if actors.len() * actions.len() <= ARMS_MAX => {
-                let pair =
-                    |actor: &&str| actions.iter().map(|action| vec![(*actor).into(), (*action).into()]).collect();
+                let pair = |actor: &String| {
+                    actions.iter().map(|action| vec![actor.as_str().into(), action.as_str().into()]).collect()
+                };
                 let pairs: Vec<Vec<Vec<Value>>> = actors.iter().map(pair).collect();
                 walk(BY_ACTOR_AND_ACTION, pairs.concat(), 2)
             }
-            (Some(actors), _, None) => walk(BY_ACTOR, each(&actors), 1),
-            (None, Some(actions), None) => walk(BY_ACTION, each(&actions), 1),
+            (Some(actors), _, None) => walk(BY_ACTOR, each(actors), 1),
+            (None, Some(actions), None) => walk(BY_ACTION, each(actions), 1),
             (None, None, None) => walk(BY_TIME, vec![Vec::new()], 0),
         }
     }
-}
-
-/// The values of a filter, each once, or its rows would come by twice.
-fn distinct(any: &[String]) -> Vec<&str> {
-    let mut values: Vec<&str> = any.iter().map(String::as_str).collect();
-    values.sort_unstable();
-    values.dedup();
-    values
 }
 
 /// Newest first, and where the next page starts.
@@ -185,9 +124,8 @@ pub async fn list(
     after: Option<Place>,
     limit: usize,
 ) -> Result<(Vec<AuditEntry>, Option<Place>)> {
-    let found = filter.walk(after).newest(db, limit + 1, |entry: &Brief| filter.matches(entry)).await?;
-    let keys: Vec<Place> = found.rows.iter().take(limit).map(Passed::key).collect();
-    let next = if found.rows.len() > limit { keys.last().copied() } else { found.looked_to };
+    let (rows, next) = filter.walk(after).page(db, limit, |entry: &Brief| filter.matches(entry)).await?;
+    let keys: Vec<Place> = rows.iter().map(Passed::key).collect();
     let (mut entries, mut bytes, mut shown) = (Vec::new(), PageBytes::default(), after);
     for part in keys.chunks(READ_ROWS) {
         let read = Select::new(READ).any("id", part.iter().map(|(_, id)| *id)).limit(part.len());

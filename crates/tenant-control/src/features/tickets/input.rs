@@ -1,7 +1,7 @@
 //! What a request may say of a ticket: all of a new one, or what shall change of one that exists.
 
 use kernel::base::{Label, Timestamp, UserId, is_email};
-use kernel::http::{Field, Fields, FromBody};
+use kernel::http::{Field, Fields, FromBody, Patch};
 use serde_json::{Map, Value};
 
 use super::{DeviceId, Priority, Requester, Status, Type};
@@ -13,37 +13,6 @@ pub const DEVICES_MAX: usize = 50;
 pub const CUSTOM_FIELDS_MAX: usize = 50;
 pub const CUSTOM_DEPTH_MAX: usize = 5;
 pub const CUSTOM_BYTES_MAX: usize = 16 * 1024;
-
-/// A field of a patch: left out, set to null, or set.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Patch<T> {
-    Keep,
-    Clear,
-    Set(T),
-}
-
-impl<T> Patch<T> {
-    /// What a field that may be null becomes.
-    pub fn apply(self, field: &mut Option<T>) {
-        match self {
-            Patch::Keep => {}
-            Patch::Clear => *field = None,
-            Patch::Set(value) => *field = Some(value),
-        }
-    }
-
-    /// What a field becomes for which null means its default.
-    pub fn apply_or_default(self, field: &mut T)
-    where
-        T: Default,
-    {
-        match self {
-            Patch::Keep => {}
-            Patch::Clear => *field = T::default(),
-            Patch::Set(value) => *field = value,
-        }
-    }
-}
 
 /// The fields that can be given at any time.
 #[derive(Clone, Debug)]
@@ -135,20 +104,20 @@ pub enum Null {
 impl Common {
     fn take(fields: &mut Fields, null: Null) -> Option<Self> {
         let subject = fields.optional("subject", label);
-        let description = nullable(fields, "description", text);
+        let description = fields.nullable("description", text);
         let kind = fields.optional("type", |field| field.word());
         let status = fields.optional("status", |field| status(field, null));
         let priority = fields.optional("priority", |field| field.word());
-        let organization_id = nullable(fields, "organization_id", |field| field.reference());
-        let requester = nullable(fields, "requester", |field| requester(field, null));
-        let assignee_id = nullable(fields, "assignee_id", |field| field.reference());
-        let team = nullable(fields, "team", label);
-        let category = nullable(fields, "category", label);
+        let organization_id = fields.nullable("organization_id", |field| field.reference());
+        let requester = fields.nullable("requester", |field| requester(field, null));
+        let assignee_id = fields.nullable("assignee_id", |field| field.reference());
+        let team = fields.nullable("team", label);
+        let category = fields.nullable("category", label);
         let tags = defaulted(fields, "tags", null, tags);
         let custom_fields = defaulted(fields, "custom_fields", null, |field| custom_fields(field, null));
         let device_ids = defaulted(fields, "device_ids", null, devices);
-        let external_id = nullable(fields, "external_id", |field| key(field, "id"));
-        let due_at = nullable(fields, "due_at", |field| field.time());
+        let external_id = fields.nullable("external_id", |field| key(field, "id"));
+        let due_at = fields.nullable("due_at", |field| field.time());
         Some(Common {
             subject: subject?,
             description: description?,
@@ -169,16 +138,6 @@ impl Common {
     }
 }
 
-/// A field for which null is a value.
-fn nullable<T>(fields: &mut Fields, name: &str, parse: impl FnOnce(&mut Field<'_>) -> Option<T>) -> Option<Patch<T>> {
-    let given = fields.optional(name, |field| field.or_null(parse))?;
-    Some(match given {
-        None => Patch::Keep,
-        Some(None) => Patch::Clear,
-        Some(Some(value)) => Patch::Set(value),
-    })
-}
-
 /// A field that is never null, but can be cleared by a merge patch.
 fn defaulted<T>(
     fields: &mut Fields,
@@ -187,7 +146,7 @@ fn defaulted<T>(
     parse: impl FnOnce(&mut Field<'_>) -> Option<T>,
 ) -> Option<Patch<T>> {
     match null {
-        Null::Clears => nullable(fields, name, parse),
+        Null::Clears => fields.nullable(name, parse),
         Null::IsLeftOut => Some(fields.optional(name, parse)?.map_or(Patch::Keep, Patch::Set)),
     }
 }
@@ -239,8 +198,8 @@ fn text(field: &mut Field<'_>) -> Option<String> {
 
 fn requester(field: &mut Field<'_>, null: Null) -> Option<RequesterPatch> {
     let requester = field.object(|fields| {
-        let name = nullable(fields, "name", label);
-        let email = nullable(fields, "email", |field| {
+        let name = fields.nullable("name", label);
+        let email = fields.nullable("email", |field| {
             field.parsed("invalid_email", |text| {
                 let text = text.trim();
                 if is_email(text) { Ok(text.to_owned()) } else { Err("must be an e-mail address".to_owned()) }

@@ -31,6 +31,7 @@ pub type TicketId = Id<Ticket>;
 
 impl Identified for Ticket {
     const PREFIX: &'static str = "tkt";
+    const ABOUT: &'static str = "The ticket to change.";
 }
 
 pub type CommentId = Id<Comment>;

@@ -2,20 +2,21 @@
 
 use axum::response::{IntoResponse, Response};
 use kernel::auth::Scope;
-use kernel::base::{Code, Error, FieldError, Label, Result};
+use kernel::base::{Code, Error, Label, Result};
 use kernel::http::{
-    Access, Caller, Created, Documented, FromParams, Idempotency, IfMatch, Json, LIST_MAX, Once, Page, PageRequest,
-    Param, Params, Policy, Query, Reference, Rules, Versioned, documented,
+    Access, Caller, Created, Documented, FromParams, Idempotency, IfMatch, Json, LIST_MAX, Once, One, Page,
+    PageRequest, Param, Params, Policy, Query, Rules, Versioned, documented,
 };
 use kernel::rules;
-use kernel::store::{Db, Value};
+use kernel::store::Db;
 use utoipa::openapi::schema::AnyOfBuilder;
 use utoipa::openapi::{Ref, RefOr, Schema};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
-use super::find::{self, Filter, IdOrNone, Key, Order, Q_CHARS_MAX, WORDS_MAX, words};
+use super::find::{self, Filter, IdOrNone, Order, Q_CHARS_MAX, WORDS_MAX, words};
 use super::input::{NewTicket, TicketPatch};
 use super::{Change, Comment, Ticket, TicketDetail, TicketId, View, store};
+use crate::catalogue;
 
 const PATH: &str = "/api/psa/tickets";
 
@@ -23,8 +24,6 @@ rules! {
     Reading = Rules::new(Policy::Read, &[Scope::TicketsRead]);
     Writing = Rules::new(Policy::Write, &[Scope::TicketsWrite]);
 }
-/// Under which keys of PATCH are kept, apart from those of POST.
-const CHANGE: &str = "PATCH /api/psa/tickets";
 
 pub struct ListQuery {
     id: Option<TicketId>,
@@ -96,16 +95,6 @@ fn parse_q(text: &str) -> Result<Vec<String>, String> {
     Ok(found.into_iter().collect())
 }
 
-pub struct OneQuery {
-    id: TicketId,
-}
-
-impl FromParams for OneQuery {
-    fn from_params(params: &mut Params) -> Result<Self> {
-        Ok(OneQuery { id: params.take_id("The ticket to change.")? })
-    }
-}
-
 /// What GET answers.
 pub enum Found {
     One(Box<TicketDetail>),
@@ -157,27 +146,23 @@ pub async fn list(caller: Access<Reading>, query: Query<ListQuery>) -> Result<Fo
         (Some(id), None) => return store::get(&db, id).await.map(|ticket| Found::One(Box::new(ticket))),
         (None, _) => {}
     }
-    let after = page.place(&caller, PATH, Key::from_position)?;
+    let after = page.after(&caller, PATH)?;
     let order = sort.unwrap_or_else(|| Order::default_of(&filter));
     let found = find::search::find(&db, &filter, order, after, page.limit).await?;
-    page.page_before(&caller, PATH, found.tickets, found.next.map(Key::to_position)).map(Found::Tickets)
+    page.page_before(&caller, PATH, found.tickets, found.next).map(Found::Tickets)
 }
 
 /// A page of what belongs to one ticket.
 async fn part(caller: &Caller, db: &Db, id: TicketId, view: View, page: &PageRequest) -> Result<Found> {
-    let after = page.place(caller, PATH, |position| match position {
-        [Value::Int(place)] => Some(*place),
-        _ => None,
-    })?;
-    let position = |place: i64| vec![Value::Int(place)];
+    let after = page.after(caller, PATH)?;
     match view {
         View::Comments => {
             let (comments, next) = store::comments(db, id, after, page.limit).await?;
-            page.page_before(caller, PATH, comments, next.map(position)).map(Found::Comments)
+            page.page_before(caller, PATH, comments, next).map(Found::Comments)
         }
         View::History => {
             let (changes, next) = store::history(db, id, after, page.limit).await?;
-            page.page_before(caller, PATH, changes, next.map(position)).map(Found::History)
+            page.page_before(caller, PATH, changes, next).map(Found::History)
         }
     }
 }
@@ -196,14 +181,13 @@ pub async fn create(
 ) -> Result<Once<Created<Ticket>>> {
     let db = caller.db();
     query.parse()?;
-    let body = body.read_with(async |references| unknown(&db, references).await).await?;
+    let body = body.read_referring(&db, catalogue::REFERABLE).await?;
     let (grant, new, references) = (caller.grant(), body.value, body.references);
     idempotency
-        .once(&caller, &db, PATH, body.digest, async move |tx| {
+        .once(&caller, &db, body.digest, async move |tx| {
             grant.confirm(tx).await?;
-            let record = store::create(tx, new, &references).await?;
-            let location = format!("{PATH}?id={}", record.id);
-            Ok(Created { record, location })
+            let ticket = store::create(tx, new, &references).await?;
+            Ok(Created::at(PATH, ticket.id, ticket))
         })
         .await
 }
@@ -214,31 +198,24 @@ pub async fn create(
 /// `invalid_transition`, and nothing of the request is applied. `comment` is appended. Send an `Idempotency-Key`, and a retry
 /// never adds a comment twice.
 #[utoipa::path(
-    patch, path = PATH, tag = "Service workflows", operation_id = "change_ticket", params(Query<OneQuery>),
+    patch, path = PATH, tag = "Service workflows", operation_id = "change_ticket", params(Query<One<TicketId>>),
     request_body = TicketPatch
 )]
 pub async fn change(
     caller: Access<Writing>,
     if_match: IfMatch,
     idempotency: Idempotency,
-    query: Query<OneQuery>,
+    query: Query<One<TicketId>>,
     body: Json<TicketPatch>,
 ) -> Result<Once<Versioned<Ticket>>> {
     let db = caller.db();
     let id = query.parse()?.id;
-    let body = body.read_with(async |references| unknown(&db, references).await).await?;
-    // The same patch of another ticket is another request.
-    let digest = body.digest_for(id);
+    let body = body.read_referring(&db, catalogue::REFERABLE).await?;
     let (grant, patch, references) = (caller.grant(), body.value, body.references);
     idempotency
-        .once(&caller, &db, CHANGE, digest, async move |tx| {
+        .once(&caller, &db, body.digest, async move |tx| {
             grant.confirm(tx).await?;
             store::change(tx, id, &if_match, patch, &references).await.map(Versioned)
         })
         .await
-}
-
-/// Which of the records do not exist, for a body that is refused anyway.
-async fn unknown(db: &Db, references: Vec<Reference>) -> Result<Vec<FieldError>> {
-    db.write(async move |tx| store::unknown(tx, &references).await).await
 }

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use kernel::args;
 use kernel::audit::{self, Entry};
-use kernel::base::{ActorKind, Error, FieldError, Result, Timestamp, Word};
+use kernel::base::{ActorKind, Error, Result, Timestamp, Word};
 use kernel::events;
-use kernel::http::{IfMatch, PageBytes, Reference};
-use kernel::store::{Db, FromRow, Tick, Tx, Value, refer};
+use kernel::http::{IfMatch, PageBytes, Patch};
+use kernel::store::refer::{self, Reference};
+use kernel::store::{Db, FromRow, Tick, Tx, Value};
 
 use super::find::terms_of;
-use super::input::{Common, NewComment, NewTicket, Patch, TicketPatch, check_custom_fields, merge};
+use super::input::{Common, NewComment, NewTicket, TicketPatch, check_custom_fields, merge};
 use super::sla::{self, Clock};
 use super::stored::{ChangeColumns, CommentColumns, StoredTicket, TicketColumns, json};
 use super::{
@@ -105,38 +106,15 @@ async fn page<T: FromRow>(
     Ok((rows, (sizes.len() > shown).then_some(*last)))
 }
 
-/// The records that a body names and that the tenant does not have.
-pub async fn unknown(tx: &mut Tx, references: &[Reference]) -> Result<Vec<FieldError>> {
-    let asked = ask_references(tx, references).await?;
-    find_unknown(tx, references, asked).await
-}
-
-async fn ask_references(tx: &mut Tx, references: &[Reference]) -> Result<refer::Asked> {
-    let ids: Vec<(&str, &str)> = references.iter().map(|reference| (reference.prefix, reference.id.as_str())).collect();
-    refer::ask(tx, catalogue::REFERABLE, &ids).await
-}
-
-async fn find_unknown(tx: &mut Tx, references: &[Reference], asked: refer::Asked) -> Result<Vec<FieldError>> {
-    let known = asked.known(tx).await?;
-    let is_known =
-        |reference: &&Reference| refer::is_of_kind(reference.prefix, &reference.id) && known.contains(&reference.id);
-    Ok(references.iter().filter(|reference| !is_known(reference)).map(Reference::unknown).collect())
-}
-
-async fn check_references(tx: &mut Tx, references: &[Reference], asked: refer::Asked) -> Result<()> {
-    let unknown = find_unknown(tx, references, asked).await?;
-    if unknown.is_empty() { Ok(()) } else { Err(Error::invalid_fields(unknown)) }
-}
-
 pub async fn create(tx: &mut Tx, new: NewTicket, references: &[Reference]) -> Result<Ticket> {
     let Tick { at: now, sequence } = tx.tick().await?;
     let NewTicket(fields) = new;
     let priority = fields.priority.unwrap_or(Priority::Medium);
     // All that is to be known before it is written, asked together. A number that is not used goes with the transaction.
-    let asked = ask_references(tx, references).await?;
+    let asked = refer::ask(tx, catalogue::REFERABLE, references).await?;
     let policy = sla::store::ask(tx, priority).await?;
     let number: i64 = tx.one(NEXT_NUMBER, args![]).await?;
-    check_references(tx, references, asked).await?;
+    asked.check(tx).await?;
     let clock = Clock::start(tx.answer(policy).await?.pop(), now)?;
     let ticket = Ticket {
         id: TicketId::new_numbered(tx.world(), now, number),
@@ -190,9 +168,9 @@ pub async fn change(
     references: &[Reference],
 ) -> Result<Ticket> {
     let Tick { at: now, sequence } = tx.tick().await?;
-    let asked = ask_references(tx, references).await?;
+    let asked = refer::ask(tx, catalogue::REFERABLE, references).await?;
     let stored: Option<StoredTicket> = tx.find(GET, args![id]).await?;
-    check_references(tx, references, asked).await?;
+    asked.check(tx).await?;
     let mut stored = stored.ok_or_else(Error::not_found)?;
     if_match.check(stored.ticket.version)?;
     let old = stored.ticket.clone();

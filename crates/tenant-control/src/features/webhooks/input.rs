@@ -96,10 +96,7 @@ impl FromBody for Change {
         if !fields.has("rotate_secret") {
             return Input::from_fields(fields).map(|input| Change::Replace(Box::new(input)));
         }
-        if !fields.is_alone("rotate_secret") {
-            fields.report("rotate_secret", "not_alone", "must be alone in the body");
-        }
-        let overlap = fields.required("rotate_secret", |field| {
+        let overlap = fields.alone("rotate_secret", |field| {
             field.object(|inner| inner.optional("overlap_hours", |field| field.integer(0..=OVERLAP_HOURS_MAX)))
         });
         Some(Change::RotateSecret { overlap_hours: overlap?.unwrap_or(OVERLAP_HOURS_DEFAULT) })

@@ -39,6 +39,7 @@ pub type WebhookId = Id<Webhook>;
 
 impl Identified for Webhook {
     const PREFIX: &'static str = "wh";
+    const ABOUT: &'static str = "The endpoint to act on.";
 }
 
 /// The kind of the lanes on which webhooks are sent.

@@ -6,8 +6,8 @@ use axum::response::{IntoResponse, Response};
 use kernel::auth::Scope;
 use kernel::base::{Error, Result};
 use kernel::http::{
-    Access, Caller, Created, FromParams, Idempotency, IfMatch, Json, NoContent, Once, OneOrPage, PageRequest, Params,
-    Policy, Query, Rules, Versioned,
+    Access, Caller, Created, FromParams, Idempotency, IfMatch, Json, NoContent, Once, One, OneOrPage, PageRequest,
+    Params, Policy, Query, Rules, Versioned,
 };
 use kernel::outbound::Target;
 use kernel::rules;
@@ -34,16 +34,6 @@ impl FromParams for ListQuery {
     fn from_params(params: &mut Params) -> Result<Self> {
         let id = params.take_optional_id("One endpoint. Cannot be combined with the other parameters.")?;
         Ok(ListQuery { id, page: PageRequest::take(params)? })
-    }
-}
-
-pub struct OneQuery {
-    id: WebhookId,
-}
-
-impl FromParams for OneQuery {
-    fn from_params(params: &mut Params) -> Result<Self> {
-        Ok(OneQuery { id: params.take_id("The endpoint to act on.")? })
     }
 }
 
@@ -86,12 +76,11 @@ pub async fn create(
     let checked = check_target(&caller, &body.value.url).await;
     let (grant, secrets, input) = (caller.grant(), caller.app().secrets.clone(), body.value);
     idempotency
-        .once(&caller, &db, PATH, body.digest, async move |tx| {
+        .once(&caller, &db, body.digest, async move |tx| {
             checked?;
             let rights = grant.confirm(tx).await?;
             let made = store::create(tx, &rights, input, &secrets).await?;
-            let location = format!("{PATH}?id={}", made.record.id);
-            Ok(Created { record: made, location })
+            Ok(Created::at(PATH, made.record.id, made))
         })
         .await
 }
@@ -168,13 +157,13 @@ impl ToSchema for Change {
 /// `rotate_secret` alone, answers with a new `secret`, and both sign during the overlap; a second rotation ends the
 /// first one's overlap.
 #[utoipa::path(
-    put, path = PATH, tag = "Control plane", operation_id = "replace_webhook", params(Query<OneQuery>), request_body = Change
+    put, path = PATH, tag = "Control plane", operation_id = "replace_webhook", params(Query<One<WebhookId>>), request_body = Change
 )]
 pub async fn replace(
     caller: Access<Writing>,
     if_match: IfMatch,
     idempotency: Idempotency,
-    query: Query<OneQuery>,
+    query: Query<One<WebhookId>>,
     body: Json<Change>,
 ) -> Result<Changed> {
     let db = caller.db();
@@ -205,13 +194,13 @@ pub async fn replace(
 ///
 /// Nothing more is sent to it. What was waiting stays in the log as skipped.
 #[utoipa::path(
-    delete, path = PATH, tag = "Control plane", operation_id = "delete_webhook", params(Query<OneQuery>)
+    delete, path = PATH, tag = "Control plane", operation_id = "delete_webhook", params(Query<One<WebhookId>>)
 )]
 pub async fn delete(
     caller: Access<Writing>,
     if_match: IfMatch,
     idempotency: Idempotency,
-    query: Query<OneQuery>,
+    query: Query<One<WebhookId>>,
 ) -> Result<NoContent> {
     let db = caller.db();
     let id = query.parse()?.id;

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::fmt;
 
 use kernel::base::Timestamp;
-use kernel::store::{Tick, Value};
+use kernel::store::{CursorKey, Tick, Value};
 
 use super::super::stored::StoredTicket;
 use super::Filter;
@@ -107,13 +107,14 @@ impl Key {
     pub fn of(number: i64) -> Self {
         Key { value: None, sequence: 0, number }
     }
+}
 
-    pub fn to_position(self) -> Vec<Value> {
+impl CursorKey for Key {
+    fn to_position(self) -> Vec<Value> {
         vec![self.value.into(), self.sequence.into(), self.number.into()]
     }
 
-    /// From a cursor that we have signed.
-    pub fn from_position(position: &[Value]) -> Option<Self> {
+    fn from_position(position: &[Value]) -> Option<Self> {
         let (value, sequence, number) = match position {
             [value, Value::Int(sequence), Value::Int(number)] => (value, *sequence, *number),
             // Made before there were sequences: what changed in that very millisecond comes again.

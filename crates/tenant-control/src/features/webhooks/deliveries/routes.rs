@@ -87,9 +87,9 @@ pub async fn list(caller: Access<Reading>, query: Query<ListQuery>) -> Result<Fo
     if let Some(id) = id {
         return store::get(&db, id).await.map(|delivery| Found::One(Box::new(delivery)));
     }
-    let after = page.place(&caller, PATH, log::place)?;
+    let after = page.after(&caller, PATH)?;
     let (deliveries, next) = log::list(&db, &filter, after, page.limit).await?;
-    page.page_before(&caller, PATH, deliveries, next.map(|id| vec![id.into()])).map(Found::Page)
+    page.page_before(&caller, PATH, deliveries, next).map(Found::Page)
 }
 
 /// What POST answers.
@@ -171,7 +171,7 @@ pub async fn act(
     let body = body.read().await?;
     let (grant, action) = (caller.grant(), body.value);
     idempotency
-        .once(&caller, &db, PATH, body.digest, async move |tx| {
+        .once(&caller, &db, body.digest, async move |tx| {
             let rights = grant.confirm(tx).await?;
             match action {
                 Action::Resend(id) => store::resend(tx, &rights, id).await.map(|sent| Taken::Delivery(Box::new(sent))),

@@ -41,7 +41,6 @@ pub struct ListQuery {
     id: Option<EventId>,
     feed: bool,
     from_now: bool,
-    /// Sorted.
     types: Option<Vec<String>>,
     page: PageRequest,
 }
@@ -58,8 +57,8 @@ impl FromParams for ListQuery {
             id: params.take_optional_id(one)?,
             feed: params.take_flag(Param::new("view", view).pattern("^feed$"), "feed")?,
             from_now: params.take_flag(Param::new("start", start).pattern("^now$").unbound(), "now")?,
-            types: params.take_set(Param::new("types", types), word, |word| {
-                catalogue::can_subscribe(word).is_ok_and(|known| known)
+            types: params.take_list(Param::new("types", types), word, |word| {
+                catalogue::can_subscribe(word).is_ok_and(|known| known).then(|| word.to_owned())
             })?,
             page: PageRequest::take(params)?,
         };

@@ -7,48 +7,22 @@ use std::collections::HashMap;
 use kernel::args;
 use kernel::base::{EventId, Result, Timestamp, Word};
 use kernel::http::{PAGE_BYTES_MAX, PageBytes};
-use kernel::store::{ARMS_MAX, Arm, Db, FromRow, Passed, Row, Select, Value, Walk};
+use kernel::store::{ARMS_MAX, Arm, Arms, Db, FromRow, Passed, Row, Select, Value, Walk};
 
 use super::super::super::WebhookId;
 use super::super::store::{ATTEMPTS_SHOWN, LIST, StoredDelivery, bound, complete};
 use super::super::{Delivery, DeliveryId, RESPONSE_BYTES_KEPT, Status};
 
-/// A piece of an index in the order of ids, which SQLite is told. Each value is asked for twice, in other words: however
-/// alike PostgreSQL takes all deliveries to be, it then finds the index with the value cheaper than the one without.
-macro_rules! arm {
-    ($index:literal, $where:literal, $bounds:literal, $limit:literal) => {
-        concat!(
-            "SELECT id, webhook_id, event_id, event_type, status, attempts FROM deliveries",
-            $index,
-            " WHERE tenant_id = $1 AND ",
-            $where,
-            $bounds,
-            " ORDER BY id DESC LIMIT ",
-            $limit
-        )
-    };
-}
+/// As much of a delivery as the filters ask about.
+const DELIVERIES: Arms = Arms::new("id, webhook_id, event_id, event_type, status, attempts", "deliveries", &["id"]);
 
 kernel::statements! {
-    BY_ID = arm!("", "", "id < $2 AND id >= $3", "$4");
-    BY_WEBHOOK = arm!(
-        " /* INDEXED BY deliveries_by_webhook */",
-        "webhook_id = $2 AND webhook_id >= $2 AND ",
-        "id < $3 AND id >= $4",
-        "$5"
-    );
-    BY_TYPE = arm!(
-        " /* INDEXED BY deliveries_by_type */",
-        "webhook_id = $2 AND event_type = $3 AND webhook_id >= $2 AND event_type >= $3 AND ",
-        "id < $4 AND id >= $5",
-        "$6"
-    );
+    BY_ID = kernel::arm!(DELIVERIES);
+    BY_WEBHOOK = kernel::arm!(DELIVERIES.along("deliveries_by_webhook").of(&["webhook_id"]));
+    BY_TYPE = kernel::arm!(DELIVERIES.along("deliveries_by_type").of(&["webhook_id", "event_type"]));
     /// The index holds what has not succeeded.
-    BY_STATUS = arm!(
-        " /* INDEXED BY deliveries_by_status */",
-        "webhook_id = $2 AND status = $3 AND webhook_id >= $2 AND status >= $3 AND status <> 'succeeded' AND ",
-        "id < $4 AND id >= $5",
-        "$6"
+    BY_STATUS = kernel::arm!(
+        DELIVERIES.along("deliveries_by_status").of(&["webhook_id", "status"]).only("status <> 'succeeded'")
     );
     /// Deleted ones are among them for as long as their deliveries are.
     WEBHOOKS = "SELECT id FROM webhooks WHERE tenant_id = $1 ORDER BY id LIMIT $2";
@@ -70,7 +44,7 @@ pub struct Filter {
     pub until: Option<Timestamp>,
 }
 
-/// As much of a delivery as the filters ask about.
+/// As it is read of [`DELIVERIES`].
 struct Brief {
     id: DeliveryId,
     webhook_id: WebhookId,
@@ -94,18 +68,6 @@ impl Passed for Brief {
     fn key(&self) -> DeliveryId {
         self.id
     }
-
-    fn position(id: DeliveryId) -> Vec<Value> {
-        vec![id.into()]
-    }
-}
-
-/// The place that a cursor holds.
-pub fn place(position: &[Value]) -> Option<DeliveryId> {
-    match position {
-        [Value::Text(id)] => id.parse().ok(),
-        _ => None,
-    }
 }
 
 /// Newest first, which their ids tell, and where the next page starts.
@@ -116,10 +78,8 @@ pub async fn list(
     limit: usize,
 ) -> Result<(Vec<Delivery>, Option<DeliveryId>)> {
     let walk = filter.walk(db, after).await?;
-    let found = walk.newest(db, limit + 1, |one: &Brief| filter.matches(one)).await?;
-    let more = found.rows.len() > limit;
-    let mut left: &[Brief] = &found.rows[..found.rows.len().min(limit)];
-    let next = if more { left.last().map(Passed::key) } else { found.looked_to };
+    let (rows, next) = walk.page(db, limit, |one: &Brief| filter.matches(one)).await?;
+    let mut left: &[Brief] = &rows;
     let (mut deliveries, mut bytes, mut shown) = (Vec::new(), PageBytes::default(), after);
     while !left.is_empty() {
         let (part, rest) = left.split_at(readable(left));
@@ -170,13 +130,9 @@ impl Filter {
     /// Along which index: an event has as many deliveries as there are endpoints; what has not succeeded is usually little;
     /// then a kind; then an endpoint alone.
     async fn walk(&self, db: &Db, after: Option<DeliveryId>) -> Result<Walk<DeliveryId>> {
-        let end = self.until.unwrap_or(Timestamp::from_millis(AFTER_ALL_MS));
-        let below = after.unwrap_or_else(|| DeliveryId::first_at(end));
+        let below = after.or(self.until.map(DeliveryId::first_at)).unwrap_or_else(DeliveryId::after_all);
         let least = DeliveryId::first_at(self.since.unwrap_or(Timestamp::from_millis(0)));
-        let walk = |text, values: Vec<Vec<Value>>, exact: bool| {
-            let arms = values.into_iter().map(|values| Arm { values, below, least }).collect();
-            Walk { text, arms, exact }
-        };
+        let walk = |text, values: Vec<Vec<Value>>, exact: bool| Walk::new(text, values, least..below, exact);
         let given = [self.webhook_id.is_some(), self.event_type.is_some(), self.status.is_some()];
         let given = given.into_iter().filter(|given| *given).count();
         if let Some(events) = &self.event_id {
@@ -185,19 +141,19 @@ impl Filter {
                 let (first, last) = (bound(event, '0').parse().ok()?, bound(event, 'z').parse().ok()?);
                 Some(Arm { values: Vec::new(), below: below.min(last), least: least.max(first) })
             };
-            let arms = distinct(events.iter().copied()).into_iter().filter_map(arm).collect();
+            let arms = events.iter().copied().filter_map(arm).collect();
             return Ok(Walk { text: BY_ID, arms, exact: given == 0 });
         }
         let unfinished = self.status.as_ref().filter(|any| !any.contains(&Status::Succeeded));
         let second: Option<(&'static str, Vec<Value>)> = match (unfinished, &self.event_type) {
-            (Some(any), _) => Some((BY_STATUS, values(distinct(any.iter().map(|status| status.as_str()))))),
-            (None, Some(any)) => Some((BY_TYPE, values(distinct(any.iter().map(String::as_str))))),
+            (Some(any), _) => Some((BY_STATUS, values(any.iter().map(|status| status.as_str())))),
+            (None, Some(any)) => Some((BY_TYPE, values(any.iter().map(String::as_str)))),
             (None, None) => None,
         };
-        let named = self.webhook_id.as_ref().map(|any| distinct(any.iter().copied()));
+        let named = &self.webhook_id;
         if let Some((text, second)) = second {
             let webhooks_max = ARMS_MAX / second.len().max(1);
-            let webhooks = match &named {
+            let webhooks = match named {
                 Some(named) => named.clone(),
                 None => db.list(WEBHOOKS, args![i64::try_from(webhooks_max + 1).unwrap_or(i64::MAX)]).await?,
             };
@@ -210,23 +166,12 @@ impl Filter {
             }
         }
         Ok(match named {
-            Some(named) => walk(BY_WEBHOOK, values(named).into_iter().map(|id| vec![id]).collect(), given == 1),
+            Some(named) => walk(BY_WEBHOOK, named.iter().map(|id| vec![(*id).into()]).collect(), given == 1),
             None => walk(BY_ID, vec![Vec::new()], given == 0),
         })
     }
 }
 
-/// Behind every id that is ever made: the last moment that an id can hold.
-const AFTER_ALL_MS: i64 = (1 << 48) - 1;
-
-fn values(any: Vec<impl Into<Value>>) -> Vec<Value> {
-    any.into_iter().map(Into::into).collect()
-}
-
-/// Each once, or its rows would come by twice.
-fn distinct<T: Ord>(any: impl Iterator<Item = T>) -> Vec<T> {
-    let mut all: Vec<T> = any.collect();
-    all.sort();
-    all.dedup();
-    all
+fn values(any: impl Iterator<Item = impl Into<Value>>) -> Vec<Value> {
+    any.map(Into::into).collect()
 }

@@ -1,0 +1,139 @@
+//! The SQL of one arm of a [`Walk`](super::Walk), put together while the program is compiled.
+
+use super::columns::Text;
+
+/// A piece of an index in the order of a list, newest first. Its places are its values from `$2` on, then the place that it
+/// is before, the place that it starts with, and the number of rows.
+///
+/// Each value is asked for twice, in other words: however alike PostgreSQL takes all records to be, it then finds the index
+/// with the value cheaper than the one without.
+///
+/// ```
+/// use kernel::store::Arms;
+///
+/// const NOTES: Arms = Arms::new("id, author_id", "notes", &["id"]);
+/// kernel::statements! {
+///     BY_ID = kernel::arm!(NOTES);
+///     BY_AUTHOR = kernel::arm!(NOTES.along("notes_by_author").of(&["author_id"]));
+/// }
+/// assert_eq!(BY_ID, "SELECT id, author_id FROM notes WHERE tenant_id = $1 AND id < $2 AND id >= $3 ORDER BY id DESC LIMIT $4");
+/// assert!(BY_AUTHOR.contains("notes /* INDEXED BY notes_by_author */ WHERE"));
+/// assert!(BY_AUTHOR.contains("author_id = $2 AND author_id >= $2 AND id < $3 AND id >= $4 ORDER BY id DESC LIMIT $5"));
+/// ```
+#[derive(Clone, Copy)]
+pub struct Arms {
+    columns: &'static str,
+    table: &'static str,
+    order: &'static [&'static str],
+    index: Option<&'static str>,
+    values: &'static [&'static str],
+    only: Option<&'static str>,
+}
+
+impl Arms {
+    /// What is read of each row, and the columns that the list is ordered by.
+    pub const fn new(columns: &'static str, table: &'static str, order: &'static [&'static str]) -> Self {
+        Arms { columns, table, order, index: None, values: &[], only: None }
+    }
+
+    /// Along this index, which SQLite is told.
+    #[must_use]
+    pub const fn along(self, index: &'static str) -> Self {
+        Arms { index: Some(index), ..self }
+    }
+
+    /// The columns that an arm has a value for, as they stand in the index before the order.
+    #[must_use]
+    pub const fn of(self, values: &'static [&'static str]) -> Self {
+        Arms { values, ..self }
+    }
+
+    /// Of an index that holds only some rows: its condition.
+    #[must_use]
+    pub const fn only(self, condition: &'static str) -> Self {
+        Arms { only: Some(condition), ..self }
+    }
+
+    #[doc(hidden)]
+    pub const fn text(self) -> Text {
+        let mut text = Text::of(&["SELECT ", self.columns, " FROM ", self.table]);
+        if let Some(index) = self.index {
+            text.add(" /* INDEXED BY ");
+            text.add(index);
+            text.add(" */");
+        }
+        text.add(" WHERE tenant_id = $1");
+        text.add_each(" = ", self.values);
+        text.add_each(" >= ", self.values);
+        if let Some(condition) = self.only {
+            text.add(" AND ");
+            text.add(condition);
+        }
+        text.add_bound(" < ", self.order, self.values.len());
+        text.add_bound(" >= ", self.order, self.values.len() + self.order.len());
+        text.add(" ORDER BY ");
+        let mut at = 0;
+        while at < self.order.len() {
+            text.add(if at == 0 { "" } else { ", " });
+            text.add(self.order[at]);
+            text.add(" DESC");
+            at += 1;
+        }
+        text.add(" LIMIT ");
+        text.add_place(self.values.len() + 2 * self.order.len());
+        text
+    }
+}
+
+impl Text {
+    const fn add_each(&mut self, operator: &str, columns: &[&str]) {
+        let mut at = 0;
+        while at < columns.len() {
+            self.add(" AND ");
+            self.add(columns[at]);
+            self.add(operator);
+            self.add_place(at);
+            at += 1;
+        }
+    }
+
+    /// One column stands for itself, several stand in parentheses.
+    const fn add_bound(&mut self, operator: &str, columns: &[&str], first: usize) {
+        let (open, close) = if columns.len() == 1 { ("", "") } else { ("(", ")") };
+        self.add(" AND ");
+        self.add(open);
+        self.add(Text::list(columns).as_str());
+        self.add(close);
+        self.add(operator);
+        self.add(open);
+        let mut at = 0;
+        while at < columns.len() {
+            self.add(if at == 0 { "" } else { ", " });
+            self.add_place(first + at);
+            at += 1;
+        }
+        self.add(close);
+    }
+}
+
+/// The text of [`Arms`], for `statements!`.
+#[macro_export]
+macro_rules! arm {
+    ($arms:expr) => {
+        $crate::sql!(@text $arms.text())
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_of_several_columns_is_bounded_by_all_of_them() {
+        let arms = Arms::new("at, id", "entries", &["at", "id"]).along("by_both").of(&["a", "b"]).only("c <> 'x'");
+        let text = "SELECT at, id FROM entries /* INDEXED BY by_both */ WHERE tenant_id = $1 AND a = $2 AND b = $3 \
+                    AND a >= $2 AND b >= $3 AND c <> 'x' AND (at, id) < ($4, $5) AND (at, id) >= ($6, $7) \
+                    ORDER BY at DESC, id DESC LIMIT $8";
+        assert_eq!(arms.text().as_str(), text);
+    }
+}
