@@ -219,12 +219,12 @@ impl Params {
         expected: &str,
         parse: impl Fn(&str) -> Option<V>,
     ) -> Result<Option<Vec<V>>> {
-        self.take(param, Shape::Texts, |text| distinct(split(&text, expected, parse)?, V::to_string))
+        self.take(param, Shape::Texts, |text| Ok(distinct(split(&text, expected, parse)?, V::to_string)))
     }
 
     pub fn take_words<W: Word + ToSchema>(&mut self, param: Param) -> Result<Option<Vec<W>>> {
         self.take(param, Shape::Words(name_of::<W>), |text| {
-            distinct(split(&text, &W::expected(), W::parse)?, |word| word.as_str().to_owned())
+            Ok(distinct(split(&text, &W::expected(), W::parse)?, |word| word.as_str().to_owned()))
         })
     }
 
@@ -233,7 +233,7 @@ impl Params {
         self.take(param, Shape::Numbers, |text| {
             let numbers =
                 split(&text, "a whole number from 1", |text| plain_number(text).filter(|number| *number > 0))?;
-            distinct(numbers, i64::to_string)
+            Ok(distinct(numbers, i64::to_string))
         })
     }
 
@@ -270,10 +270,10 @@ fn split<V>(text: &str, expected: &str, parse: impl Fn(&str) -> Option<V>) -> Re
 }
 
 /// Each value once, and one spelling for all lists that mean the same: in the order of what they are spelt like.
-fn distinct<V>(values: Vec<V>, spell: impl Fn(&V) -> String) -> Result<(Vec<V>, String), String> {
+fn distinct<V>(values: Vec<V>, spell: impl Fn(&V) -> String) -> (Vec<V>, String) {
     let values: BTreeMap<String, V> = values.into_iter().map(|value| (spell(&value), value)).collect();
     let (spellings, values): (Vec<String>, Vec<V>) = values.into_iter().unzip();
-    Ok((values, spellings.join(",")))
+    (values, spellings.join(","))
 }
 
 /// A number as it is written without a sign and without zeros before it: each has one spelling.
