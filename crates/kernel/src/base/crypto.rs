@@ -28,7 +28,9 @@ impl HmacKey {
     /// The same, of what is in parts.
     pub fn sign_parts(&self, parts: &[&[u8]]) -> [u8; 32] {
         let mut context = hmac::Context::with_key(&self.0);
-        parts.iter().for_each(|part| context.update(part));
+        for part in parts {
+            context.update(part);
+        }
         to_array(context.sign().as_ref())
     }
 }
