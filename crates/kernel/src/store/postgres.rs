@@ -17,8 +17,8 @@ use super::postgres_send::{Answer, Asked, Before, Behind, Refusal, Refused, send
 use super::row::EachRow;
 use super::{Args, FromRow, Options, Param, PostgresOptions, Row, Value, dialect};
 
-/// How long one statement may take, seen from here: a little longer than the server's own limit, for a server that
-/// no longer answers at all.
+/// How long what is sent together may take, seen from here: a little longer than the server's own limit for one statement,
+/// for a server that no longer answers at all.
 const ANSWER_MAX: Duration = Duration::from_secs(35);
 
 /// Opens the pool and proves it with one connection, whose role must be one that row-level security holds back.
@@ -151,9 +151,11 @@ impl Session {
 
     /// Sends what was put off and, without waiting for its answers, the commit, which is refused if any of it was.
     pub async fn commit(&mut self, handle: &Handle) -> Result<()> {
-        // A job that asked nothing began nothing; a broken connection has nothing that could be ended.
-        if self.state != State::InTransaction {
-            return Ok(());
+        match self.state {
+            State::InTransaction => {}
+            // A job that asked nothing began nothing.
+            State::Beginning if self.put_off.is_empty() => return Ok(()),
+            _ => return Err(Error::unavailable("nothing could be committed on this connection")),
         }
         self.send(handle, Vec::new(), Behind::Commit).await?;
         self.state = State::Beginning;

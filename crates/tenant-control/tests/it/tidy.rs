@@ -126,6 +126,7 @@ fn no_arrow_of_the_kernel_runs_up() {
         }
         let own = layer(part).unwrap_or_else(|| panic!("{part} stands in no layer"));
         let text = code(&text);
+        assert!(!text.contains("crate::{"), "{path}: one line for each folder, so that this test sees it");
         for used in text.split("crate::").skip(1) {
             let used = used.split(|letter: char| !letter.is_ascii_lowercase()).next().unwrap_or_default();
             if used != part && layer(used).is_some_and(|used| used <= own) {
