@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use axum::body::HttpBody;
 use axum::extract::{MatchedPath, Request};
 use axum::http::request::Parts;
+use axum::http::uri::Authority;
 use axum::http::{HeaderValue, Method, Version, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
@@ -322,12 +323,19 @@ where
 /// A request of HTTP/1.1 names its host, and none names two: whoever passed it on may have gone by another one (RFC 9112, 3.2).
 /// Charged like everything else that is refused to somebody who is not known.
 fn check_host(app: &Shared, context: &Context, request: &Request) -> Result<()> {
-    let hosts = request.headers().get_all(header::HOST).iter().count();
-    if hosts == 1 || (hosts == 0 && request.version() != Version::HTTP_11) {
-        return Ok(());
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (Some(host), None) if is_host(host) => return Ok(()),
+        (None, None) if request.version() != Version::HTTP_11 => return Ok(()),
+        _ => {}
     }
     context.charge_address(app, Policy::Public)?;
-    Err(Error::new(Code::InvalidHeader, "Host must be given once."))
+    Err(Error::new(Code::InvalidHeader, "Host must be given once, as a name or address with or without a port."))
+}
+
+fn is_host(value: &HeaderValue) -> bool {
+    let is_authority = |text: &str| !text.contains('@') && text.parse::<Authority>().is_ok();
+    value.is_empty() || value.to_str().is_ok_and(is_authority)
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {

@@ -47,6 +47,8 @@ over_http! {
             &[("origin", &slash)],
             &[("origin", &port)],
             &[("origin", &https)],
+            &[(site, "same-origin"), (site, "cross-site")],
+            &[("origin", &base), ("origin", "https://evil.test")],
         ];
         for headers in passes {
             for (method, status) in [(Method::POST, 201), (Method::PUT, 404), (Method::DELETE, 404)] {
