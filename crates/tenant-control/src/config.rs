@@ -253,7 +253,7 @@ pub struct ServeArgs {
     /// How log lines look
     #[arg(long, value_enum, env = "TENANT_CONTROL_LOG_FORMAT", default_value = "text")]
     pub log_format: LogFormat,
-    /// What is logged: error, warn, info, debug, or a tracing filter
+    /// What is logged: error, warn, info, debug; for parts of it, as in warn,kernel::outbound=debug
     #[arg(long, value_name = "FILTER", env = "TENANT_CONTROL_LOG_LEVEL", default_value = "info")]
     pub log_level: String,
 }

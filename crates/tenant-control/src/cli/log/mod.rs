@@ -10,7 +10,9 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use kernel::base::{Error, Result};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use self::lines::Lines;
 use self::text::{Text, Utc};
@@ -22,21 +24,21 @@ const FLUSH_MAX: Duration = Duration::from_secs(1);
 static LINES: OnceLock<Lines> = OnceLock::new();
 
 pub fn start(format: LogFormat, level: &str) -> Result<()> {
-    // The driver logs the arguments of statements when asked for more, and hashes of secrets are among them.
-    let filter = EnvFilter::try_new(format!("{level},tokio_postgres=info"))
-        .map_err(|error| Error::internal(format!("--log-level {level:?}: {error}")))?;
+    let filter = filter(level).map_err(|error| Error::internal(format!("--log-level {level:?}: {error}")))?;
     let tell = |lines| tracing::warn!(lines, "lines of this log were dropped: they could not be written in time");
     let lines = Lines::start(std::io::stderr(), tell)?;
     let writer = LINES.get_or_init(|| lines).clone();
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_timer(Utc);
+    let subscriber = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_writer(writer).with_timer(Utc);
     // It would say so on stderr, which is what has failed, and panic when it cannot.
     let subscriber = subscriber.log_internal_errors(false);
     let started = match format {
         LogFormat::Text => {
-            subscriber.with_ansi(std::io::stderr().is_terminal()).event_format(Text::default()).try_init()
+            let text = subscriber.with_ansi(std::io::stderr().is_terminal()).event_format(Text::default());
+            text.finish().with(filter).try_init()
         }
         LogFormat::Json => {
-            subscriber.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init()
+            let json = subscriber.json().flatten_event(true).with_current_span(false).with_span_list(false);
+            json.finish().with(filter).try_init()
         }
     };
     started.map_err(|error| Error::internal(error.to_string()))?;
@@ -46,6 +48,16 @@ pub fn start(format: LogFormat, level: &str) -> Result<()> {
         tracing::error!(at, "panic: {}", panic.payload_as_str().unwrap_or("without a message"));
     }));
     Ok(())
+}
+
+/// Levels for all, or for parts of the service: `warn,kernel::outbound=debug`.
+fn filter(level: &str) -> Result<Targets, Box<dyn std::error::Error>> {
+    // A mistyped level would be the name of a part that does not exist, and all others would be silent.
+    for word in level.split(',').filter(|word| !word.contains('=')) {
+        word.trim().parse::<LevelFilter>()?;
+    }
+    // The driver logs the arguments of statements when asked for more, and hashes of secrets are among them.
+    Ok(format!("{level},tokio_postgres=info").parse()?)
 }
 
 /// Waits for the last lines, for a moment.

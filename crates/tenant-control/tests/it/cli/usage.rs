@@ -113,8 +113,10 @@ fn bad_values_are_named_with_what_would_be_right() {
             ended.stderr
         );
     }
-    let ended = desk.run(&["serve", "--log-level", "a=b=c"]);
-    assert!(ended.code != 0 && ended.stderr.contains("--log-level"), "{ended:?}");
+    for level in ["a=b=c", "chatty", "info,debgu", "kernel=loud"] {
+        let ended = desk.run(&["serve", "--log-level", level]);
+        assert!(ended.code != 0 && ended.stderr.contains("--log-level"), "{level}: {ended:?}");
+    }
 }
 
 #[test]
