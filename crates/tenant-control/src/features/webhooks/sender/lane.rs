@@ -306,12 +306,7 @@ impl Run {
             if self.ready.is_empty() {
                 break;
             }
-            let place = if self.attempts.is_empty() {
-                Some(AttemptPlace::default())
-            } else {
-                self.sender.places.take(&self.of_tenant)
-            };
-            let Some(place) = place else { break };
+            let Some(place) = self.sender.places.take(&self.of_tenant, self.attempts.len()) else { break };
             let Some(due) = self.ready.next() else { break };
             self.flying.insert(due.id, Flight { since: Instant::now(), shown: false });
             if let Some(loaded) = &mut self.endpoint {
