@@ -71,8 +71,9 @@ impl Client {
                 None => return Err(attempt.late()),
             };
         attempt.first_byte = Some(attempt.elapsed());
-        let (head, body) = answer.into_parts();
+        let (mut head, body) = answer.into_parts();
         let status = head.status.as_u16();
+        attempt.answered_over = head.extensions.remove();
         (attempt.status, attempt.headers, attempt.coming) = (Some(status), head.headers, Some(body));
         if let Err(fault) = attempt.read(body_max).await {
             return Err(attempt.failed(fault));
@@ -124,6 +125,8 @@ struct Attempt {
     timeout: Duration,
     progress: Progress,
     captured: CaptureConnection,
+    /// Known from the answer: asking what was captured makes a map each time.
+    answered_over: Option<Tether>,
     first_byte: Option<Duration>,
     status: Option<u16>,
     headers: HeaderMap,
@@ -149,6 +152,7 @@ impl Attempt {
             timeout,
             progress,
             captured,
+            answered_over: None,
             first_byte: None,
             status: None,
             headers: HeaderMap::new(),
@@ -198,6 +202,9 @@ impl Attempt {
 
     /// The connection that the request went over, once it had one.
     fn tether(&self) -> Option<Tether> {
+        if self.answered_over.is_some() {
+            return self.answered_over.clone();
+        }
         let mut extras = Extensions::new();
         self.captured.connection_metadata().as_ref()?.get_extras(&mut extras);
         extras.remove()

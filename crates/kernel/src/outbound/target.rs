@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use axum::http::Uri;
 
@@ -16,9 +17,12 @@ const LENGTH_MAX: usize = 2_048;
 const NAME_LENGTH_MAX: usize = 253;
 const LABEL_LENGTH_MAX: usize = 63;
 
-/// A URL that can be called, if the guard allows it.
+/// A URL that can be called, if the guard allows it. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct Target(Arc<Parts>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Parts {
     text: String,
     uri: Uri,
     host: String,
@@ -60,37 +64,38 @@ impl Target {
             return wrong("Write the URL as https://host/path.");
         }
         let host = without_brackets(host).to_owned();
-        Ok(Target { text: text.to_owned(), uri, host, https })
+        Ok(Target(Arc::new(Parts { text: text.to_owned(), uri, host, https })))
     }
 
     /// Exactly the text that was given.
     pub fn as_str(&self) -> &str {
-        &self.text
+        &self.0.text
     }
 
     pub fn is_https(&self) -> bool {
-        self.https
+        self.0.https
     }
 
     /// The name or address as it was written, an IPv6 address without its brackets.
     pub fn host(&self) -> &str {
-        &self.host
+        &self.0.host
     }
 
     /// Whether both have the same scheme, host and port, so that what is meant for one may be sent to the other.
     pub fn has_place_of(&self, other: &Target) -> bool {
-        let port = |target: &Target| target.uri.port_u16().unwrap_or(if target.https { 443 } else { 80 });
-        self.https == other.https && self.host.eq_ignore_ascii_case(&other.host) && port(self) == port(other)
+        let port = |target: &Parts| target.uri.port_u16().unwrap_or(if target.https { 443 } else { 80 });
+        let (own, other) = (&*self.0, &*other.0);
+        own.https == other.https && own.host.eq_ignore_ascii_case(&other.host) && port(own) == port(other)
     }
 
     pub(super) fn uri(&self) -> &Uri {
-        &self.uri
+        &self.0.uri
     }
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        f.write_str(&self.0.text)
     }
 }
 

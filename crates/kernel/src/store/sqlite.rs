@@ -132,19 +132,23 @@ impl Lite {
 
     pub fn exec(&self, tenant: Option<&String>, sql: &str, args: Args<'_>) -> Result<u64> {
         let mut statement = self.prepare(sql)?;
-        bind(&mut statement, tenant, sql, args.iter().copied())?;
+        bind(&mut statement, tenant, sql, args)?;
         statement.raw_execute().map(|rows| rows as u64).map_err(fault)
     }
 
     /// Runs the statement once for each row of arguments, and says how many rows it changed in all.
     pub fn exec_each(&self, tenant: Option<&String>, sql: &str, rows: &[Vec<Value>]) -> Result<u64> {
         let mut changed = 0;
-        if rows.is_empty() {
-            return Ok(changed);
-        }
+        let Some(first) = rows.first() else { return Ok(changed) };
         let mut statement = self.prepare(sql)?;
+        check(&statement, tenant, sql, first.len())?;
+        // What is bound stays bound.
+        bind_tenant(&mut statement, tenant)?;
         for row in rows {
-            bind(&mut statement, tenant, sql, row.iter().map(|value| value as &dyn Param))?;
+            if row.len() != first.len() {
+                return Err(mismatch(sql, first.len(), row.len()));
+            }
+            bind_args(&mut statement, tenant, row.iter().map(|value| value as &dyn Param))?;
             changed += statement.raw_execute().map_err(fault)? as u64;
         }
         Ok(changed)
@@ -152,7 +156,7 @@ impl Lite {
 
     pub fn ask(&self, tenant: Option<&String>, sql: &str, args: Args<'_>, each: EachRow<'_>) -> Result<()> {
         let mut statement = self.prepare(sql)?;
-        bind(&mut statement, tenant, sql, args.iter().copied())?;
+        bind(&mut statement, tenant, sql, args)?;
         let mut rows = statement.raw_query();
         while let Some(row) = rows.next().map_err(fault)? {
             each(&Row::sqlite(row))?;
@@ -195,22 +199,34 @@ impl Texts {
 }
 
 /// Binds the tenant to `$1`, where there is one, and the arguments to the numbers behind it.
-fn bind<'a>(
-    statement: &mut Statement<'_>,
-    tenant: Option<&String>,
-    sql: &str,
-    args: impl ExactSizeIterator<Item = &'a dyn Param>,
-) -> Result<()> {
+fn bind(statement: &mut Statement<'_>, tenant: Option<&String>, sql: &str, args: Args<'_>) -> Result<()> {
+    check(statement, tenant, sql, args.len())?;
+    bind_tenant(statement, tenant)?;
+    bind_args(statement, tenant, args.iter().copied())
+}
+
+/// Whether the statement's numbers are the tenant's and those of so many arguments.
+fn check(statement: &Statement<'_>, tenant: Option<&String>, sql: &str, args: usize) -> Result<()> {
     let own = usize::from(tenant.is_some());
-    let (uses, bound) = (statement.parameter_count(), own + args.len());
+    let (uses, bound) = (statement.parameter_count(), own + args);
     // The highest number; that all below it occur is looked at where it costs nobody anything, but for the tenant's.
     let checked = if cfg!(debug_assertions) { uses } else { own.min(uses) };
     if uses != bound || (1..=checked).any(|place| statement.parameter_name(place).is_none()) {
         return Err(mismatch(sql, uses, bound));
     }
-    if let Some(tenant) = tenant {
-        statement.raw_bind_parameter(1, tenant).map_err(fault)?;
-    }
+    Ok(())
+}
+
+fn bind_tenant(statement: &mut Statement<'_>, tenant: Option<&String>) -> Result<()> {
+    tenant.map_or(Ok(()), |tenant| statement.raw_bind_parameter(1, tenant).map_err(fault))
+}
+
+fn bind_args<'a>(
+    statement: &mut Statement<'_>,
+    tenant: Option<&String>,
+    args: impl Iterator<Item = &'a dyn Param>,
+) -> Result<()> {
+    let own = usize::from(tenant.is_some());
     for (place, value) in args.enumerate() {
         statement.raw_bind_parameter(own + place + 1, value).map_err(fault)?;
     }

@@ -1,6 +1,7 @@
 //! `/api/admin/webhooks`: endpoints, and what is sent to them.
 
 mod answers;
+mod backlog;
 mod breaker;
 mod catalogue;
 mod change;

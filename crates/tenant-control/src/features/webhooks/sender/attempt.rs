@@ -58,7 +58,8 @@ pub async fn send(app: Arc<App>, db: Db, settings: Arc<Settings>, endpoint: Arc<
     };
     let holds = attempt.status_code.is_some_and(|status| HOLDING.contains(&status));
     let hold_until = not_before.filter(|_| holds).map(|until| bounded(until, now));
-    Outcome { due, attempt: Some(attempt), fate, asked, hold: hold_until.zip(endpoint.target.clone()) }
+    let hold = hold_until.and_then(|until| Some((until, endpoint.target.clone()?)));
+    Outcome { due, attempt: Some(attempt), fate, asked, hold }
 }
 
 /// What is sent; none when it is no longer kept.

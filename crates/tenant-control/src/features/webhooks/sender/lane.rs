@@ -1,6 +1,6 @@
 //! One endpoint's lane, from its lease to its release.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use kernel::base::{Code, Error, Result, Timestamp};
 use kernel::jobs::lanes::{HEARTBEAT_MS, Lane, POLL_MS};
 use tokio::sync::{Notify, Semaphore, watch};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::super::WebhookId;
@@ -19,14 +19,11 @@ use super::attempt;
 use super::outcome::{Due, Fate, Outcome, Tally};
 use super::pace::Pace;
 use super::places::AttemptPlace;
-use super::settle::{self, Learnt, SETTLE_MAX};
+use super::ready::Ready;
+use super::settle::{Learnt, SETTLE_MAX, Unsettled, Written};
 use super::store::{self, Look};
 use super::{Endpoint, Sender};
 
-/// Deliveries looked up at once. Each look also passes over those under way or not yet noted: better few looks for many.
-const READY_MAX: usize = 128;
-/// Outcomes that may wait for the write before them; more stop new attempts.
-const UNSETTLED_MAX: usize = 256;
 /// An attempt that takes longer than this is shown as delivering.
 const SHOWN_AFTER: Duration = Duration::from_secs(1);
 /// How often it is looked at which attempts take long, for that passes over all of them.
@@ -54,17 +51,12 @@ struct Run {
     linger_ms: i64,
     of_tenant: Arc<Semaphore>,
     endpoint: Option<Loaded>,
-    ready: VecDeque<Due>,
+    ready: Ready,
     attempts: JoinSet<Outcome>,
     /// Under way or not yet noted, and since when; whether it is shown as delivering.
     flying: HashMap<DeliveryId, Flight>,
-    outcomes: Vec<Outcome>,
+    unsettled: Unsettled,
     tally: Tally,
-    settling: Option<JoinHandle<Result<bool>>>,
-    /// Outcomes in the write under way, which are done with when it ends.
-    in_write: Vec<DeliveryId>,
-    /// The write under way switches the endpoint off.
-    switching_off: bool,
     held_at: Instant,
     tended_at: Instant,
     looked_at: Instant,
@@ -105,14 +97,11 @@ impl Run {
             linger_ms,
             of_tenant,
             endpoint: None,
-            ready: VecDeque::new(),
+            ready: Ready::default(),
             attempts: JoinSet::new(),
             flying: HashMap::new(),
-            outcomes: Vec::new(),
+            unsettled: Unsettled::default(),
             tally: Tally::default(),
-            settling: None,
-            in_write: Vec::new(),
-            switching_off: false,
             held_at: Instant::now(),
             tended_at: Instant::now(),
             looked_at: Instant::now(),
@@ -155,11 +144,11 @@ impl Run {
                     self.ended(ended);
                     look = false;
                 }
-                settled = settle::ended(&mut self.settling) => {
-                    if !self.settled(settled)? {
+                written = self.unsettled.written() => {
+                    look = written.switched_off;
+                    if !self.settled(written)? {
                         return Ok(());
                     }
-                    look = std::mem::take(&mut self.switching_off);
                 }
                 () = wake.notified() => look = true,
                 () = &mut timer => look = true,
@@ -178,10 +167,15 @@ impl Run {
         Ok(next)
     }
 
+    /// Whether something is under way or not yet noted.
+    fn is_busy(&self) -> bool {
+        !self.attempts.is_empty() || !self.unsettled.is_empty()
+    }
+
     /// Whether to stay although the database is away: leaving forgets the answers that are on their way to it, and what
     /// they were about would be sent again.
     fn bears(&mut self, error: &Error) -> bool {
-        let busy = !self.attempts.is_empty() || self.settling.is_some() || !self.outcomes.is_empty();
+        let busy = self.is_busy();
         let since = *self.away_since.get_or_insert_with(Instant::now);
         busy && error.code() == Code::Unavailable && since.elapsed() < SETTLE_MAX
     }
@@ -189,6 +183,7 @@ impl Run {
     /// Reads the endpoint as it is now.
     async fn load(&mut self) -> Result<()> {
         self.looked_at = Instant::now();
+        self.ready.start_over();
         let (secrets, tenant) = (&self.sender.node.secrets, self.lane.tenant_id);
         let known = self.endpoint.as_ref().map(|loaded| loaded.endpoint.as_ref());
         let read = match store::endpoint(self.lane.db(), secrets, tenant, self.id, known).await? {
@@ -222,7 +217,6 @@ impl Run {
 
     /// Everything that can be done now, without waiting for an answer.
     async fn step(&mut self) -> Result<Next> {
-        self.settle();
         if !self.tend().await? {
             return Ok(Next::Leave);
         }
@@ -238,7 +232,10 @@ impl Run {
         if !endpoint.ordered && !self.unheld {
             match store::unhold(&self.lane, self.id).await? {
                 None => return Ok(Next::Leave),
-                Some(more) => self.unheld = !more,
+                Some(more) => {
+                    self.unheld = !more;
+                    self.ready.look_again();
+                }
             }
         }
         // Others wait for their turn, and this lane has had its own.
@@ -246,13 +243,16 @@ impl Run {
             return self.wind_up().await;
         }
         self.fill(&endpoint).await?;
-        let busy = !self.attempts.is_empty() || self.settling.is_some() || !self.outcomes.is_empty();
+        let busy = self.is_busy();
         if endpoint.recovering && self.ready.is_empty() && (!busy || self.recovered_at.elapsed() >= PATIENCE) {
             self.recovered_at = Instant::now();
             match deliveries::recover_step(&self.lane, self.id, endpoint.events.clone(), endpoint.ordered).await? {
                 deliveries::Recovered::Lost => return Ok(Next::Leave),
                 deliveries::Recovered::Full => {}
-                deliveries::Recovered::More => return Ok(Next::GoOn),
+                deliveries::Recovered::More => {
+                    self.ready.look_again();
+                    return Ok(Next::GoOn);
+                }
                 deliveries::Recovered::Done => {
                     self.load().await?;
                     return Ok(Next::GoOn);
@@ -277,6 +277,7 @@ impl Run {
             (next, _) => next,
         };
         if due.is_some_and(|due| due <= now) {
+            self.ready.look_again();
             return Ok(Next::GoOn);
         }
         let linger_ms = if self.sender.is_crowded() { 0 } else { self.linger_ms };
@@ -291,11 +292,7 @@ impl Run {
 
     /// Starts as many attempts as the pace allows.
     async fn fill(&mut self, endpoint: &Arc<Endpoint>) -> Result<()> {
-        if self.outcomes.len() + self.in_write.len() >= UNSETTLED_MAX {
-            return Ok(());
-        }
-        // It wants no more, which is about to be noted.
-        if self.switching_off || self.outcomes.iter().any(|outcome| outcome.is_gone(endpoint.version)) {
+        if self.unsettled.is_full() || self.unsettled.ends(endpoint.version) {
             return Ok(());
         }
         let now = self.now();
@@ -304,22 +301,13 @@ impl Run {
         if room == 0 {
             return Ok(());
         }
-        if self.ready.is_empty() {
-            let limit = READY_MAX + self.flying.len();
-            let due = store::due(self.lane.db(), self.id, now, limit).await?;
-            self.ready = due.into_iter().filter(|due| !self.flying.contains_key(&due.id)).collect();
-        }
+        self.ready.look(self.lane.db(), self.id, now, &self.flying).await?;
         for _ in 0..room {
             if self.ready.is_empty() {
                 break;
             }
-            let place = if self.attempts.is_empty() {
-                Some(AttemptPlace::default())
-            } else {
-                self.sender.places.take(&self.of_tenant)
-            };
-            let Some(place) = place else { break };
-            let Some(due) = self.ready.pop_front() else { break };
+            let Some(place) = self.sender.places.take(&self.of_tenant, self.attempts.len()) else { break };
+            let Some(due) = self.ready.next() else { break };
             self.flying.insert(due.id, Flight { since: Instant::now(), shown: false });
             if let Some(loaded) = &mut self.endpoint {
                 loaded.pace.started();
@@ -331,7 +319,8 @@ impl Run {
 
     fn start(&mut self, endpoint: Arc<Endpoint>, due: Due, place: AttemptPlace) {
         let Sender { node, settings, .. } = self.sender.clone();
-        let (db, spare, again) = (self.lane.db().clone(), due.clone(), self.now().plus(settings.first_wait_ms()));
+        let (db, spare, again) =
+            (self.lane.db().clone(), due.without_body(), self.now().plus(settings.first_wait_ms()));
         let asked = endpoint.version;
         // Boxed: a task is moved several times.
         let sending = Box::pin(attempt::send(node.app().clone(), db, settings, endpoint, due));
@@ -349,7 +338,7 @@ impl Run {
         match ended {
             Ok(outcome) => {
                 self.learn(&outcome);
-                self.outcomes.push(outcome);
+                self.unsettled.push(outcome);
             }
             Err(error) => tracing::error!(%error, "an attempt ended badly"),
         }
@@ -377,11 +366,8 @@ impl Run {
 
     /// Begins to write down what is known, unless a write is under way: then the next one takes more.
     fn settle(&mut self) {
-        if self.settling.is_some() || self.outcomes.is_empty() {
-            return;
-        }
+        let Some(outcomes) = self.unsettled.take() else { return };
         let now = self.now();
-        let outcomes = std::mem::take(&mut self.outcomes);
         let (mut learnt, mut reason) = (None, None);
         if let Some(Loaded { pace, endpoint }) = &mut self.endpoint {
             let version = endpoint.version;
@@ -394,26 +380,17 @@ impl Run {
                 reason = Some((version, "failing"));
             }
         }
-        self.switching_off = reason.is_some();
-        self.in_write = outcomes.iter().map(|outcome| outcome.due.id).collect();
-        let (lane, id) = (self.lane.clone(), self.id);
-        self.settling = Some(tokio::spawn(async move {
-            let held = settle::settle(&lane, id, outcomes, learnt).await?;
-            if let (true, Some((asked, reason))) = (held, reason) {
-                store::switch_off(&lane, id, asked, reason).await?;
-            }
-            Ok(held)
-        }));
+        self.unsettled.begin(self.lane.clone(), self.id, outcomes, learnt, reason);
     }
 
     /// The write has ended; false when the lane is lost.
-    fn settled(&mut self, settled: Result<Result<bool>, tokio::task::JoinError>) -> Result<bool> {
-        self.settling = None;
-        for id in self.in_write.drain(..) {
-            self.flying.remove(&id);
+    fn settled(&mut self, written: Written) -> Result<bool> {
+        for id in &written.about {
+            self.flying.remove(id);
         }
         self.held_at = Instant::now();
-        settled.map_err(Error::internal)?
+        self.ready.look_again();
+        written.held
     }
 
     /// Now and then shows that this node lives, and what takes long. False when the lane is lost.
@@ -426,9 +403,7 @@ impl Run {
         let slow = |flight: &Flight| !flight.shown && now - flight.since >= SHOWN_AFTER;
         let shown: Vec<DeliveryId> = self.flying.iter().filter(|(_, flight)| slow(flight)).map(|(id, _)| *id).collect();
         // Outcomes on their way to the disk are not under way any more.
-        let settled =
-            |id: &DeliveryId| self.in_write.contains(id) || self.outcomes.iter().any(|outcome| outcome.due.id == *id);
-        let shown: Vec<DeliveryId> = shown.into_iter().filter(|id| !settled(id)).collect();
+        let shown: Vec<DeliveryId> = shown.into_iter().filter(|id| !self.unsettled.contains(*id)).collect();
         let quiet = self.held_at.elapsed() >= Duration::from_millis(HEARTBEAT_MS.unsigned_abs());
         if shown.is_empty() && !quiet {
             return Ok(true);
@@ -489,7 +464,7 @@ impl Run {
     /// Nothing new is started, and what is known is written down.
     async fn wind_up(&mut self) -> Result<Next> {
         self.settle();
-        if !self.attempts.is_empty() || self.settling.is_some() {
+        if self.is_busy() {
             return Ok(Next::Wait(None));
         }
         if let Some(loaded) = &self.endpoint {

@@ -1,13 +1,15 @@
 //! What sends deliveries: lanes are leased as they come due, and each endpoint's lane is run by one node at a time.
 //!
-//! `lane` runs one endpoint, `pace` says how fast, `attempt` is one request, `schedule` when it is tried again. The log
-//! and the lanes are the only state; a node that dies leaves nothing behind but requests whose answers nobody noted.
+//! `lane` runs one endpoint, `ready` is what it sends next, `pace` says how fast, `attempt` is one request, `settle` notes
+//! what became of it, `schedule` says when it is tried again. The log and the lanes are the only state; a node that dies
+//! leaves nothing behind but requests whose answers nobody noted.
 
 mod attempt;
 mod lane;
 mod outcome;
 mod pace;
 mod places;
+mod ready;
 mod schedule;
 pub mod settle;
 mod sign;

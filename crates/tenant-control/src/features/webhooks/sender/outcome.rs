@@ -20,8 +20,18 @@ pub struct Due {
     pub attempts: i64,
     /// How often it was asked for again; more by the end of an attempt means that it is to be sent once more.
     pub resends: i64,
+    pub next_attempt_at: Timestamp,
     /// What is sent, if it was looked up already.
     pub body: Option<Bytes>,
+}
+
+impl Due {
+    /// The same, for whoever does not send it.
+    pub fn without_body(&self) -> Due {
+        let Due { id, event_id, event_sequence, tries, attempts, resends, next_attempt_at, .. } = *self;
+        let record_id = self.record_id.clone();
+        Due { id, event_id, event_sequence, record_id, tries, attempts, resends, next_attempt_at, body: None }
+    }
 }
 
 /// The receiver wants no more, for good.

@@ -43,10 +43,53 @@ impl AttemptPlaces {
         places
     }
 
-    /// A place, if there is one.
-    pub fn take(&self, of_tenant: &Arc<Semaphore>) -> Option<AttemptPlace> {
+    /// A place for a lane that has so many attempts under way, if there is one for it.
+    ///
+    /// A lane has no more than are left to the others: so however many lanes there are and whoever came first, all have about
+    /// as many. What they send is then noted together, for the deliveries of one event stand side by side.
+    pub fn take(&self, of_tenant: &Arc<Semaphore>, under_way: usize) -> Option<AttemptPlace> {
+        if under_way == 0 {
+            return Some(AttemptPlace::default());
+        }
+        if under_way > of_tenant.available_permits() {
+            return None;
+        }
         let of_tenant = of_tenant.clone().try_acquire_owned().ok()?;
         let of_all = self.all.clone().try_acquire_owned().ok()?;
         Some(AttemptPlace { _of_tenant: Some(of_tenant), _of_all: Some(of_all) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pace::WINDOW_MAX;
+    use super::*;
+
+    fn fill(lane: &mut Vec<AttemptPlace>, places: &AttemptPlaces, of_tenant: &Arc<Semaphore>) {
+        while lane.len() < WINDOW_MAX {
+            let Some(place) = places.take(of_tenant, lane.len()) else { break };
+            lane.push(place);
+        }
+    }
+
+    #[test]
+    fn lanes_come_to_have_as_many_whoever_came_first() {
+        let (places, of_tenant) = (AttemptPlaces::default(), Arc::new(Semaphore::new(PLACES_OF_TENANT)));
+        let mut lanes: Vec<Vec<AttemptPlace>> = (0..16).map(|_| Vec::new()).collect();
+        let counts = |lanes: &[Vec<AttemptPlace>]| lanes.iter().map(Vec::len).collect::<Vec<_>>();
+        fill(&mut lanes[0], &places, &of_tenant);
+        assert_eq!(lanes[0].len(), WINDOW_MAX, "one alone has all it wants");
+        for _ in 0..100 {
+            for lane in &mut lanes {
+                lane.pop();
+                fill(lane, &places, &of_tenant);
+            }
+        }
+        assert!(counts(&lanes).iter().all(|count| (7..=9).contains(count)), "{:?}", counts(&lanes));
+        lanes.truncate(2);
+        for lane in &mut lanes {
+            fill(lane, &places, &of_tenant);
+        }
+        assert_eq!(counts(&lanes), [WINDOW_MAX; 2], "what others leave is there to be taken");
     }
 }

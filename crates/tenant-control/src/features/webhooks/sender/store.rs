@@ -17,6 +17,7 @@ use super::super::store::{SEALED_HEADERS, SEALED_SECRETS, auto_disable};
 use super::super::{Status, WEBHOOK_AUTO_DISABLED, WebhookId};
 use super::outcome::Due;
 use super::pace::Pause;
+use super::ready::Place;
 use super::{Endpoint, SigningSecret, State, attempt, sign};
 
 kernel::columns! {
@@ -39,12 +40,13 @@ kernel::statements! {
     ];
     SECRETS = "SELECT number, secret, valid_until FROM webhook_secrets WHERE tenant_id = $1 AND webhook_id = $2
         ORDER BY number DESC LIMIT 2";
-    /// With what is sent, where that is small: reading it for each attempt would take as long as sending it.
-    DUE = "SELECT d.id, d.event_id, d.event_sequence, d.record_id, d.tries, d.attempts, d.resends,
+    /// From a place on, with what is sent, where that is small: reading it for each attempt would take as long as sending it.
+    DUE = "SELECT d.id, d.event_id, d.event_sequence, d.record_id, d.tries, d.attempts, d.resends, d.next_attempt_at,
             (SELECT e.body FROM events e WHERE e.tenant_id = d.tenant_id AND e.sequence = d.event_sequence
                 AND octet_length(e.body) <= CAST($5 AS BIGINT))
         FROM deliveries d /* INDEXED BY deliveries_due */
         WHERE d.tenant_id = $1 AND d.webhook_id = $2 AND d.status = 'pending' AND d.next_attempt_at <= $3
+            AND (d.next_attempt_at, d.event_sequence) > ($6, $7)
         ORDER BY d.next_attempt_at, d.event_sequence LIMIT $4";
     NEXT = "SELECT MIN(next_attempt_at) FROM deliveries /* INDEXED BY deliveries_due */
         WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'pending'";
@@ -89,7 +91,8 @@ impl FromRow for Due {
             tries: row.get(4)?,
             attempts: row.get(5)?,
             resends: row.get(6)?,
-            body: row.get::<Option<String>>(7)?.map(Bytes::from),
+            next_attempt_at: row.get(7)?,
+            body: row.get::<Option<String>>(8)?.map(Bytes::from),
         })
     }
 }
@@ -193,8 +196,9 @@ pub async fn endpoint(
 /// keeps no more than some hundred kilobytes of what it is not sending yet.
 const SMALL_BODY_BYTES: i64 = 2 * 1024;
 
-pub async fn due(db: &Db, id: WebhookId, now: Timestamp, limit: usize) -> Result<Vec<Due>> {
-    db.list(DUE, args![id, now, limit as i64, SMALL_BODY_BYTES]).await
+/// What is due behind a place, the first of it.
+pub async fn due(db: &Db, id: WebhookId, now: Timestamp, (at, sequence): Place, limit: usize) -> Result<Vec<Due>> {
+    db.list(DUE, args![id, now, limit as i64, SMALL_BODY_BYTES, at, sequence]).await
 }
 
 /// When the next delivery of an endpoint is due, or was.
