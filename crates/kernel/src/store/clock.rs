@@ -7,7 +7,7 @@ use crate::base::{Clock, Error, MINUTE_MS, Result, Timestamp};
 
 use super::delta::LAST_TICK;
 use super::tx::Conn;
-use super::{Args, Engine, FromRow, Tx};
+use super::{Engine, Tx};
 
 /// How far a tenant's clock may be ahead of the database's own time: more than clocks of healthy machines ever differ. One
 /// node whose clock is months ahead would otherwise take the times of every record with it, for good.
@@ -55,6 +55,10 @@ impl Tx {
         if let Some(tick) = self.tick {
             return Ok(tick);
         }
+        if let Some(ticking) = self.ticking.take() {
+            let moved = self.answer(ticking).await?.pop();
+            return self.ticked(moved.ok_or_else(|| Error::internal("a clock that was moved does not tell"))?);
+        }
         if self.tenant_id().is_none() {
             return Err(Error::internal("only a tenant's handle has a clock to move"));
         }
@@ -73,19 +77,18 @@ impl Tx {
         Ok(tick)
     }
 
-    /// Moves the tenant's clock and then looks for a row. On PostgreSQL both are one round trip.
-    pub async fn tick_and_find<T: FromRow>(&mut self, sql: &str, args: Args<'_>) -> Result<Option<T>> {
-        if self.tick.is_none() && self.tenant_id().is_some() && self.engine() == Engine::Postgres {
-            let ticking = self.ask(TICK, vec![self.world().now().into()]).await?;
-            let found = self.find(sql, args).await?;
-            if let Some(moved) = self.answer(ticking).await?.pop() {
-                self.ticked(moved)?;
-                return Ok(found);
-            }
-            // The clock starts only now, and what was found was not found under it.
+    /// Moves the tenant's clock in its place among what is asked; to when, [`Tx::tick`] tells. On PostgreSQL it is sent
+    /// together with the next statement that is waited for: what is asked behind it is answered under it.
+    pub async fn tick_ahead(&mut self) -> Result<()> {
+        if self.tick.is_some() || self.ticking.is_some() {
+            return Ok(());
         }
-        self.tick().await?;
-        self.find(sql, args).await
+        if self.engine() == Engine::Sqlite || self.tenant_id().is_none() {
+            return self.tick().await.map(drop);
+        }
+        // Whether there is a clock yet, it is too late to ask when what was asked behind it is answered.
+        self.ticking = Some(self.ask(FIRST_TICK, vec![self.world().now().into()]).await?);
+        Ok(())
     }
 
     /// What RETURNING returns SQLite gathers in a table that it makes for each execution: dearer than a look and a change,

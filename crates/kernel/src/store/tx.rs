@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
-use crate::args;
-use crate::base::{Actor, Error, Result, TenantId, World, sha256};
+use crate::base::{Actor, Error, Result, TenantId, Timestamp, World, sha256};
 
 use super::clock::Tick;
 use super::handle::Handle;
@@ -34,6 +33,8 @@ pub struct Tx {
     pub(super) handle: Arc<Handle>,
     pub(super) doomed: bool,
     pub(super) tick: Option<Tick>,
+    /// The clock has been moved, and what it says has not been waited for.
+    pub(super) ticking: Option<Ahead<(Timestamp, i64)>>,
     pub(super) sequence_used: bool,
     /// Whether others shall be told of this write when it is on disk.
     announced: bool,
@@ -207,17 +208,20 @@ impl Tx {
     ///
     /// On SQLite that is always so, because there is one writer. On PostgreSQL it is asked without waiting.
     pub async fn try_lock(&mut self, name: &str) -> Result<bool> {
-        let doomed = replace(&mut self.doomed, true);
-        let locked = match &mut self.connection {
-            Conn::Sqlite(_) => true,
+        let locking = self.ask_lock(name);
+        Ok(self.answer(locking).await?.contains(&true))
+    }
+
+    /// The same, told by [`Tx::answer`]: true, or it is somebody else's. What is asked behind it is answered under it.
+    pub fn ask_lock(&mut self, name: &str) -> Ahead<bool> {
+        Ahead(match &mut self.connection {
+            Conn::Sqlite(_) => Asked::Known(vec![true]),
             Conn::Postgres(session) => {
                 let digest = sha256(name.as_bytes());
                 let number = digest[..8].iter().fold(0_i64, |number, byte| (number << 8) | i64::from(*byte));
-                session.ask_unbound(&self.handle, dialect::POSTGRES_TRY_LOCK, args![number]).await?
+                Asked::Sent(session.ask_unbound_ahead(dialect::POSTGRES_TRY_LOCK, vec![number.into()]))
             }
-        };
-        self.doomed = doomed;
-        Ok(locked)
+        })
     }
 }
 
@@ -232,7 +236,7 @@ impl Tx {
     }
 
     fn new(connection: Conn, handle: Arc<Handle>) -> Self {
-        Tx { connection, handle, doomed: false, tick: None, sequence_used: false, announced: false }
+        Tx { connection, handle, doomed: false, tick: None, ticking: None, sequence_used: false, announced: false }
     }
 
     /// Begins the transaction of a group of jobs on SQLite.
