@@ -23,7 +23,7 @@ pub use principal::{Identity, KeyIdentity, Tenant, UserIdentity};
 pub use role::Role;
 pub use scope::{Scope, Scopes};
 pub use sessions::{SIGNIN_LINK_MS, Token, create_session, create_signin_link};
-pub use standing::{Rights, Standing};
+pub use standing::{AskedRights, Rights, Standing};
 
 pub(crate) use credentials::{Found, unauthenticated};
 pub(crate) use presented::Presented;

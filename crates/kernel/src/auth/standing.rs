@@ -15,7 +15,7 @@ use super::key_format::PublicId;
 use super::role::Role;
 use super::scope::{Scope, Scopes};
 use crate::base::{ApiKeyId, Code, Error, Result, SECOND_MS, SessionId, Timestamp, UserId};
-use crate::store::{Args, Db, FromRow, Row, Tx};
+use crate::store::{Ahead, Db, FromRow, Row, Tx};
 
 crate::statements! {
     FIND_KEY = "SELECT k.scopes, k.allowed_cidrs, k.expires_at,
@@ -50,42 +50,33 @@ pub struct Rights {
 }
 
 impl Standing {
-    /// The rights as they are now: 401 if the credential is gone, 403 if the scope is.
+    /// Moves the tenant's clock, then tells the rights as they are now: 401 if the credential is gone, 403 if the scope is.
     pub async fn confirm(self, tx: &mut Tx, scope: Scope) -> Result<Rights> {
-        let rights = self.find(tx, true).await?;
-        rights.require(scope)?;
-        Ok(rights)
+        self.ask(tx).await?.confirm(tx, scope).await
     }
 
-    async fn find(self, tx: &mut Tx, under_clock: bool) -> Result<Rights> {
-        let asked_at = tx.world().now();
-        let mut rights = self.find_at(tx, under_clock, asked_at).await?;
-        // The clock may have been waited for, and what has ended meanwhile has ended.
-        let now = tx.world().now();
-        if now > asked_at.plus(WAIT_MS) {
-            rights = self.find_at(tx, false, now).await?;
-        }
-        judge(rights, now, tx.actor().address)
-    }
-
-    async fn find_at(self, tx: &mut Tx, under_clock: bool, now: Timestamp) -> Result<Option<Rights>> {
-        Ok(match self {
-            Standing::Key { id, secret } => {
-                let row: Option<KeyRow> =
-                    look(tx, under_clock, FIND_KEY, crate::args![id, secret.as_str(), now]).await?;
-                row.map(|row| row.rights(self))
-            }
-            Standing::Person { session, .. } => {
-                let row: Option<(String, bool)> =
-                    look(tx, under_clock, FIND_SESSION, crate::args![session, now]).await?;
-                row.and_then(|(role, operator)| Some(person(self, Role::parse(&role)?, operator)))
-            }
-        })
+    /// The first half of it, where more is asked together.
+    pub async fn ask(self, tx: &mut Tx) -> Result<AskedRights> {
+        tx.tick_ahead().await?;
+        self.look(tx).await
     }
 
     /// 401 if the credential is gone, for an answer that was given before. Nothing is written, so no clock is moved.
     pub(crate) async fn still_stands(self, tx: &mut Tx) -> Result<()> {
-        self.find(tx, false).await.map(drop)
+        self.look(tx).await?.rights(tx).await.map(drop)
+    }
+
+    async fn look(self, tx: &mut Tx) -> Result<AskedRights> {
+        let at = tx.world().now();
+        let row = match self {
+            Standing::Key { id, secret } => {
+                AskedRow::Key(tx.ask(FIND_KEY, vec![id.into(), secret.as_str().into(), at.into()]).await?)
+            }
+            Standing::Person { session, .. } => {
+                AskedRow::Person(tx.ask(FIND_SESSION, vec![session.into(), at.into()]).await?)
+            }
+        };
+        Ok(AskedRights { standing: self, at, row })
     }
 
     /// Like [`Standing::confirm`], outside of a transaction.
@@ -98,15 +89,51 @@ impl Standing {
             }
             Standing::Person { session, .. } => {
                 let row: Option<(String, bool)> = db.find(FIND_SESSION, crate::args![session, now]).await?;
-                row.and_then(|(role, operator)| Some(person(self, Role::parse(&role)?, operator)))
+                row.and_then(|row| person(self, &row))
             }
         };
         judge(rights, now, db.actor().address)?.require(scope)
     }
 }
 
-async fn look<T: FromRow>(tx: &mut Tx, under_clock: bool, sql: &str, args: Args<'_>) -> Result<Option<T>> {
-    if under_clock { tx.tick_and_find(sql, args).await } else { tx.find(sql, args).await }
+/// What was asked about a credential, and not waited for.
+pub struct AskedRights {
+    standing: Standing,
+    at: Timestamp,
+    row: AskedRow,
+}
+
+enum AskedRow {
+    Key(Ahead<KeyRow>),
+    Person(Ahead<(String, bool)>),
+}
+
+impl AskedRights {
+    /// The second half of [`Standing::confirm`].
+    pub async fn confirm(self, tx: &mut Tx, scope: Scope) -> Result<Rights> {
+        tx.tick().await?;
+        let rights = self.rights(tx).await?;
+        rights.require(scope)?;
+        Ok(rights)
+    }
+
+    async fn rights(self, tx: &mut Tx) -> Result<Rights> {
+        let (standing, asked_at) = (self.standing, self.at);
+        let mut rights = self.answer(tx).await?;
+        // The clock may have been waited for, and what has ended meanwhile has ended.
+        let now = tx.world().now();
+        if now > asked_at.plus(WAIT_MS) {
+            rights = standing.look(tx).await?.answer(tx).await?;
+        }
+        judge(rights, now, tx.actor().address)
+    }
+
+    async fn answer(self, tx: &mut Tx) -> Result<Option<Rights>> {
+        Ok(match self.row {
+            AskedRow::Key(row) => tx.answer(row).await?.pop().map(|row| row.rights(self.standing)),
+            AskedRow::Person(row) => tx.answer(row).await?.pop().and_then(|row| person(self.standing, &row)),
+        })
+    }
 }
 
 fn judge(rights: Option<Rights>, now: Timestamp, address: Option<IpAddr>) -> Result<Rights> {
@@ -147,8 +174,9 @@ impl Rights {
     }
 }
 
-fn person(standing: Standing, role: Role, operator: bool) -> Rights {
-    Rights { standing, scopes: role.scopes(operator), allowed_cidrs: Vec::new(), ends_at: None }
+fn person(standing: Standing, (role, operator): &(String, bool)) -> Option<Rights> {
+    let scopes = Role::parse(role)?.scopes(*operator);
+    Some(Rights { standing, scopes, allowed_cidrs: Vec::new(), ends_at: None })
 }
 
 struct KeyRow {

@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use super::app::Shared;
 use super::caller::Caller;
 use super::rules::Route;
-use crate::auth::{Rights, Scope, Standing};
+use crate::auth::{AskedRights, Rights, Scope, Standing};
 use crate::base::{Error, Result};
 use crate::store::{Db, Tx};
 
@@ -76,6 +76,25 @@ impl Grant {
     /// Moves the tenant's clock, then tells the rights as they are now: 401 if the credential is gone, 403 if the scope is.
     pub async fn confirm(self, tx: &mut Tx) -> Result<Rights> {
         self.standing.confirm(tx, self.scope).await
+    }
+
+    /// The first half of it: moves the clock and asks, and waits for neither. What is asked behind it goes with it.
+    pub async fn ask(self, tx: &mut Tx) -> Result<AskedGrant> {
+        Ok(AskedGrant { asked: self.standing.ask(tx).await?, scope: self.scope })
+    }
+}
+
+/// What was asked about a grant. Nothing may be told or kept before it is confirmed.
+#[must_use]
+pub struct AskedGrant {
+    asked: AskedRights,
+    scope: Scope,
+}
+
+impl AskedGrant {
+    /// The second half of [`Grant::confirm`].
+    pub async fn confirm(self, tx: &mut Tx) -> Result<Rights> {
+        self.asked.confirm(tx, self.scope).await
     }
 }
 

@@ -101,10 +101,7 @@ impl Idempotency {
         db.write(async move |tx| {
             // Held until this job is done, even if the caller has gone away by then.
             let _running = running;
-            if !tx.try_lock(&entry.lock_name(tx)).await? {
-                return Err(in_progress());
-            }
-            if let Some(stored) = entry.find(tx).await? {
+            if let Some(stored) = entry.lock_and_find(tx).await? {
                 // It may hold a secret, and the credential may have gone while the body was on its way.
                 standing.still_stands(tx).await?;
                 return Ok((stored, true));
@@ -168,9 +165,14 @@ impl Entry {
         format!("idempotency\n{tenant}\n{}\n{}\n{}", self.actor, self.route, self.key)
     }
 
-    async fn find(&self, tx: &mut Tx) -> Result<Option<Rendered>> {
+    /// The stored answer, under the lock that keeps others from running the same: 409 if it is theirs.
+    async fn lock_and_find(&self, tx: &mut Tx) -> Result<Option<Rendered>> {
+        let locking = tx.ask_lock(&self.lock_name(tx));
         let now = tx.world().now();
         let stored: Option<StoredRow> = tx.find(FIND, crate::args![self.actor, self.route, self.key, now]).await?;
+        if !tx.answer(locking).await?.contains(&true) {
+            return Err(in_progress());
+        }
         let Some(stored) = stored else { return Ok(None) };
         if !equal(&stored.body_hash, &self.digest) {
             return Err(Error::new(Code::IdempotencyKeyReused, "This Idempotency-Key was used with another request."));

@@ -42,7 +42,7 @@ mod stream;
 mod tls;
 mod trace;
 
-pub use access::{Access, Grant};
+pub use access::{Access, AskedGrant, Grant};
 pub use address::ClientAddress;
 pub use answer::UnsentMax;
 pub use api::Api;

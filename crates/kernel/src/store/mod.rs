@@ -9,6 +9,7 @@
 
 mod arms;
 mod backup;
+mod clock;
 mod columns;
 mod cursor;
 mod db;
@@ -32,6 +33,7 @@ mod row;
 mod select;
 mod self_check;
 mod sqlite;
+mod sqlite_journal;
 mod sqlite_queue;
 mod sqlite_readers;
 mod sqlite_writer;
@@ -62,6 +64,7 @@ use sqlite_writer::Writer;
 use turns::Turns;
 
 pub use arms::Arms;
+pub use clock::{CLOCK_AHEAD_MAX_MS, STATEMENTS, Tick};
 #[doc(hidden)]
 pub use columns::Text;
 pub use cursor::CursorKey;
@@ -78,7 +81,7 @@ pub use select::{Compare, Direction, Select};
 pub use self_check::Check;
 pub use steps::STEP_ROWS;
 pub(crate) use turns::TenantTurns;
-pub use tx::{Ahead, CLOCK_AHEAD_MAX_MS, STATEMENTS, Tick, Tx};
+pub use tx::{Ahead, Tx};
 pub use values::Value;
 pub use walk::{ARMS_MAX, Arm, Passed, Walk};
 

@@ -56,6 +56,8 @@ struct PutOff {
     sql: Cow<'static, str>,
     values: Vec<Value>,
     answer: Option<usize>,
+    /// Of the store itself, to which no tenant is bound.
+    is_unbound: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -104,14 +106,23 @@ impl Session {
 
     /// Keeps a statement whose answer nobody needs, to be sent with the next that is waited for.
     pub fn put_off(&mut self, sql: &'static str, values: Vec<Value>) {
-        self.put_off.push(PutOff { sql: sql.into(), values, answer: None });
+        self.put_off.push(PutOff { sql: sql.into(), values, answer: None, is_unbound: false });
     }
 
     /// The same for one whose answer is fetched later, by the number that this tells.
     pub fn ask_ahead(&mut self, sql: Cow<'static, str>, values: Vec<Value>) -> usize {
+        self.put_off_asking(sql, values, false)
+    }
+
+    /// The same for a statement of the store itself, to which no tenant is bound.
+    pub fn ask_unbound_ahead(&mut self, sql: &'static str, values: Vec<Value>) -> usize {
+        self.put_off_asking(sql.into(), values, true)
+    }
+
+    fn put_off_asking(&mut self, sql: Cow<'static, str>, values: Vec<Value>, is_unbound: bool) -> usize {
         let number = self.answers.len();
         self.answers.push(None);
-        self.put_off.push(PutOff { sql, values, answer: Some(number) });
+        self.put_off.push(PutOff { sql, values, answer: Some(number), is_unbound });
         number
     }
 
@@ -191,9 +202,9 @@ impl Session {
             State::InTransaction => Before::Nothing,
         };
         let put_off = take(&mut self.put_off);
-        let own = put_off.iter().map(|PutOff { sql, values, .. }| Asked {
+        let own = put_off.iter().map(|PutOff { sql, values, is_unbound, .. }| Asked {
             sql,
-            tenant: handle.bound(),
+            tenant: handle.bound().filter(|_| !is_unbound),
             args: params(values),
         });
         let all: Vec<Asked<'_>> = own.chain(asked).collect();

@@ -6,6 +6,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
@@ -16,6 +17,7 @@ use crate::base::{Error, Result};
 use super::dialect;
 use super::handle::mismatch;
 use super::row::EachRow;
+use super::sqlite_journal::{Journal, kept};
 use super::{Args, Options, Param, Row, Synchronous, Value};
 
 /// Prepared statements kept per connection: more than the product has, so that only lists with rare filters are
@@ -115,12 +117,13 @@ fn enter_wal(connection: &Connection) -> Result<()> {
 /// A connection, with the texts of its statements in SQLite's own spelling.
 pub(super) struct Lite {
     pub connection: Connection,
+    pub journal: Journal,
     texts: RefCell<Texts>,
 }
 
 impl From<Connection> for Lite {
     fn from(connection: Connection) -> Self {
-        Lite { connection, texts: RefCell::default() }
+        Lite { connection, journal: Journal::default(), texts: RefCell::default() }
     }
 }
 
@@ -131,16 +134,22 @@ impl Lite {
     }
 
     pub fn exec(&self, tenant: Option<&String>, sql: &str, args: Args<'_>) -> Result<u64> {
-        let mut statement = self.prepare(sql)?;
+        let (text, mut statement) = self.prepare(sql)?;
+        let is_noted = self.journal.touch(&statement);
         bind(&mut statement, tenant, sql, args)?;
-        statement.raw_execute().map(|rows| rows as u64).map_err(fault)
+        let changed = statement.raw_execute().map_err(fault)? as u64;
+        if is_noted {
+            self.journal.note(text, vec![kept(tenant, args.iter().copied())?], changed);
+        }
+        Ok(changed)
     }
 
     /// Runs the statement once for each row of arguments, and says how many rows it changed in all.
     pub fn exec_each(&self, tenant: Option<&String>, sql: &str, rows: &[Vec<Value>]) -> Result<u64> {
         let mut changed = 0;
         let Some(first) = rows.first() else { return Ok(changed) };
-        let mut statement = self.prepare(sql)?;
+        let (text, mut statement) = self.prepare(sql)?;
+        let is_noted = self.journal.touch(&statement);
         check(&statement, tenant, sql, first.len())?;
         // What is bound stays bound.
         bind_tenant(&mut statement, tenant)?;
@@ -148,18 +157,28 @@ impl Lite {
             if row.len() != first.len() {
                 return Err(mismatch(sql, first.len(), row.len()));
             }
-            bind_args(&mut statement, tenant, row.iter().map(|value| value as &dyn Param))?;
+            bind_args(&mut statement, tenant, params(row))?;
             changed += statement.raw_execute().map_err(fault)? as u64;
+        }
+        if is_noted {
+            let rows = rows.iter().map(|row| kept(tenant, params(row)));
+            self.journal.note(text, rows.collect::<Result<_>>()?, changed);
         }
         Ok(changed)
     }
 
     pub fn ask(&self, tenant: Option<&String>, sql: &str, args: Args<'_>, each: EachRow<'_>) -> Result<()> {
-        let mut statement = self.prepare(sql)?;
+        let (text, mut statement) = self.prepare(sql)?;
+        let is_noted = self.journal.touch(&statement);
         bind(&mut statement, tenant, sql, args)?;
         let mut rows = statement.raw_query();
+        let mut count = 0;
         while let Some(row) = rows.next().map_err(fault)? {
             each(&Row::sqlite(row))?;
+            count += 1;
+        }
+        if is_noted {
+            self.journal.note(text, vec![kept(tenant, args.iter().copied())?], count);
         }
         Ok(())
     }
@@ -169,8 +188,11 @@ impl Lite {
         self.prepare(sql).map(drop)
     }
 
-    fn prepare(&self, sql: &str) -> Result<CachedStatement<'_>> {
-        self.connection.prepare_cached(self.texts.borrow_mut().spell(sql)).map_err(fault)
+    /// With its text as SQLite has it.
+    fn prepare(&self, sql: &str) -> Result<(Arc<str>, CachedStatement<'_>)> {
+        let text = self.texts.borrow_mut().spell(sql).clone();
+        let statement = self.connection.prepare_cached(&text).map_err(fault)?;
+        Ok((text, statement))
     }
 }
 
@@ -181,11 +203,11 @@ struct Texts(HashMap<usize, Text>);
 
 struct Text {
     written: Box<str>,
-    spelt: Box<str>,
+    spelt: Arc<str>,
 }
 
 impl Texts {
-    fn spell(&mut self, sql: &str) -> &str {
+    fn spell(&mut self, sql: &str) -> &Arc<str> {
         if self.0.len() >= STATEMENTS_MAX {
             self.0.clear();
         }
@@ -196,6 +218,10 @@ impl Texts {
         }
         &text.spelt
     }
+}
+
+fn params(row: &[Value]) -> impl Iterator<Item = &dyn Param> {
+    row.iter().map(|value| value as &dyn Param)
 }
 
 /// Binds the tenant to `$1`, where there is one, and the arguments to the numbers behind it.

@@ -1,9 +1,9 @@
 //! The one thread that writes to SQLite, with group commit.
 //!
 //! Whatever has queued up while the last group was written to disk, and what comes while it runs, becomes the next
-//! group: each job runs in its own savepoint, one COMMIT makes all of them durable, and only then is anyone answered. So
-//! the price of waiting for the disk is shared by all who wait. A job that fails is undone alone; if the group itself
-//! fails, every job of it does, because each may have seen what the others wrote.
+//! group: one COMMIT makes all of its jobs durable, and only then is anyone answered. So the price of waiting for the disk is
+//! shared by all who wait. A job that fails is undone alone (see `sqlite_journal.rs`); if the group itself fails, every job
+//! of it does, because each may have seen what the others wrote.
 //!
 //! Tenants are taken in turn, and a group is short: a tenant with one write waits for no more than a group, whatever
 //! others have queued.
@@ -109,10 +109,10 @@ struct Pending {
 }
 
 impl Pending {
-    /// Runs the job in its savepoint. An error means that the group's transaction is lost.
+    /// Runs the job. An error means that the group's transaction is lost.
     fn run(&mut self, tx: &mut Tx) -> Result<(), String> {
         if let Some((handle, job)) = self.work.take() {
-            let outcome = tx.run_in_savepoint(handle, job)?;
+            let outcome = tx.run_in_group(handle, job)?;
             self.news = tx.news().filter(|_| outcome.is_ok());
             self.outcome = Some(outcome);
         }
@@ -183,10 +183,11 @@ impl Thread {
     fn commit(&mut self, group: &mut Vec<Pending>) -> Result<(), String> {
         // Only if the last group could not even be rolled back.
         self.tx.abandon();
-        if let Err(error) = self.tx.control(dialect::SQLITE_BEGIN) {
+        if let Err(reason) = self.tx.begin_group() {
             // It has been waited for already: those who are queued need not wait for as long each.
             group.extend(std::iter::from_fn(|| self.queue.take()).take(GROUP_MAX - group.len()));
-            return Err(format!("the transaction did not begin: {error}"));
+            self.tx.abandon();
+            return Err(reason);
         }
         let ran = self.run_group(group);
         let started = Instant::now();

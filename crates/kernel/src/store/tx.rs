@@ -9,10 +9,9 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
-use crate::args;
-use crate::base::{Actor, Clock, Error, MINUTE_MS, Result, TenantId, Timestamp, World, sha256};
+use crate::base::{Actor, Error, Result, TenantId, Timestamp, World, sha256};
 
-use super::delta::LAST_TICK;
+use super::clock::Tick;
 use super::handle::Handle;
 use super::job::{AnyJob, Made};
 use super::news::News;
@@ -25,52 +24,18 @@ use super::{Args, Engine, Followers, FromRow, Param, Select, Value, dialect};
 /// ends a job that awaits something else and so would never give the connection back.
 const JOB_MAX: Duration = Duration::from_mins(1);
 
-/// How far a tenant's clock may be ahead of the database's own time: more than clocks of healthy machines ever differ. One
-/// node whose clock is months ahead would otherwise take the times of every record with it, for good.
-pub const CLOCK_AHEAD_MAX_MS: i64 = 10 * MINUTE_MS;
-
-/// Moves the tenant's clock: time never goes back, and no two writes have the same number.
-const TICK: &str = "UPDATE tenant_clocks SET last_at = CASE WHEN last_at > $2 THEN last_at ELSE $2 END, \
-     sequence = sequence + 1 WHERE tenant_id = $1 RETURNING last_at, sequence";
-
-/// The same where nobody else can move it meanwhile.
-const SET_CLOCK: &str = "UPDATE tenant_clocks SET last_at = $2, sequence = $3 WHERE tenant_id = $1";
-
-/// Starts the clock of a tenant that has none yet; of two that try, the second moves what the first has made.
-const FIRST_TICK: &str = "INSERT INTO tenant_clocks (tenant_id, last_at, sequence) VALUES ($1, $2, 1) \
-     ON CONFLICT (tenant_id) DO UPDATE SET \
-     last_at = CASE WHEN tenant_clocks.last_at > $2 THEN tenant_clocks.last_at ELSE $2 END, \
-     sequence = tenant_clocks.sequence + 1 RETURNING last_at, sequence";
-
-/// One more number of a write that tells of several things.
-const NEXT_SEQUENCE: &str = "UPDATE tenant_clocks SET sequence = sequence + 1 WHERE tenant_id = $1 RETURNING sequence";
-
-/// The statements of this module, for the test that prepares every statement.
-pub const STATEMENTS: &[(&str, &str)] = &[
-    ("TICK", TICK),
-    ("SET_CLOCK", SET_CLOCK),
-    ("FIRST_TICK", FIRST_TICK),
-    ("NEXT_SEQUENCE", NEXT_SEQUENCE),
-    ("LAST_TICK", LAST_TICK),
-];
-
-/// The moment and the number of a tenant's write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Tick {
-    pub at: Timestamp,
-    pub sequence: i64,
-}
-
 /// A transaction in progress.
 ///
 /// One failed statement dooms it, even if its error is swallowed: PostgreSQL would refuse everything after it, and
 /// both engines shall behave the same. A write may await only its transaction.
 pub struct Tx {
-    connection: Conn,
-    handle: Arc<Handle>,
-    doomed: bool,
-    tick: Option<Tick>,
-    sequence_used: bool,
+    pub(super) connection: Conn,
+    pub(super) handle: Arc<Handle>,
+    pub(super) doomed: bool,
+    pub(super) tick: Option<Tick>,
+    /// The clock has been moved, and what it says has not been waited for.
+    pub(super) ticking: Option<Ahead<(Timestamp, i64)>>,
+    pub(super) sequence_used: bool,
     /// Whether others shall be told of this write when it is on disk.
     announced: bool,
 }
@@ -84,7 +49,7 @@ enum Asked<T> {
     Sent(usize),
 }
 
-enum Conn {
+pub(super) enum Conn {
     Sqlite(Lite),
     Postgres(Session),
 }
@@ -224,105 +189,6 @@ impl Tx {
         self.list(&finished.text, &finished.params()).await
     }
 
-    /// Moves the tenant's clock, once per transaction; asked again it answers the same.
-    ///
-    /// On PostgreSQL the row stays locked until the end, so that one tenant's writes come one after the other, as
-    /// they do on SQLite anyway. A clock that would be far ahead of the database's own time is not moved, and nothing is
-    /// written: see [`CLOCK_AHEAD_MAX_MS`].
-    pub async fn tick(&mut self) -> Result<Tick> {
-        if let Some(tick) = self.tick {
-            return Ok(tick);
-        }
-        if self.tenant_id().is_none() {
-            return Err(Error::internal("only a tenant's handle has a clock to move"));
-        }
-        let now = self.world().now();
-        let moved = match self.move_clock(now).await? {
-            Some(moved) => moved,
-            None => self.one(FIRST_TICK, args![now]).await?,
-        };
-        self.ticked(moved)
-    }
-
-    fn ticked(&mut self, (at, sequence): (Timestamp, i64)) -> Result<Tick> {
-        self.check_ahead(at)?;
-        let tick = Tick { at, sequence };
-        self.tick = Some(tick);
-        Ok(tick)
-    }
-
-    /// Moves the tenant's clock and then looks for a row. On PostgreSQL both are one round trip.
-    pub async fn tick_and_find<T: FromRow>(&mut self, sql: &str, args: Args<'_>) -> Result<Option<T>> {
-        if self.tick.is_none() && self.tenant_id().is_some() && self.engine() == Engine::Postgres {
-            let ticking = self.ask(TICK, vec![self.world().now().into()]).await?;
-            let found = self.find(sql, args).await?;
-            if let Some(moved) = self.answer(ticking).await?.pop() {
-                self.ticked(moved)?;
-                return Ok(found);
-            }
-            // The clock starts only now, and what was found was not found under it.
-        }
-        self.tick().await?;
-        self.find(sql, args).await
-    }
-
-    /// What RETURNING returns SQLite gathers in a table that it makes for each execution: dearer than a look and a change,
-    /// between which nobody else writes.
-    async fn move_clock(&mut self, now: Timestamp) -> Result<Option<(Timestamp, i64)>> {
-        if self.engine() == Engine::Postgres {
-            return self.find(TICK, args![now]).await;
-        }
-        let Some((last, sequence)) = self.find::<(Timestamp, i64)>(LAST_TICK, args![]).await? else { return Ok(None) };
-        let moved = (last.max(now), sequence + 1);
-        self.exec(SET_CLOCK, args![moved.0, moved.1]).await?;
-        Ok(Some(moved))
-    }
-
-    /// What the database takes for the time: its own where it has one, once a statement has been asked.
-    pub fn database_now(&self) -> Timestamp {
-        match (&self.connection, &self.world().clock) {
-            (Conn::Postgres(_), Clock::Manual(_)) | (Conn::Sqlite(_), _) => self.world().now(),
-            (Conn::Postgres(session), _) => session.began_at().unwrap_or_else(|| self.world().now()),
-        }
-    }
-
-    /// Nothing is written by a node whose clock is far ahead of the database's: what it takes for old it would remove, and
-    /// what it leases would be its own for as long.
-    fn check_node(&self) -> Result<()> {
-        let (now, own) = (self.world().now(), self.database_now());
-        if now <= own.plus(CLOCK_AHEAD_MAX_MS) {
-            return Ok(());
-        }
-        Err(Error::unavailable(format!(
-            "this node's clock says {now} and the database's {own}: nothing is written until they agree"
-        )))
-    }
-
-    fn check_ahead(&mut self, at: Timestamp) -> Result<()> {
-        let own = self.database_now();
-        if at <= own.plus(CLOCK_AHEAD_MAX_MS) {
-            return Ok(());
-        }
-        // It has been moved already, in this transaction, which must not be kept.
-        self.doomed = true;
-        self.check_node()?;
-        let tenant = self.handle.visible();
-        Err(Error::unavailable(format!(
-            "the clock of {tenant} stands at {at}, and it is {own}: a node's clock was wrong; `tenant-control admin clock \
-             repair` sets it back"
-        )))
-    }
-
-    /// A number of its own for each event of this write: rising in the order of commits, because the tenant's clock
-    /// stays locked to the end.
-    pub async fn next_sequence(&mut self) -> Result<i64> {
-        let tick = self.tick().await?;
-        if replace(&mut self.sequence_used, true) {
-            return self.one(NEXT_SEQUENCE, args![]).await;
-        }
-        Ok(tick.sequence)
-    }
-
     /// Tells whoever waits for news of this tenant, once this write is on disk; see [`super::Store::news`].
     pub fn announce(&mut self) {
         self.announced = true;
@@ -342,17 +208,20 @@ impl Tx {
     ///
     /// On SQLite that is always so, because there is one writer. On PostgreSQL it is asked without waiting.
     pub async fn try_lock(&mut self, name: &str) -> Result<bool> {
-        let doomed = replace(&mut self.doomed, true);
-        let locked = match &mut self.connection {
-            Conn::Sqlite(_) => true,
+        let locking = self.ask_lock(name);
+        Ok(self.answer(locking).await?.contains(&true))
+    }
+
+    /// The same, told by [`Tx::answer`]: true, or it is somebody else's. What is asked behind it is answered under it.
+    pub fn ask_lock(&mut self, name: &str) -> Ahead<bool> {
+        Ahead(match &mut self.connection {
+            Conn::Sqlite(_) => Asked::Known(vec![true]),
             Conn::Postgres(session) => {
                 let digest = sha256(name.as_bytes());
                 let number = digest[..8].iter().fold(0_i64, |number, byte| (number << 8) | i64::from(*byte));
-                session.ask_unbound(&self.handle, dialect::POSTGRES_TRY_LOCK, args![number]).await?
+                Asked::Sent(session.ask_unbound_ahead(dialect::POSTGRES_TRY_LOCK, vec![number.into()]))
             }
-        };
-        self.doomed = doomed;
-        Ok(locked)
+        })
     }
 }
 
@@ -367,19 +236,23 @@ impl Tx {
     }
 
     fn new(connection: Conn, handle: Arc<Handle>) -> Self {
-        Tx { connection, handle, doomed: false, tick: None, sequence_used: false, announced: false }
+        Tx { connection, handle, doomed: false, tick: None, ticking: None, sequence_used: false, announced: false }
+    }
+
+    /// Begins the transaction of a group of jobs on SQLite.
+    pub(super) fn begin_group(&self) -> Result<(), String> {
+        self.lite()?.begin_group().map_err(|error| format!("the transaction did not begin: {error}"))
     }
 
     /// Runs a job on SQLite's writer thread. The outer error means that the whole transaction is lost.
-    pub(super) fn run_in_savepoint(&mut self, handle: Arc<Handle>, job: AnyJob) -> Result<Result<Made>, String> {
+    pub(super) fn run_in_group(&mut self, handle: Arc<Handle>, job: AnyJob) -> Result<Result<Made>, String> {
         self.handle = handle;
         self.doomed = false;
         self.tick = None;
         self.sequence_used = false;
         self.announced = false;
-        self.control(dialect::SQLITE_JOB_OPEN).map_err(|error| format!("the savepoint failed: {error}"))?;
-        // The future is dropped inside, whatever becomes of it, so that nothing of the job is left when its
-        // savepoint ends.
+        self.lite()?.open_job()?;
+        // The future is dropped inside, whatever becomes of it, so that nothing of the job is left when it is undone.
         let ran = std::panic::catch_unwind(AssertUnwindSafe(|| job(&mut *self).now_or_never()));
         let outcome = self.judge(match ran {
             Ok(Some(outcome)) => outcome,
@@ -391,11 +264,15 @@ impl Tx {
             let reason = outcome.err().map_or_else(String::new, |error| error.to_string());
             return Err(format!("SQLite gave up the transaction: {reason}"));
         }
-        if outcome.is_err() {
-            self.control(dialect::SQLITE_JOB_UNDO).map_err(|error| format!("the job was not undone: {error}"))?;
-        }
-        self.control(dialect::SQLITE_JOB_KEEP).map_err(|error| format!("the savepoint did not end: {error}"))?;
+        self.lite()?.close_job(outcome.is_ok())?;
         Ok(outcome)
+    }
+
+    fn lite(&self) -> Result<&Lite, String> {
+        match &self.connection {
+            Conn::Sqlite(lite) => Ok(lite),
+            Conn::Postgres(_) => Err("only SQLite runs jobs in groups".to_owned()),
+        }
     }
 
     /// Runs a job on PostgreSQL. The caller has spawned this, so it always comes to its end.

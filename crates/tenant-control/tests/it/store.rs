@@ -2,6 +2,7 @@
 
 mod delta;
 mod faults;
+mod groups;
 mod migrations;
 mod tenants;
 mod tls;

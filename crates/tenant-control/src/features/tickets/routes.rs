@@ -185,8 +185,10 @@ pub async fn create(
     let (grant, new, references) = (caller.grant(), body.value, body.references);
     idempotency
         .once(&caller, &db, body.digest, async move |tx| {
-            grant.confirm(tx).await?;
-            let ticket = store::create(tx, new, &references).await?;
+            let asked = grant.ask(tx).await?;
+            let creation = store::prepare(tx, new, &references).await?;
+            asked.confirm(tx).await?;
+            let ticket = store::create(tx, creation).await?;
             Ok(Created::at(PATH, ticket.id, ticket))
         })
         .await
@@ -214,8 +216,10 @@ pub async fn change(
     let (grant, patch, references) = (caller.grant(), body.value, body.references);
     idempotency
         .once(&caller, &db, body.digest, async move |tx| {
-            grant.confirm(tx).await?;
-            store::change(tx, id, &if_match, patch, &references).await.map(Versioned)
+            let asked = grant.ask(tx).await?;
+            let known = store::look_up(tx, id, &references).await?;
+            asked.confirm(tx).await?;
+            store::change(tx, known, &if_match, patch).await.map(Versioned)
         })
         .await
 }

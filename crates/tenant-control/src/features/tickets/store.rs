@@ -8,11 +8,11 @@ use kernel::base::{ActorKind, Error, Result, Timestamp, Word};
 use kernel::events;
 use kernel::http::{IfMatch, PageBytes, Patch};
 use kernel::store::refer::{self, Reference};
-use kernel::store::{Db, FromRow, Tick, Tx, Value};
+use kernel::store::{Ahead, Db, FromRow, Tick, Tx, Value};
 
 use super::find::terms_of;
 use super::input::{Common, NewComment, NewTicket, TicketPatch, check_custom_fields, merge};
-use super::sla::{self, Clock};
+use super::sla::{self, Clock, Policy};
 use super::stored::{ChangeColumns, CommentColumns, StoredTicket, TicketColumns, json};
 use super::{
     Change, Changes, Comment, CommentId, CommentedTicket, FieldChange, Priority, SlaState, Source, Status,
@@ -106,15 +106,31 @@ async fn page<T: FromRow>(
     Ok((rows, (sizes.len() > shown).then_some(*last)))
 }
 
-pub async fn create(tx: &mut Tx, new: NewTicket, references: &[Reference]) -> Result<Ticket> {
-    let Tick { at: now, sequence } = tx.tick().await?;
+/// A ticket to be made, with all that is to be known before: asked together, and not waited for.
+pub struct Creation<'a> {
+    fields: Common,
+    priority: Priority,
+    references: refer::Asked<'a>,
+    policy: Ahead<Policy>,
+    number: Ahead<i64>,
+}
+
+/// Asks it. A number that is not used goes with the transaction.
+pub async fn prepare<'a>(tx: &mut Tx, new: NewTicket, references: &'a [Reference]) -> Result<Creation<'a>> {
+    tx.tick_ahead().await?;
     let NewTicket(fields) = new;
     let priority = fields.priority.unwrap_or(Priority::Medium);
-    // All that is to be known before it is written, asked together. A number that is not used goes with the transaction.
-    let asked = refer::ask(tx, catalogue::REFERABLE, references).await?;
+    let references = refer::ask(tx, catalogue::REFERABLE, references).await?;
     let policy = sla::store::ask(tx, priority).await?;
-    let number: i64 = tx.one(NEXT_NUMBER, args![]).await?;
-    asked.check(tx).await?;
+    let number = tx.ask(NEXT_NUMBER, Vec::new()).await?;
+    Ok(Creation { fields, priority, references, policy, number })
+}
+
+pub async fn create(tx: &mut Tx, creation: Creation<'_>) -> Result<Ticket> {
+    let Creation { fields, priority, references, policy, number } = creation;
+    let Tick { at: now, sequence } = tx.tick().await?;
+    references.check(tx).await?;
+    let number = tx.answer(number).await?.pop().ok_or_else(Error::not_found)?;
     let clock = Clock::start(tx.answer(policy).await?.pop(), now)?;
     let ticket = Ticket {
         id: TicketId::new_numbered(tx.world(), now, number),
@@ -160,18 +176,23 @@ pub async fn create(tx: &mut Tx, new: NewTicket, references: &[Reference]) -> Re
     Ok(ticket)
 }
 
-pub async fn change(
-    tx: &mut Tx,
-    id: TicketId,
-    if_match: &IfMatch,
-    patch: TicketPatch,
-    references: &[Reference],
-) -> Result<Ticket> {
+/// What is to be known before a ticket is changed: asked together, and not waited for.
+pub struct Known<'a> {
+    references: refer::Asked<'a>,
+    ticket: Ahead<StoredTicket>,
+}
+
+/// Asks it.
+pub async fn look_up<'a>(tx: &mut Tx, id: TicketId, references: &'a [Reference]) -> Result<Known<'a>> {
+    tx.tick_ahead().await?;
+    let references = refer::ask(tx, catalogue::REFERABLE, references).await?;
+    Ok(Known { references, ticket: tx.ask(GET, vec![id.into()]).await? })
+}
+
+pub async fn change(tx: &mut Tx, known: Known<'_>, if_match: &IfMatch, patch: TicketPatch) -> Result<Ticket> {
     let Tick { at: now, sequence } = tx.tick().await?;
-    let asked = refer::ask(tx, catalogue::REFERABLE, references).await?;
-    let stored: Option<StoredTicket> = tx.find(GET, args![id]).await?;
-    asked.check(tx).await?;
-    let mut stored = stored.ok_or_else(Error::not_found)?;
+    known.references.check(tx).await?;
+    let mut stored = tx.answer(known.ticket).await?.pop().ok_or_else(Error::not_found)?;
     if_match.check(stored.ticket.version)?;
     let old = stored.ticket.clone();
     let TicketPatch { fields, comment } = patch;

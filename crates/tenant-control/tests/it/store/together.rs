@@ -78,17 +78,25 @@ on_both! {
         // The first starts the clock, the second moves it, and a clock that has moved stays.
         for sequence in [1, 2] {
             let found = db.write(async move |tx| {
-                let found = tx.tick_and_find::<i64>(clock, args![]).await?;
-                Ok((found, tx.tick_and_find::<i64>(clock, args![]).await?, tx.tick().await?))
+                let before = tx.ask::<i64>(clock, Vec::new()).await?;
+                tx.tick_ahead().await?;
+                let found = tx.ask::<i64>(clock, Vec::new()).await?;
+                // Once, however often it is asked for.
+                tx.tick_ahead().await?;
+                let again = tx.ask::<i64>(clock, Vec::new()).await?;
+                let tick = tx.tick().await?;
+                assert_eq!(tx.tick().await?, tick);
+                Ok((tx.answer(before).await?.pop(), tx.answer(found).await?, tx.answer(again).await?, tick))
             });
-            let tick = Tick { at: START, sequence };
-            assert_eq!(found.await.unwrap(), (Some(sequence), Some(sequence), tick));
+            let (before, tick) = (Some(sequence - 1).filter(|before| *before > 0), Tick { at: START, sequence });
+            assert_eq!(found.await.unwrap(), (before, vec![sequence], vec![sequence], tick));
         }
         let system = store.system(Purpose::Cli);
-        let nobody = system.write(async |tx| tx.tick_and_find::<i64>(COUNT, args![]).await);
+        let nobody = system.write(async |tx| tx.tick_ahead().await);
         assert_eq!(code(nobody.await), Some(Code::Internal));
         let failed = db.write(async |tx| {
-            tx.tick_and_find::<i64>(clock, args![]).await?;
+            tx.tick_ahead().await?;
+            assert_eq!(tx.one::<i64>(clock, args![]).await?, 3);
             Err::<(), _>(Error::conflict("as the test wants it"))
         });
         assert_eq!(code(failed.await), Some(Code::Conflict));

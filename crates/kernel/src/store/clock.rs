@@ -1,0 +1,150 @@
+//! The tenant's clock: every write moves it, so that times and sequences never go back.
+
+use std::mem::replace;
+
+use crate::args;
+use crate::base::{Clock, Error, MINUTE_MS, Result, Timestamp};
+
+use super::delta::LAST_TICK;
+use super::tx::Conn;
+use super::{Engine, Tx};
+
+/// How far a tenant's clock may be ahead of the database's own time: more than clocks of healthy machines ever differ. One
+/// node whose clock is months ahead would otherwise take the times of every record with it, for good.
+pub const CLOCK_AHEAD_MAX_MS: i64 = 10 * MINUTE_MS;
+
+/// Moves the tenant's clock: time never goes back, and no two writes have the same number.
+const TICK: &str = "UPDATE tenant_clocks SET last_at = CASE WHEN last_at > $2 THEN last_at ELSE $2 END, \
+     sequence = sequence + 1 WHERE tenant_id = $1 RETURNING last_at, sequence";
+
+/// The same where nobody else can move it meanwhile.
+const SET_CLOCK: &str = "UPDATE tenant_clocks SET last_at = $2, sequence = $3 WHERE tenant_id = $1";
+
+/// Starts the clock of a tenant that has none yet; of two that try, the second moves what the first has made.
+const FIRST_TICK: &str = "INSERT INTO tenant_clocks (tenant_id, last_at, sequence) VALUES ($1, $2, 1) \
+     ON CONFLICT (tenant_id) DO UPDATE SET \
+     last_at = CASE WHEN tenant_clocks.last_at > $2 THEN tenant_clocks.last_at ELSE $2 END, \
+     sequence = tenant_clocks.sequence + 1 RETURNING last_at, sequence";
+
+/// One more number of a write that tells of several things.
+const NEXT_SEQUENCE: &str = "UPDATE tenant_clocks SET sequence = sequence + 1 WHERE tenant_id = $1 RETURNING sequence";
+
+/// The statements of this module, for the test that prepares every statement.
+pub const STATEMENTS: &[(&str, &str)] = &[
+    ("TICK", TICK),
+    ("SET_CLOCK", SET_CLOCK),
+    ("FIRST_TICK", FIRST_TICK),
+    ("NEXT_SEQUENCE", NEXT_SEQUENCE),
+    ("LAST_TICK", LAST_TICK),
+];
+
+/// The moment and the number of a tenant's write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tick {
+    pub at: Timestamp,
+    pub sequence: i64,
+}
+
+impl Tx {
+    /// Moves the tenant's clock, once per transaction; asked again it answers the same.
+    ///
+    /// On PostgreSQL the row stays locked until the end, so that one tenant's writes come one after the other, as
+    /// they do on SQLite anyway. A clock that would be far ahead of the database's own time is not moved, and nothing is
+    /// written: see [`CLOCK_AHEAD_MAX_MS`].
+    pub async fn tick(&mut self) -> Result<Tick> {
+        if let Some(tick) = self.tick {
+            return Ok(tick);
+        }
+        if let Some(ticking) = self.ticking.take() {
+            let moved = self.answer(ticking).await?.pop();
+            return self.ticked(moved.ok_or_else(|| Error::internal("a clock that was moved does not tell"))?);
+        }
+        if self.tenant_id().is_none() {
+            return Err(Error::internal("only a tenant's handle has a clock to move"));
+        }
+        let now = self.world().now();
+        let moved = match self.move_clock(now).await? {
+            Some(moved) => moved,
+            None => self.one(FIRST_TICK, args![now]).await?,
+        };
+        self.ticked(moved)
+    }
+
+    fn ticked(&mut self, (at, sequence): (Timestamp, i64)) -> Result<Tick> {
+        self.check_ahead(at)?;
+        let tick = Tick { at, sequence };
+        self.tick = Some(tick);
+        Ok(tick)
+    }
+
+    /// Moves the tenant's clock in its place among what is asked; to when, [`Tx::tick`] tells. On PostgreSQL it is sent
+    /// together with the next statement that is waited for: what is asked behind it is answered under it.
+    pub async fn tick_ahead(&mut self) -> Result<()> {
+        if self.tick.is_some() || self.ticking.is_some() {
+            return Ok(());
+        }
+        if self.engine() == Engine::Sqlite || self.tenant_id().is_none() {
+            return self.tick().await.map(drop);
+        }
+        // Whether there is a clock yet, it is too late to ask when what was asked behind it is answered.
+        self.ticking = Some(self.ask(FIRST_TICK, vec![self.world().now().into()]).await?);
+        Ok(())
+    }
+
+    /// What RETURNING returns SQLite gathers in a table that it makes for each execution: dearer than a look and a change,
+    /// between which nobody else writes.
+    async fn move_clock(&mut self, now: Timestamp) -> Result<Option<(Timestamp, i64)>> {
+        if self.engine() == Engine::Postgres {
+            return self.find(TICK, args![now]).await;
+        }
+        let Some((last, sequence)) = self.find::<(Timestamp, i64)>(LAST_TICK, args![]).await? else { return Ok(None) };
+        let moved = (last.max(now), sequence + 1);
+        self.exec(SET_CLOCK, args![moved.0, moved.1]).await?;
+        Ok(Some(moved))
+    }
+
+    /// What the database takes for the time: its own where it has one, once a statement has been asked.
+    pub fn database_now(&self) -> Timestamp {
+        match (&self.connection, &self.world().clock) {
+            (Conn::Postgres(_), Clock::Manual(_)) | (Conn::Sqlite(_), _) => self.world().now(),
+            (Conn::Postgres(session), _) => session.began_at().unwrap_or_else(|| self.world().now()),
+        }
+    }
+
+    /// Nothing is written by a node whose clock is far ahead of the database's: what it takes for old it would remove, and
+    /// what it leases would be its own for as long.
+    pub(super) fn check_node(&self) -> Result<()> {
+        let (now, own) = (self.world().now(), self.database_now());
+        if now <= own.plus(CLOCK_AHEAD_MAX_MS) {
+            return Ok(());
+        }
+        Err(Error::unavailable(format!(
+            "this node's clock says {now} and the database's {own}: nothing is written until they agree"
+        )))
+    }
+
+    fn check_ahead(&mut self, at: Timestamp) -> Result<()> {
+        let own = self.database_now();
+        if at <= own.plus(CLOCK_AHEAD_MAX_MS) {
+            return Ok(());
+        }
+        // It has been moved already, in this transaction, which must not be kept.
+        self.doomed = true;
+        self.check_node()?;
+        let tenant = self.handle.visible();
+        Err(Error::unavailable(format!(
+            "the clock of {tenant} stands at {at}, and it is {own}: a node's clock was wrong; `tenant-control admin clock \
+             repair` sets it back"
+        )))
+    }
+
+    /// A number of its own for each event of this write: rising in the order of commits, because the tenant's clock
+    /// stays locked to the end.
+    pub async fn next_sequence(&mut self) -> Result<i64> {
+        let tick = self.tick().await?;
+        if replace(&mut self.sequence_used, true) {
+            return self.one(NEXT_SEQUENCE, args![]).await;
+        }
+        Ok(tick.sequence)
+    }
+}
