@@ -320,7 +320,8 @@ where
     }
 }
 
-/// A request of HTTP/1.1 names its host, and none names two: whoever passed it on may have gone by another one (RFC 9112, 3.2).
+/// A request of HTTP/1.1 names its host, and none has two such headers: whoever passed it on may have gone by another one (RFC
+/// 9112, 3.2). Nothing here is decided by it.
 /// Charged like everything else that is refused to somebody who is not known.
 fn check_host(app: &Shared, context: &Context, request: &Request) -> Result<()> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
@@ -334,7 +335,15 @@ fn check_host(app: &Shared, context: &Context, request: &Request) -> Result<()> 
 }
 
 fn is_host(value: &HeaderValue) -> bool {
-    let is_authority = |text: &str| !text.contains('@') && text.parse::<Authority>().is_ok();
+    let is_authority = |text: &str| {
+        let Ok(authority) = text.parse::<Authority>() else { return false };
+        let host = authority.host();
+        // It takes a user, several names and any word for a port; what is left behind the host is the port.
+        let port = text.strip_prefix(host).map(|rest| rest.strip_prefix(':').unwrap_or(rest));
+        !host.is_empty()
+            && !host.contains(',')
+            && port.is_some_and(|port| port.is_empty() || port.parse::<u16>().is_ok())
+    };
     value.is_empty() || value.to_str().is_ok_and(is_authority)
 }
 

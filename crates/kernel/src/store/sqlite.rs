@@ -155,7 +155,8 @@ impl Lite {
         bind_tenant(&mut statement, tenant)?;
         for row in rows {
             if row.len() != first.len() {
-                return Err(mismatch(sql, first.len(), row.len()));
+                let own = usize::from(tenant.is_some());
+                return Err(mismatch(sql, own + first.len(), own + row.len()));
             }
             bind_args(&mut statement, tenant, params(row))?;
             changed += statement.raw_execute().map_err(fault)? as u64;

@@ -120,7 +120,7 @@ over_http! {
             send_raw(&server, format!("GET {target} HTTP/{version}\r\n{hosts}Connection: close\r\n\r\n")).await
         };
         for target in [DOCUMENT, SESSION, "/", "/healthz", "/api/nowhere", "http://a/healthz"] {
-            for hosts in ["", "Host: a\r\nHost: a\r\n", "Host: a\r\nhost: b\r\n", "Host: a b\r\n", "Host: a/b\r\n", "Host: u@a\r\n"] {
+            for hosts in ["", "Host: a\r\nHost: a\r\n", "Host: a\r\nhost: b\r\n", "Host: a b\r\n", "Host: a/b\r\n", "Host: u@a\r\n", "Host: a,b\r\n", "Host: a:b\r\n", "Host: :80\r\n", "Host: a:99999\r\n"] {
                 let refused = ask("1.1", target, hosts).await;
                 assert_eq!(refused.status, 400, "{target} {hosts:?}: {refused:?}");
                 assert!(refused.body.contains("\"invalid_header\"") && refused.has_header("x-request-id"), "{refused:?}");
@@ -129,7 +129,7 @@ over_http! {
         }
         assert_eq!(ask("1.0", "/healthz", "Host: a\r\nHost: b\r\n").await.status, 400);
         assert_eq!(ask("1.0", "/healthz", "").await.status, 200, "it need not, before 1.1");
-        for host in ["a", "a:80", "[::1]:8080", "127.0.0.1"] {
+        for host in ["a", "a:80", "a:", "[::1]", "[::1]:8080", "127.0.0.1"] {
             assert_eq!(ask("1.1", "/healthz", &format!("Host: {host}\r\n")).await.status, 200);
         }
         assert_eq!(ask("1.1", "http://a/healthz", "Host: a\r\n").await.status, 200);

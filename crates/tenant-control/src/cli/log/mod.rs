@@ -28,7 +28,9 @@ pub fn start(format: LogFormat, level: &str) -> Result<()> {
     let tell = |lines| tracing::warn!(lines, "lines of this log were dropped: they could not be written in time");
     let lines = Lines::start(std::io::stderr(), tell)?;
     let writer = LINES.get_or_init(|| lines).clone();
-    let subscriber = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_writer(writer).with_timer(Utc);
+    // What nobody wants is passed over at the first look.
+    let most = filter.iter().map(|(_, level)| level).chain(filter.default_level()).max().unwrap_or(LevelFilter::OFF);
+    let subscriber = tracing_subscriber::fmt().with_max_level(most).with_writer(writer).with_timer(Utc);
     // It would say so on stderr, which is what has failed, and panic when it cannot.
     let subscriber = subscriber.log_internal_errors(false);
     let started = match format {
@@ -51,13 +53,20 @@ pub fn start(format: LogFormat, level: &str) -> Result<()> {
 }
 
 /// Levels for all, or for parts of the service: `warn,kernel::outbound=debug`.
-fn filter(level: &str) -> Result<Targets, Box<dyn std::error::Error>> {
-    // A mistyped level would be the name of a part that does not exist, and all others would be silent.
-    for word in level.split(',').filter(|word| !word.contains('=')) {
-        word.trim().parse::<LevelFilter>()?;
+fn filter(levels: &str) -> Result<Targets, Box<dyn std::error::Error>> {
+    let mut filter = Targets::new();
+    for word in levels.split(',') {
+        let (part, level) = word.split_once('=').map_or((None, word), |(part, level)| (Some(part.trim()), level));
+        // An empty one would mean errors alone.
+        let level =
+            Some(level.trim()).filter(|level| !level.is_empty()).ok_or("a level is missing")?.parse::<LevelFilter>()?;
+        filter = match part {
+            Some("") => return Err("a name is missing before =".into()),
+            Some(part) => filter.with_target(part, level),
+            None => filter.with_default(level),
+        };
     }
-    // The driver logs the arguments of statements when asked for more, and hashes of secrets are among them.
-    Ok(format!("{level},tokio_postgres=info").parse()?)
+    Ok(filter)
 }
 
 /// Waits for the last lines, for a moment.

@@ -1,10 +1,13 @@
 //! `ordered`: later events of a record wait until the earlier one succeeds or is given up; others do not.
 
+use std::time::Duration;
+
 use kernel::base::{DAY_MS, HOUR_MS, SECOND_MS};
 use kernel::events::Published;
 use serde_json::{Value, json};
 
 use super::drive::{act, change, delivery, hook, id, patient, publish, publish_one, run, run_for, tally};
+use crate::support::process::until;
 use crate::support::receiver::{Behaviour, Receiver};
 use crate::support::{Server, Tenancy, over_http};
 
@@ -162,6 +165,34 @@ over_http! {
         refuse(&receiver, "/hook", &[]);
         run_for(&server, DAY_MS).await;
         assert_eq!(taken(&receiver, "/hook", &events), [0, 1]);
+    }
+
+    async fn one_that_is_sent_again_goes_before_what_was_looked_up_already(setup: Setup) {
+        let server = patient(setup).await;
+        let acme = server.tenant("acme").await;
+        let receiver = Receiver::start().await;
+        let hook = hook(&server, &acme, &receiver.url("/hook"), &json!({"ordered": true, "rate_limit_per_second": 1})).await;
+        let first = publish_one(&server, &acme, "a").await;
+        let sending = tokio::spawn(server.sender.clone().run(std::future::pending()));
+        receiver.wait_for(1).await;
+        until("it is noted", Duration::from_secs(10), async || {
+            (delivery(&server, &acme, &hook, &first).await["status"] == "succeeded").then_some(())
+        })
+        .await;
+        // Both are looked up at once, and one is sent a second.
+        let others = publish(&server, &acme, &["b", "a"]).await;
+        server.advance(SECOND_MS);
+        receiver.wait_for(2).await;
+        let sent = delivery(&server, &acme, &hook, &first).await;
+        act(&server, &acme, &json!({"action": "resend", "delivery_id": id(&sent)})).await.is(202);
+        for count in [3, 4] {
+            server.advance(SECOND_MS);
+            receiver.wait_for(count).await;
+        }
+        let received: Vec<String> = receiver.received_on("/hook").iter().map(|one| one.webhook_id().to_owned()).collect();
+        let wanted = [&first, &others[0], &first, &others[1]].map(|event| event.id.to_string());
+        assert_eq!(received, wanted);
+        sending.abort();
     }
 
     async fn a_recovery_keeps_the_order_of_each_record(setup: Setup) {

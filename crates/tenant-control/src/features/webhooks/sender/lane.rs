@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use kernel::base::{Code, Error, Result, Timestamp};
 use kernel::jobs::lanes::{HEARTBEAT_MS, Lane, POLL_MS};
 use tokio::sync::{Notify, Semaphore, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
 use super::super::WebhookId;
@@ -59,7 +59,8 @@ struct Run {
     tally: Tally,
     held_at: Instant,
     tended_at: Instant,
-    looked_at: Instant,
+    /// None while it is to be looked at before anything else.
+    looked_at: Option<Instant>,
     began_at: Instant,
     recovered_at: Instant,
     /// Whether nothing is held any more for the sake of an order that the endpoint does not ask for.
@@ -104,7 +105,7 @@ impl Run {
             tally: Tally::default(),
             held_at: Instant::now(),
             tended_at: Instant::now(),
-            looked_at: Instant::now(),
+            looked_at: None,
             began_at: Instant::now(),
             recovered_at: Instant::now(),
             unheld: false,
@@ -159,7 +160,7 @@ impl Run {
 
     async fn look_and_step(&mut self, look: bool, stop: bool) -> Result<Next> {
         // Other nodes tell nobody of a change, so however busy the lane is, it is looked at now and then.
-        if look || self.looked_at.elapsed() >= PATIENCE {
+        if look || self.looked_at.is_none_or(|at| at.elapsed() >= PATIENCE) {
             self.load().await?;
         }
         let next = if stop { self.stop().await? } else { self.step().await? };
@@ -182,12 +183,21 @@ impl Run {
 
     /// Reads the endpoint as it is now.
     async fn load(&mut self) -> Result<()> {
-        self.looked_at = Instant::now();
-        self.ready.start_over();
+        self.looked_at = None;
         let (secrets, tenant) = (&self.sender.node.secrets, self.lane.tenant_id);
         let known = self.endpoint.as_ref().map(|loaded| loaded.endpoint.as_ref());
-        let read = match store::endpoint(self.lane.db(), secrets, tenant, self.id, known).await? {
-            Look::Same => return Ok(()),
+        let read = store::endpoint(self.lane.db(), secrets, tenant, self.id, known).await?;
+        self.looked_at = Some(Instant::now());
+        let read = match read {
+            Look::Same if known.is_some_and(|known| known.ordered) => {
+                // One that is sent again goes first, and what was looked up behind it has to wait.
+                self.ready.clear();
+                return Ok(());
+            }
+            Look::Same => {
+                self.ready.start_over();
+                return Ok(());
+            }
             Look::Gone => {
                 self.endpoint = None;
                 return Ok(());
@@ -301,7 +311,7 @@ impl Run {
         if room == 0 {
             return Ok(());
         }
-        self.ready.look(self.lane.db(), self.id, now, &self.flying).await?;
+        self.ready.look(self.lane.db(), self.id, endpoint.ordered, now, &self.flying).await?;
         for _ in 0..room {
             if self.ready.is_empty() {
                 break;
@@ -456,7 +466,11 @@ impl Run {
         let since = *self.stopping_since.get_or_insert_with(Instant::now);
         if since.elapsed() >= self.sender.settings.stop_max {
             self.attempts.abort_all();
-            while self.attempts.join_next().await.is_some() {}
+            while let Some(ended) = self.attempts.join_next().await {
+                if !ended.as_ref().is_err_and(JoinError::is_cancelled) {
+                    self.ended(ended);
+                }
+            }
         }
         self.wind_up().await
     }

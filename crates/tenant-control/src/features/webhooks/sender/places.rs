@@ -45,7 +45,7 @@ impl AttemptPlaces {
 
     /// A place for a lane that has so many attempts under way, if there is one for it.
     ///
-    /// A lane has no more than are left to the others: so however many lanes there are and whoever came first, all have about
+    /// A lane that has more than are left to the others gets none: so however many lanes there are and whoever came first, all have about
     /// as many. What they send is then noted together, for the deliveries of one event stand side by side.
     pub fn take(&self, of_tenant: &Arc<Semaphore>, under_way: usize) -> Option<AttemptPlace> {
         if under_way == 0 {

@@ -8,10 +8,13 @@ use kernel::store::Db;
 use super::super::WebhookId;
 use super::super::deliveries::DeliveryId;
 use super::outcome::Due;
+use super::pace::WINDOW_MAX;
 use super::store;
 
 /// Deliveries looked up at once: each look begins anew in the index, and what it finds is kept in memory.
 const LOOK_MAX: usize = 128;
+/// The same where order counts, for there it is forgotten whenever something was told.
+const ORDERED_LOOK_MAX: usize = WINDOW_MAX;
 
 /// A place in the order in which what is due is sent: when it is due, and the sequence of its event.
 pub type Place = (Timestamp, i64);
@@ -64,13 +67,15 @@ impl Ready {
         &mut self,
         db: &Db,
         id: WebhookId,
+        ordered: bool,
         now: Timestamp,
         under_way: &HashMap<DeliveryId, T>,
     ) -> Result<()> {
+        let limit = if ordered { ORDERED_LOOK_MAX } else { LOOK_MAX };
         while let Some(place) = self.place.filter(|_| self.waiting.is_empty()) {
-            let found = store::due(db, id, now, place, LOOK_MAX).await?;
+            let found = store::due(db, id, now, place, limit).await?;
             let last = found.last().map(|due| (due.next_attempt_at, due.event_sequence));
-            self.place = last.filter(|_| found.len() == LOOK_MAX);
+            self.place = last.filter(|_| found.len() == limit);
             self.waiting.extend(found.into_iter().filter(|due| !under_way.contains_key(&due.id)));
         }
         Ok(())

@@ -73,7 +73,7 @@ impl Unsettled {
         self.in_write.contains(&id) || self.waiting.iter().any(|outcome| outcome.due.id == id)
     }
 
-    /// Whether the endpoint of this version wants no more, which is about to be noted.
+    /// Whether the endpoint is being switched off, or has said in this version that it wants no more.
     pub fn ends(&self, version: i64) -> bool {
         self.switching_off || self.waiting.iter().any(|outcome| outcome.is_gone(version))
     }
