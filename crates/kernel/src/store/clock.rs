@@ -20,7 +20,7 @@ const TICK: &str = "UPDATE tenant_clocks SET last_at = CASE WHEN last_at > $2 TH
 /// The same where nobody else can move it meanwhile.
 const SET_CLOCK: &str = "UPDATE tenant_clocks SET last_at = $2, sequence = $3 WHERE tenant_id = $1";
 
-/// Starts the clock of a tenant that has none yet; of two that try, the second moves what the first has made.
+/// The same for a tenant that may have none yet; of two that start it, the second moves what the first has made.
 const FIRST_TICK: &str = "INSERT INTO tenant_clocks (tenant_id, last_at, sequence) VALUES ($1, $2, 1) \
      ON CONFLICT (tenant_id) DO UPDATE SET \
      last_at = CASE WHEN tenant_clocks.last_at > $2 THEN tenant_clocks.last_at ELSE $2 END, \

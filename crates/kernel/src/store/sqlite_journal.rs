@@ -1,14 +1,14 @@
 //! How the jobs of a group share a transaction of SQLite, and how one that fails is undone alone.
 //!
-//! A savepoint around each job copies every page that the job changes, which is a fifth of what a small write costs, and is
-//! hardly ever needed. So jobs run without one, and what they write is noted: every statement with its values. When a job
+//! A savepoint around each job copies every page that the job changes, which is a sixth of what a small write costs, and is
+//! seldom needed. So jobs run without one, and what they write is noted: every statement with its values. When a job
 //! fails that has written, the whole transaction is rolled back, and the statements of the jobs before it are run again. No
 //! closure runs twice, and nobody has read what the failed one wrote, because it was the last that has run. The same
 //! statements with the same values, from the same state and in the same order, come to the same: what they change is counted,
 //! and that nobody else has written in between is looked at. Otherwise the whole group fails.
 //!
 //! That costs as much as those jobs did, so it is not done again and again: behind it, and where the notes would become too
-//! large, jobs run in savepoints.
+//! large, jobs run in savepoints. What a probe of the disk writes is not noted: it changes nothing.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use crate::base::{Error, Result};
 use super::sqlite::{Lite, fault};
 use super::{Param, dialect};
 
-/// Jobs in savepoints after one that had to be undone: four groups of the largest size. So running statements again adds a
-/// quarter to the writer's work at most, however many writes fail.
-const CAUTIOUS_JOBS: usize = 1_024;
+/// For each job that was written again, so many run in savepoints after it. So writing again adds a sixteenth to the writer's
+/// work at most, however many fail; and one that fails with none before it costs nobody anything.
+const CAUTION: usize = 16;
 
 /// What is noted of a group at most: some hundred tickets of the largest size, or thousands of usual ones.
 const NOTES_BYTES_MAX: usize = 8 << 20;
@@ -38,14 +38,19 @@ pub(super) struct Journal {
     notes: RefCell<Option<Notes>>,
     /// Whether the job that runs has tried to write.
     touched: Cell<bool>,
-    /// Jobs that still run in savepoints.
+    /// Writing jobs that still run in savepoints.
     cautious: Cell<usize>,
+    /// Rows changed on this connection before the job that runs.
+    changes_before: Cell<u64>,
+    /// Whether a job of this group has changed something that is kept.
+    has_changed: Cell<bool>,
 }
 
 struct Notes {
     steps: Vec<Step>,
     bytes: usize,
-    /// Steps of the jobs before the one that runs.
+    /// Jobs before the one that runs, and their steps.
+    jobs: usize,
     kept: usize,
     /// Tells whether somebody else has written.
     version: i64,
@@ -74,54 +79,62 @@ impl Journal {
             notes.steps.push(Step { sql, rows, count });
         }
     }
-
-    /// The next jobs run in savepoints, in this group and behind it.
-    fn take_care(&self) {
-        self.cautious.set(CAUTIOUS_JOBS);
-    }
 }
 
 impl Lite {
     /// Begins the transaction of a group.
     pub fn begin_group(&self) -> rusqlite::Result<()> {
-        self.journal.notes.take();
+        self.journal.has_changed.set(false);
         self.control(dialect::SQLITE_BEGIN)?;
         if self.journal.cautious.get() == 0 {
-            let notes = Notes { steps: Vec::new(), bytes: 0, kept: 0, version: self.version()? };
+            let notes = Notes { steps: Vec::new(), bytes: 0, jobs: 0, kept: 0, version: self.version()? };
             self.journal.notes.replace(Some(notes));
         }
         Ok(())
     }
 
+    /// The group has ended. Tells whether there is something of it that is kept.
+    pub fn end_group(&self) -> bool {
+        self.journal.notes.take();
+        self.journal.has_changed.get()
+    }
+
     /// Begins a job of the group.
     pub fn open_job(&self) -> Result<(), String> {
         self.journal.touched.set(false);
+        self.journal.changes_before.set(self.connection.total_changes());
         if self.journal.notes.borrow().is_some() {
             return Ok(());
         }
-        self.journal.cautious.update(|jobs| jobs.saturating_sub(1));
         self.control(dialect::SQLITE_JOB_OPEN).map_err(|error| format!("the savepoint failed: {error}"))
     }
 
     /// Ends it. An error means that the transaction of the group is lost.
     pub fn close_job(&self, is_kept: bool) -> Result<(), String> {
-        let in_vain = !is_kept && self.journal.touched.get();
-        if in_vain {
-            self.journal.take_care();
+        let journal = &self.journal;
+        let touched = journal.touched.get();
+        if is_kept && self.connection.total_changes() != journal.changes_before.get() {
+            journal.has_changed.set(true);
         }
-        let mut noted = self.journal.notes.borrow_mut();
+        let mut noted = journal.notes.borrow_mut();
         match &mut *noted {
+            Some(_) if !touched => {}
             // What does not fit any more is not noted, so that nothing before it can be undone from here on.
             Some(notes) if is_kept && notes.bytes > NOTES_BYTES_MAX => *noted = None,
-            Some(notes) if is_kept => notes.kept = notes.steps.len(),
-            Some(_) if in_vain => {
+            Some(notes) if is_kept => {
+                notes.jobs += 1;
+                notes.kept = notes.steps.len();
+            }
+            Some(_) => {
                 drop(noted);
                 self.control(dialect::SQLITE_ROLLBACK).map_err(|error| format!("the job was not undone: {error}"))?;
                 return self.write_again();
             }
-            Some(_) => {}
             None => {
-                if in_vain {
+                if touched {
+                    journal.cautious.update(|jobs| jobs.saturating_sub(1));
+                }
+                if touched && !is_kept {
                     self.control(dialect::SQLITE_JOB_UNDO)
                         .map_err(|error| format!("the job was not undone: {error}"))?;
                 }
@@ -138,7 +151,7 @@ impl Lite {
         self.control(dialect::SQLITE_BEGIN).map_err(|error| format!("the group was not begun again: {error}"))?;
         let version = self.version().map_err(|error| error.to_string())?;
         if version != notes.version {
-            return Err("another process has written before the group could be written again".to_owned());
+            return Err("another process was at the database before the group could be written again".to_owned());
         }
         for step in notes.steps.iter().take(notes.kept) {
             let count = self.repeat(step).map_err(|error| format!("the group was not written again: {error}"))?;
@@ -146,7 +159,10 @@ impl Lite {
                 return Err(format!("written again, {} changed {count} rows and not {}", step.sql, step.count));
             }
         }
-        metrics::counter!("store_groups_written_again").increment(1);
+        if notes.jobs > 0 {
+            self.journal.cautious.set(notes.jobs * CAUTION);
+            metrics::counter!("store_groups_written_again").increment(1);
+        }
         Ok(())
     }
 
@@ -236,13 +252,14 @@ mod tests {
     fn what_was_written_before_the_failed_one_is_written_again() {
         group(|lite, other| {
             lite.close_job(false).unwrap();
-            assert_eq!(lite.journal.cautious.get(), CAUTIOUS_JOBS);
+            assert_eq!(lite.journal.cautious.get(), CAUTION);
             // The next is undone by its savepoint.
             for (number, is_kept) in [(3, false), (4, true)] {
                 lite.open_job().unwrap();
                 lite.exec(None, INSERT, args![number]).unwrap();
                 lite.close_job(is_kept).unwrap();
             }
+            assert_eq!(lite.journal.cautious.get(), CAUTION - 2);
             lite.control(dialect::SQLITE_COMMIT).unwrap();
             assert_eq!(rows(other), [(1, Some(7)), (4, None)]);
         });
@@ -289,15 +306,35 @@ mod tests {
             lite.close_job(false).unwrap();
             lite.control(dialect::SQLITE_COMMIT).unwrap();
             lite.journal.cautious.set(1);
-            lite.begin_group().unwrap();
-            for _ in 0..2 {
+            for number in [3, 4] {
+                lite.begin_group().unwrap();
+                assert_eq!(lite.journal.notes.borrow().is_some(), number == 4);
                 lite.open_job().unwrap();
-                assert!(lite.journal.notes.borrow().is_none(), "to the end of the group");
+                lite.exec(None, INSERT, args![number]).unwrap();
                 lite.close_job(true).unwrap();
+                lite.control(dialect::SQLITE_COMMIT).unwrap();
+                assert!(lite.end_group());
             }
+        });
+    }
+
+    #[test]
+    fn what_is_undone_is_nothing_that_reached_the_disk() {
+        group(|lite, other| {
+            lite.close_job(true).unwrap();
             lite.control(dialect::SQLITE_COMMIT).unwrap();
-            lite.begin_group().unwrap();
-            assert!(lite.journal.notes.borrow().is_some());
+            assert!(lite.end_group());
+            for is_cautious in [false, true] {
+                lite.journal.cautious.set(usize::from(is_cautious));
+                lite.begin_group().unwrap();
+                lite.open_job().unwrap();
+                lite.exec(None, INSERT, args![9_i64]).unwrap();
+                lite.close_job(false).unwrap();
+                lite.control(dialect::SQLITE_COMMIT).unwrap();
+                assert!(!lite.end_group());
+                assert_eq!(lite.journal.cautious.get(), 0, "nothing was written again");
+            }
+            assert_eq!(rows(other), [(1, Some(7)), (2, None)]);
         });
     }
 }

@@ -163,12 +163,13 @@ impl Thread {
     }
 
     fn write(&mut self, group: &mut Vec<Pending>) {
-        let changes = self.tx.changes();
         let fate = self.commit(group);
+        // What was undone has not reached the disk, and tells nothing about it.
+        let has_changed = self.tx.end_group();
         metrics::histogram!("store_group_size").record(small(group.len()));
         metrics::gauge!("store_queue_depth").set(small(self.queue.len()));
         match &fate {
-            Ok(()) if self.tx.changes() != changes => self.failing.store(false, Ordering::Relaxed),
+            Ok(()) if has_changed => self.failing.store(false, Ordering::Relaxed),
             Ok(()) => {}
             Err(_) => {
                 self.failing.store(true, Ordering::Relaxed);

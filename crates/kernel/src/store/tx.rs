@@ -118,24 +118,32 @@ impl Tx {
             Asked::Known(rows) => return Ok(rows),
             Asked::Sent(number) => number,
         };
-        let doomed = replace(&mut self.doomed, true);
+        self.begin_statement()?;
         let Conn::Postgres(session) = &mut self.connection else {
             return Err(Error::internal("what was asked of one engine is not answered by the other"));
         };
         let rows = session.fetch(&self.handle, number).await?;
-        self.doomed = doomed;
+        self.doomed = false;
         Ok(rows)
+    }
+
+    /// Doomed until it has worked: a future dropped half-way must not leave a transaction that looks sound. In one that does not,
+    /// nothing more is run: SQLite may have ended it by itself, and what comes next would stay.
+    fn begin_statement(&mut self) -> Result<()> {
+        if replace(&mut self.doomed, true) {
+            return Err(Error::internal("a statement of the write failed before, and its error was swallowed"));
+        }
+        Ok(())
     }
 
     /// Runs a statement that returns no rows, and says how many it changed.
     pub async fn exec(&mut self, sql: &str, args: Args<'_>) -> Result<u64> {
-        // Doomed until it has worked: a future dropped half-way must not leave a transaction that looks sound.
-        let doomed = replace(&mut self.doomed, true);
+        self.begin_statement()?;
         let changed = match &mut self.connection {
             Conn::Sqlite(lite) => lite.exec(self.handle.bound(), sql, args)?,
             Conn::Postgres(session) => session.exec(&self.handle, sql, args).await?,
         };
-        self.doomed = doomed;
+        self.doomed = false;
         Ok(changed)
     }
 
@@ -143,7 +151,7 @@ impl Tx {
     ///
     /// On PostgreSQL they are sent without waiting for each other's answers: many small changes cost one round trip.
     pub async fn exec_each(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<u64> {
-        let doomed = replace(&mut self.doomed, true);
+        self.begin_statement()?;
         let mut changed = 0;
         match &mut self.connection {
             Conn::Sqlite(lite) => changed = lite.exec_each(self.handle.bound(), sql, rows)?,
@@ -152,7 +160,7 @@ impl Tx {
             }
             Conn::Postgres(_) => {}
         }
-        self.doomed = doomed;
+        self.doomed = false;
         Ok(changed)
     }
 
@@ -174,12 +182,12 @@ impl Tx {
     }
 
     async fn ask_each(&mut self, sql: &str, args: Args<'_>, each: EachRow<'_>) -> Result<()> {
-        let doomed = replace(&mut self.doomed, true);
+        self.begin_statement()?;
         match &mut self.connection {
             Conn::Sqlite(lite) => lite.ask(self.handle.bound(), sql, args, each)?,
             Conn::Postgres(session) => session.ask_each(&self.handle, sql, args, each).await?,
         }
-        self.doomed = doomed;
+        self.doomed = false;
         Ok(())
     }
 
@@ -244,11 +252,17 @@ impl Tx {
         self.lite()?.begin_group().map_err(|error| format!("the transaction did not begin: {error}"))
     }
 
+    /// Ends it, whatever became of it. Tells whether it has changed something.
+    pub(super) fn end_group(&self) -> bool {
+        self.lite().is_ok_and(Lite::end_group)
+    }
+
     /// Runs a job on SQLite's writer thread. The outer error means that the whole transaction is lost.
     pub(super) fn run_in_group(&mut self, handle: Arc<Handle>, job: AnyJob) -> Result<Result<Made>, String> {
         self.handle = handle;
         self.doomed = false;
         self.tick = None;
+        self.ticking = None;
         self.sequence_used = false;
         self.announced = false;
         self.lite()?.open_job()?;
@@ -279,6 +293,9 @@ impl Tx {
     pub(super) async fn run_to_commit(mut self, job: AnyJob, news: &News) -> Result<Made> {
         let whole = async {
             let done = job(&mut self).await?;
+            if self.ticking.is_some() {
+                self.tick().await?;
+            }
             if let Conn::Postgres(session) = &mut self.connection {
                 session.begin_if_put_off(&self.handle).await?;
             }
@@ -334,13 +351,6 @@ impl Tx {
             && let Err(error) = self.control(dialect::SQLITE_ROLLBACK)
         {
             tracing::error!(%error, "a failed transaction could not be rolled back");
-        }
-    }
-
-    pub(super) fn changes(&self) -> u64 {
-        match &self.connection {
-            Conn::Sqlite(lite) => lite.connection.total_changes(),
-            Conn::Postgres(_) => 0,
         }
     }
 

@@ -187,8 +187,8 @@ pub async fn create(
         .once(&caller, &db, body.digest, async move |tx| {
             let asked = grant.ask(tx).await?;
             let creation = store::prepare(tx, new, &references).await?;
-            asked.confirm(tx).await?;
-            let ticket = store::create(tx, creation).await?;
+            let rights = asked.confirm(tx).await?;
+            let ticket = store::create(tx, &rights, creation).await?;
             Ok(Created::at(PATH, ticket.id, ticket))
         })
         .await
@@ -218,8 +218,8 @@ pub async fn change(
         .once(&caller, &db, body.digest, async move |tx| {
             let asked = grant.ask(tx).await?;
             let known = store::look_up(tx, id, &references).await?;
-            asked.confirm(tx).await?;
-            store::change(tx, known, &if_match, patch).await.map(Versioned)
+            let rights = asked.confirm(tx).await?;
+            store::change(tx, &rights, known, &if_match, patch).await.map(Versioned)
         })
         .await
 }

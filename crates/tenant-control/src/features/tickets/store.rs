@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use kernel::args;
 use kernel::audit::{self, Entry};
+use kernel::auth::Rights;
 use kernel::base::{ActorKind, Error, Result, Timestamp, Word};
 use kernel::events;
 use kernel::http::{IfMatch, PageBytes, Patch};
@@ -115,7 +116,7 @@ pub struct Creation<'a> {
     number: Ahead<i64>,
 }
 
-/// Asks it. A number that is not used goes with the transaction.
+/// Asks what is to be known. A number that is not used goes with the transaction.
 pub async fn prepare<'a>(tx: &mut Tx, new: NewTicket, references: &'a [Reference]) -> Result<Creation<'a>> {
     tx.tick_ahead().await?;
     let NewTicket(fields) = new;
@@ -126,11 +127,12 @@ pub async fn prepare<'a>(tx: &mut Tx, new: NewTicket, references: &'a [Reference
     Ok(Creation { fields, priority, references, policy, number })
 }
 
-pub async fn create(tx: &mut Tx, creation: Creation<'_>) -> Result<Ticket> {
+/// Makes it, for somebody whose rights are known by now: what is wrong with it is for nobody else.
+pub async fn create(tx: &mut Tx, _: &Rights, creation: Creation<'_>) -> Result<Ticket> {
     let Creation { fields, priority, references, policy, number } = creation;
     let Tick { at: now, sequence } = tx.tick().await?;
     references.check(tx).await?;
-    let number = tx.answer(number).await?.pop().ok_or_else(Error::not_found)?;
+    let number = tx.answer(number).await?.pop().ok_or_else(|| Error::internal("a tenant without a clock"))?;
     let clock = Clock::start(tx.answer(policy).await?.pop(), now)?;
     let ticket = Ticket {
         id: TicketId::new_numbered(tx.world(), now, number),
@@ -182,14 +184,21 @@ pub struct Known<'a> {
     ticket: Ahead<StoredTicket>,
 }
 
-/// Asks it.
+/// Asks what is to be known.
 pub async fn look_up<'a>(tx: &mut Tx, id: TicketId, references: &'a [Reference]) -> Result<Known<'a>> {
     tx.tick_ahead().await?;
     let references = refer::ask(tx, catalogue::REFERABLE, references).await?;
     Ok(Known { references, ticket: tx.ask(GET, vec![id.into()]).await? })
 }
 
-pub async fn change(tx: &mut Tx, known: Known<'_>, if_match: &IfMatch, patch: TicketPatch) -> Result<Ticket> {
+/// Changes it, for somebody whose rights are known by now.
+pub async fn change(
+    tx: &mut Tx,
+    _: &Rights,
+    known: Known<'_>,
+    if_match: &IfMatch,
+    patch: TicketPatch,
+) -> Result<Ticket> {
     let Tick { at: now, sequence } = tx.tick().await?;
     known.references.check(tx).await?;
     let mut stored = tx.answer(known.ticket).await?.pop().ok_or_else(Error::not_found)?;

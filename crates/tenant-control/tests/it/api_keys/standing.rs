@@ -43,6 +43,9 @@ impl Stalled {
     }
 }
 
+const UNKNOWN_ORGANIZATION: &str = "org_01h00000000000000000000000";
+const UNKNOWN_TICKET: &str = "tkt_01h00000000000000000000000";
+
 static TICKET: LazyLock<Value> = LazyLock::new(|| json!({"subject": "Printer"}));
 
 fn bearer(plain: &str) -> String {
@@ -61,8 +64,15 @@ over_http! {
         let place = format!("{TICKETS}?id={}", ticket["id"].as_str().unwrap());
         let change = stall(&server, "PATCH", &place, &bearer(&caller.plain), &json!({"status": "open"})).await;
         let another = stall(&server, "POST", TICKETS, &bearer(&caller.plain), &json!({"subject": "Late"})).await;
+        // What would be refused anyway is not told why.
+        let unknown = json!({"subject": "Late", "organization_id": UNKNOWN_ORGANIZATION});
+        let nowhere = stall(&server, "POST", TICKETS, &bearer(&caller.plain), &unknown).await;
+        let nobody = stall(&server, "PATCH", &place, &bearer(&caller.plain), &unknown).await;
+        let missing = format!("{TICKETS}?id={UNKNOWN_TICKET}");
+        let missing = stall(&server, "PATCH", &missing, &bearer(&caller.plain), &json!({"status": "open"})).await;
+        let backwards = stall(&server, "PATCH", &place, &bearer(&caller.plain), &json!({"status": "closed"})).await;
         server.delete(one(&caller)).cookie(&acme.admin).await.is(204);
-        for stalled in [rotate, replace, create, change, another] {
+        for stalled in [rotate, replace, create, change, another, nowhere, nobody, missing, backwards] {
             let answer = stalled.go_on().await;
             assert_eq!(answer.status, 401, "{}", answer.body);
         }
