@@ -339,10 +339,12 @@ fn is_host(value: &HeaderValue) -> bool {
         let Ok(authority) = text.parse::<Authority>() else { return false };
         let host = authority.host();
         // It takes a user, several names and any word for a port; what is left behind the host is the port.
-        let port = text.strip_prefix(host).map(|rest| rest.strip_prefix(':').unwrap_or(rest));
-        !host.is_empty()
-            && !host.contains(',')
-            && port.is_some_and(|port| port.is_empty() || port.parse::<u16>().is_ok())
+        let is_port = |rest: &str| {
+            let port = rest.strip_prefix(':').filter(|port| port.bytes().all(|byte| byte.is_ascii_digit()));
+            port.is_some_and(|port| port.is_empty() || port.parse::<u16>().is_ok())
+        };
+        let rest = text.strip_prefix(host);
+        !host.is_empty() && !host.contains(',') && rest.is_some_and(|rest| rest.is_empty() || is_port(rest))
     };
     value.is_empty() || value.to_str().is_ok_and(is_authority)
 }
