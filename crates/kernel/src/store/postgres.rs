@@ -15,7 +15,8 @@ use super::postgres_fault::{fault, spoils};
 use super::postgres_pool::{self, Object, Pool, no_connection, pooled};
 use super::postgres_send::{Answer, Asked, Before, Behind, Refusal, Refused, send};
 use super::row::EachRow;
-use super::{Args, FromRow, Options, Param, PostgresOptions, Row, Value, dialect};
+use super::values::params;
+use super::{Args, FromRow, Options, PostgresOptions, Row, Value, dialect};
 
 /// How long what is sent together may take, seen from here: a little longer than the server's own limit for one statement,
 /// for a server that no longer answers at all.
@@ -99,7 +100,7 @@ impl Session {
 
     /// Runs a statement once for each row of arguments, all sent at once.
     pub async fn exec_each(&mut self, handle: &Handle, sql: &str, rows: &[Vec<Value>]) -> Result<u64> {
-        let asked = rows.iter().map(|row| Asked { sql, tenant: handle.bound(), args: params(row) }).collect();
+        let asked = rows.iter().map(|row| Asked { sql, tenant: handle.bound(), args: params(row).collect() }).collect();
         let answers = self.send(handle, asked, Behind::Nothing).await?;
         Ok(answers.iter().map(|answer| answer.changed).sum())
     }
@@ -205,7 +206,7 @@ impl Session {
         let own = put_off.iter().map(|PutOff { sql, values, is_unbound, .. }| Asked {
             sql,
             tenant: handle.bound().filter(|_| !is_unbound),
-            args: params(values),
+            args: params(values).collect(),
         });
         let all: Vec<Asked<'_>> = own.chain(asked).collect();
         // From here on a dropped future leaves a connection that may be inside a transaction, or have ended one.
@@ -275,10 +276,6 @@ impl Drop for Session {
             drop(Object::take(client));
         }
     }
-}
-
-fn params(values: &[Value]) -> Vec<&dyn Param> {
-    values.iter().map(|value| value as &dyn Param).collect()
 }
 
 /// Runs several statements as one message, for migrations alone.

@@ -18,6 +18,7 @@ use super::dialect;
 use super::handle::mismatch;
 use super::row::EachRow;
 use super::sqlite_journal::{Journal, kept};
+use super::values::params;
 use super::{Args, Options, Param, Row, Synchronous, Value};
 
 /// Prepared statements kept per connection: more than the product has, so that only lists with rare filters are
@@ -219,10 +220,6 @@ impl Texts {
         }
         &text.spelt
     }
-}
-
-fn params(row: &[Value]) -> impl Iterator<Item = &dyn Param> {
-    row.iter().map(|value| value as &dyn Param)
 }
 
 /// Binds the tenant to `$1`, where there is one, and the arguments to the numbers behind it.

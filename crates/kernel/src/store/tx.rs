@@ -18,7 +18,8 @@ use super::news::News;
 use super::postgres::Session;
 use super::row::{EachRow, take_only};
 use super::sqlite::{self, Lite};
-use super::{Args, Engine, Followers, FromRow, Param, Select, Value, dialect};
+use super::values::params;
+use super::{Args, Engine, Followers, FromRow, Select, Value, dialect};
 
 /// How long a whole write may hold its connection to PostgreSQL. Statements have their own, shorter limit; this one
 /// ends a job that awaits something else and so would never give the connection back.
@@ -109,7 +110,7 @@ impl Tx {
         if let Conn::Postgres(session) = &mut self.connection {
             return Ok(Ahead(Asked::Sent(session.ask_ahead(sql, values))));
         }
-        self.list(&sql, &params(&values)).await.map(|rows| Ahead(Asked::Known(rows)))
+        self.list(&sql, &params(&values).collect::<Vec<_>>()).await.map(|rows| Ahead(Asked::Known(rows)))
     }
 
     /// Every row of what was asked before.
@@ -369,10 +370,6 @@ impl Tx {
             Conn::Postgres(_) => Ok(()),
         }
     }
-}
-
-fn params(row: &[Value]) -> Vec<&dyn Param> {
-    row.iter().map(|value| value as &dyn Param).collect()
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Error {

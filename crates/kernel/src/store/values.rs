@@ -13,6 +13,8 @@ use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 use crate::base::seal::Sealed;
 use crate::base::{Id, Identified, Timestamp};
 
+use super::Param;
+
 type Encoded = Result<IsNull, Box<dyn StdError + Sync + Send>>;
 
 impl<R: Identified> rusqlite::ToSql for Id<R> {
@@ -195,4 +197,9 @@ impl<T: Into<Value>> From<Option<T>> for Value {
     fn from(value: Option<T>) -> Self {
         value.map_or(Value::Null, Into::into)
     }
+}
+
+/// Values as a statement takes them.
+pub(super) fn params(values: &[Value]) -> impl Iterator<Item = &dyn Param> {
+    values.iter().map(|value| value as &dyn Param)
 }
