@@ -12,6 +12,8 @@ use crate::store::{Db, Purpose, Store, Tx};
 
 crate::statements! {
     MAKE = "INSERT INTO lanes (kind, tenant_id, key, token) VALUES ($2, $1, $3, 0)";
+    ENSURE = "INSERT INTO lanes (kind, tenant_id, key, token) VALUES ($2, $1, $3, 0)
+        ON CONFLICT (kind, tenant_id, key) DO NOTHING";
     REMOVE = "DELETE FROM lanes WHERE kind = $2 AND tenant_id = $1 AND key = $3 AND token = $4";
     WAKE = "UPDATE lanes SET due_at = CASE WHEN due_at IS NULL OR due_at > $4 THEN $4 ELSE due_at END, not_before = NULL
         WHERE kind = $2 AND tenant_id = $1 AND key = $3";
@@ -59,6 +61,11 @@ pub struct Lane {
 /// A new lane, with nothing due.
 pub async fn make(tx: &mut Tx, kind: &'static str, key: &str) -> Result<()> {
     tx.exec(MAKE, crate::args![kind, key]).await.map(drop)
+}
+
+/// The same, unless there is one already.
+pub async fn ensure(tx: &mut Tx, kind: &'static str, key: &str) -> Result<()> {
+    tx.exec(ENSURE, crate::args![kind, key]).await.map(drop)
 }
 
 /// Makes a lane due now. By this node's clock, as everything about lanes: the tenant's clock may be ahead of it.
@@ -115,6 +122,10 @@ pub fn tenant_db(store: &Store, tenant: TenantId) -> Db {
 }
 
 impl Lane {
+    pub fn kind(&self) -> &'static str {
+        self.kind
+    }
+
     /// The tenant's records.
     pub fn db(&self) -> &Db {
         &self.db

@@ -1,6 +1,7 @@
 //! What the service does on its own: notes of last use, the exchange of rate counts, cleaning in small steps; and the
-//! lanes on which nodes share what must be done by one of them.
+//! lanes on which nodes share what must be done by one of them, with what works on them.
 
+pub mod dispatch;
 pub mod lanes;
 mod node;
 mod watch;

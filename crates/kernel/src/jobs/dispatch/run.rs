@@ -1,0 +1,311 @@
+//! One lane, from its lease to its release.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::Instant;
+
+use super::super::lanes::{HEARTBEAT_MS, Lane, POLL_MS};
+use super::unnoted::{SETTLE_MAX, Unnoted};
+use super::{Dispatcher, Ended, LaneWork, Load, Settled, UnderWay, Work};
+use crate::base::{Code, Error, Result, Timestamp};
+
+/// How often it is looked at which jobs take long, for that passes over all of them.
+const TENDED_EVERY: Duration = Duration::from_millis(100);
+/// How long a lane goes on without being loaded, for another node may have changed what it is about.
+const PATIENCE: Duration = Duration::from_millis(POLL_MS.unsigned_abs());
+
+/// Works on a lane until nothing is due within `linger_ms`, the lease is lost, or the process stops.
+pub async fn run<W: Work>(
+    dispatcher: Dispatcher<W>,
+    lane: Lane,
+    wake: Arc<Notify>,
+    linger_ms: i64,
+    stop: watch::Receiver<bool>,
+) {
+    let key = lane.key.clone();
+    let Some(work) = dispatcher.work.open(lane) else { return };
+    let mut run = Run::new(dispatcher, work, linger_ms);
+    if let Err(error) = run.work(&wake, &stop).await {
+        // The lease ends by itself, and then the lane is taken up again.
+        tracing::warn!(%error, kind = W::KIND, lane = key, "the work on a lane was interrupted; it will be taken up again");
+    }
+}
+
+/// What a job was about, and how it has ended.
+type JobEnd<L> = (<L as LaneWork>::Id, Ended<<L as LaneWork>::Outcome>);
+
+struct Run<W: Work> {
+    dispatcher: Dispatcher<W>,
+    work: W::Lane,
+    linger_ms: i64,
+    jobs: JoinSet<JobEnd<W::Lane>>,
+    under_way: UnderWay<<W::Lane as LaneWork>::Id>,
+    unnoted: Unnoted<<W::Lane as LaneWork>::Id, <W::Lane as LaneWork>::Outcome>,
+    /// None while it is to be loaded before anything else.
+    loaded: Option<Load>,
+    loaded_at: Instant,
+    lost: bool,
+    began_at: Instant,
+    /// When the lane was last held, as far as is known here.
+    held_at: Instant,
+    tended_at: Instant,
+    /// When something was last noted.
+    noted_at: Instant,
+    /// When the process began to stop.
+    stopping_since: Option<Instant>,
+    /// Since when the database does not answer.
+    away_since: Option<Instant>,
+}
+
+/// What to do after a look at everything.
+enum Next {
+    GoOn,
+    Wait(Option<Timestamp>),
+    Leave,
+}
+
+impl<W: Work> Run<W> {
+    fn new(dispatcher: Dispatcher<W>, work: W::Lane, linger_ms: i64) -> Self {
+        let now = Instant::now();
+        Run {
+            dispatcher,
+            work,
+            linger_ms,
+            jobs: JoinSet::new(),
+            under_way: UnderWay::default(),
+            unnoted: Unnoted::default(),
+            loaded: None,
+            loaded_at: now,
+            lost: false,
+            began_at: now,
+            held_at: now,
+            tended_at: now,
+            noted_at: now,
+            stopping_since: None,
+            away_since: None,
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.dispatcher.work.node().world.now()
+    }
+
+    async fn work(&mut self, wake: &Notify, stop: &watch::Receiver<bool>) -> Result<()> {
+        let mut look = true;
+        let mut timer = pin!(tokio::time::sleep(PATIENCE));
+        while !self.lost {
+            self.settle();
+            let stopping = *stop.borrow();
+            let until = match self.look_and_step(look, stopping).await {
+                Ok(Next::Leave) => return Ok(()),
+                Ok(Next::GoOn) => {
+                    look = false;
+                    self.collect()?;
+                    continue;
+                }
+                Ok(Next::Wait(until)) => until,
+                Err(error) if self.bears(&error) => None,
+                Err(error) => return Err(error),
+            };
+            let ms = until.map_or(POLL_MS, |until| (until.as_millis() - self.now().as_millis()).clamp(1, POLL_MS));
+            timer.as_mut().reset(Instant::now() + Duration::from_millis(ms.unsigned_abs()));
+            tokio::select! {
+                Some(ended) = self.jobs.join_next() => {
+                    self.ended(ended)?;
+                    look = false;
+                }
+                written = self.unnoted.written() => look = self.settled(written)?,
+                () = wake.notified() => look = true,
+                () = &mut timer => look = true,
+            }
+            self.collect()?;
+        }
+        Ok(())
+    }
+
+    async fn look_and_step(&mut self, look: bool, stop: bool) -> Result<Next> {
+        if self.is_to_load(look, stop) {
+            self.loaded = None;
+            let loaded = self.work.load(&self.under_way).await?;
+            (self.loaded, self.loaded_at) = (Some(loaded), Instant::now());
+        }
+        let next = match self.loaded {
+            Some(Load::Gone) => Next::Leave,
+            _ if stop => self.stop().await?,
+            _ => self.step().await?,
+        };
+        self.away_since = None;
+        Ok(next)
+    }
+
+    fn is_to_load(&self, look: bool, stop: bool) -> bool {
+        match self.loaded {
+            None => true,
+            // Giving a lane back needs no news: what has changed is found by whoever comes next.
+            Some(_) if stop => false,
+            Some(Load::Again) => true,
+            Some(Load::Rest) if !self.is_busy() => true,
+            // Other nodes tell nobody of a change, so however busy the lane is, it is looked at now and then.
+            Some(_) => look || self.loaded_at.elapsed() >= PATIENCE,
+        }
+    }
+
+    /// Whether something is under way or not yet noted.
+    fn is_busy(&self) -> bool {
+        !self.under_way.is_empty()
+    }
+
+    /// Whether to stay although the database is away: leaving forgets the outcomes that are on their way to it, and what
+    /// they were about would be done again.
+    fn bears(&mut self, error: &Error) -> bool {
+        let busy = self.is_busy();
+        let since = *self.away_since.get_or_insert_with(Instant::now);
+        busy && error.code() == Code::Unavailable && since.elapsed() < SETTLE_MAX
+    }
+
+    /// Everything that can be done now, without waiting for a job.
+    async fn step(&mut self) -> Result<Next> {
+        if !self.tend().await? {
+            return Ok(Next::Leave);
+        }
+        if self.loaded == Some(Load::Rest) {
+            return self.wind_up().await;
+        }
+        // Others wait for their turn, and this lane has had its own.
+        if self.dispatcher.is_crowded() && self.began_at.elapsed() >= self.dispatcher.work.limits().tenure {
+            return self.wind_up().await;
+        }
+        let mut next = None;
+        if !self.under_way.is_full() {
+            let Some(due) = self.work.due(&self.under_way).await? else { return Ok(Next::Leave) };
+            due.jobs.into_iter().for_each(|job| self.start(job));
+            next = due.next;
+        }
+        if self.loaded == Some(Load::Again) {
+            return Ok(Next::GoOn);
+        }
+        if self.is_busy() {
+            let now = self.now();
+            return Ok(Next::Wait(next.filter(|next| *next > now)));
+        }
+        self.linger_or_leave(next).await
+    }
+
+    /// Stays while something is due soon, else gives the lane back.
+    async fn linger_or_leave(&mut self, due: Option<Timestamp>) -> Result<Next> {
+        let now = self.now();
+        if due.is_some_and(|due| due <= now) {
+            return Ok(Next::GoOn);
+        }
+        let linger_ms = if self.dispatcher.is_crowded() { 0 } else { self.linger_ms };
+        let soon = |at: Timestamp| at.as_millis() - now.as_millis() <= linger_ms;
+        let idle = i64::try_from(self.noted_at.elapsed().as_millis()).unwrap_or(i64::MAX);
+        if linger_ms > 0 && (due.is_some_and(soon) || (due.is_none() && idle < linger_ms)) {
+            return Ok(Next::Wait(due));
+        }
+        self.work.release().await?;
+        Ok(Next::Leave)
+    }
+
+    fn start(&mut self, job: <W::Lane as LaneWork>::Job) {
+        let id = W::Lane::id(&job);
+        if self.under_way.begin(id) {
+            let work = self.work.start(job);
+            self.jobs.spawn(async move { (id, work.await) });
+        }
+    }
+
+    fn ended(&mut self, ended: Result<JobEnd<W::Lane>, JoinError>) -> Result<()> {
+        let (id, ended) = ended.map_err(Error::internal)?;
+        match ended {
+            Ended::Noted => {
+                self.under_way.noted(&id);
+                self.noted_at = Instant::now();
+                self.work.noted();
+            }
+            Ended::ToNote(outcome) => {
+                self.under_way.ended(&id);
+                self.work.learn(&outcome);
+                self.unnoted.push(id, outcome);
+            }
+            Ended::Lost => self.lost = true,
+        }
+        Ok(())
+    }
+
+    /// Takes in all jobs that have come to their end meanwhile.
+    fn collect(&mut self) -> Result<()> {
+        while let Some(ended) = self.jobs.try_join_next() {
+            self.ended(ended)?;
+        }
+        Ok(())
+    }
+
+    /// Begins to write down what is known.
+    fn settle(&mut self) {
+        self.unnoted.write(|outcomes| self.work.settle(outcomes));
+    }
+
+    /// A write has ended. Whether the lane is to be loaded now.
+    fn settled(&mut self, written: Result<Settled>) -> Result<bool> {
+        let Some(about) = self.unnoted.ended(&written, |outcomes| self.work.settle(outcomes)) else {
+            let jobs = W::Lane::JOBS;
+            if let Err(error) = written {
+                tracing::warn!(%error, kind = W::KIND, "what became of {jobs} could not be noted; it is tried again");
+            }
+            return Ok(false);
+        };
+        for id in &about {
+            self.under_way.noted(id);
+        }
+        let Settled { held, look } = written?;
+        (self.held_at, self.noted_at, self.lost) = (Instant::now(), Instant::now(), !held);
+        self.work.noted();
+        Ok(look)
+    }
+
+    /// Now and then shows that this node lives, and what takes long. False when the lane is lost.
+    async fn tend(&mut self) -> Result<bool> {
+        let now = Instant::now();
+        if now - self.tended_at < TENDED_EVERY {
+            return Ok(true);
+        }
+        self.tended_at = now;
+        let slow = self.under_way.show(now);
+        let quiet = self.held_at.elapsed() >= Duration::from_millis(HEARTBEAT_MS.unsigned_abs());
+        if slow.is_empty() && !quiet {
+            return Ok(true);
+        }
+        self.held_at = Instant::now();
+        self.work.tend(slow).await
+    }
+
+    /// The process stops. What takes longer than a moment is given up, and done again by whoever comes next.
+    async fn stop(&mut self) -> Result<Next> {
+        let since = *self.stopping_since.get_or_insert_with(Instant::now);
+        if since.elapsed() >= self.dispatcher.work.limits().stop_max {
+            self.jobs.abort_all();
+            while let Some(ended) = self.jobs.join_next().await {
+                if !ended.as_ref().is_err_and(JoinError::is_cancelled) {
+                    self.ended(ended)?;
+                }
+            }
+            self.under_way.give_up();
+        }
+        if self.lost { Ok(Next::Leave) } else { self.wind_up().await }
+    }
+
+    /// Nothing new is started, what is known is written down, and then the lane is given back.
+    async fn wind_up(&mut self) -> Result<Next> {
+        self.settle();
+        if self.is_busy() {
+            return Ok(Next::Wait(None));
+        }
+        self.work.release().await?;
+        Ok(Next::Leave)
+    }
+}

@@ -1,0 +1,138 @@
+//! What a lane has started and not noted yet.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Outcomes that may wait for the write before them; more stop new jobs.
+const UNNOTED_MAX: usize = 256;
+/// A job that takes longer than this is shown.
+const SHOWN_AFTER: Duration = Duration::from_secs(1);
+
+/// The jobs of a lane that run, or have ended and are not noted yet.
+pub struct UnderWay<I> {
+    flights: HashMap<I, Flight>,
+    running: usize,
+}
+
+struct Flight {
+    since: Instant,
+    ended: bool,
+    shown: bool,
+}
+
+impl<I> Default for UnderWay<I> {
+    fn default() -> Self {
+        UnderWay { flights: HashMap::new(), running: 0 }
+    }
+}
+
+impl<I: Copy + Eq + Hash> UnderWay<I> {
+    /// Whether a job runs or is not noted yet: it is still due in the database.
+    pub fn contains(&self, id: &I) -> bool {
+        self.flights.contains_key(id)
+    }
+
+    /// Jobs that have not ended.
+    pub fn running(&self) -> usize {
+        self.running
+    }
+
+    /// Jobs that have not ended, or are not noted yet.
+    pub fn len(&self) -> usize {
+        self.flights.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.flights.is_empty()
+    }
+
+    /// Whether so many outcomes wait to be noted that nothing is started before.
+    pub fn is_full(&self) -> bool {
+        self.flights.len() - self.running >= UNNOTED_MAX
+    }
+
+    /// A job is started, unless it is under way already.
+    pub(super) fn begin(&mut self, id: I) -> bool {
+        let is_new = !self.contains(&id);
+        if is_new {
+            self.flights.insert(id, Flight { since: Instant::now(), ended: false, shown: false });
+            self.running += 1;
+        }
+        is_new
+    }
+
+    /// A job has ended and is to be noted.
+    pub(super) fn ended(&mut self, id: &I) {
+        if let Some(flight) = self.flights.get_mut(id).filter(|flight| !flight.ended) {
+            flight.ended = true;
+            self.running -= 1;
+        }
+    }
+
+    pub(super) fn noted(&mut self, id: &I) {
+        if self.flights.remove(id).is_some_and(|flight| !flight.ended) {
+            self.running -= 1;
+        }
+    }
+
+    /// What runs is given up.
+    pub(super) fn give_up(&mut self) {
+        self.flights.retain(|_, flight| flight.ended);
+        self.running = 0;
+    }
+
+    /// Those that run for long by now and were not shown before. Outcomes on their way to the disk are not among them.
+    pub(super) fn show(&mut self, now: Instant) -> Vec<I> {
+        let is_slow = |flight: &Flight| !flight.ended && !flight.shown && now - flight.since >= SHOWN_AFTER;
+        let slow = self.flights.iter_mut().filter(|(_, flight)| is_slow(flight));
+        slow.map(|(id, flight)| {
+            flight.shown = true;
+            *id
+        })
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_counts_until_it_is_noted_and_runs_until_it_has_ended() {
+        let mut under_way = UnderWay::default();
+        assert!(under_way.is_empty() && under_way.begin(1) && under_way.begin(2) && under_way.begin(3));
+        assert!(!under_way.begin(1), "one that is under way is not started again");
+        under_way.ended(&1);
+        under_way.ended(&1);
+        assert_eq!((under_way.running(), under_way.len(), under_way.contains(&1)), (2, 3, true));
+        under_way.noted(&1);
+        under_way.noted(&2);
+        assert_eq!((under_way.running(), under_way.len(), under_way.contains(&2)), (1, 1, false));
+        under_way.give_up();
+        assert_eq!((under_way.running(), under_way.is_empty()), (0, true));
+    }
+
+    #[test]
+    fn what_waits_to_be_noted_is_bounded_and_what_runs_is_not() {
+        let mut under_way = UnderWay::default();
+        assert!((0..2 * UNNOTED_MAX).all(|id| under_way.begin(id)));
+        (1..UNNOTED_MAX).for_each(|id| under_way.ended(&id));
+        assert!(!under_way.is_full());
+        under_way.ended(&0);
+        assert!(under_way.is_full());
+    }
+
+    #[test]
+    fn what_takes_long_is_shown_once_and_what_has_ended_is_not() {
+        let mut under_way = UnderWay::default();
+        assert!(under_way.begin(1) && under_way.begin(2));
+        under_way.ended(&2);
+        let now = Instant::now();
+        assert!(under_way.show(now).is_empty());
+        assert_eq!(under_way.show(now + SHOWN_AFTER), [1]);
+        assert!(under_way.show(now + 2 * SHOWN_AFTER).is_empty());
+    }
+}
