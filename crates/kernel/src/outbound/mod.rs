@@ -9,6 +9,7 @@ mod connector;
 mod exchange;
 mod guard;
 mod names;
+mod places;
 mod socket;
 mod target;
 mod tls;
@@ -23,6 +24,7 @@ use tokio::time::timeout;
 pub use exchange::{Failure, FailureKind, Request, Response, Timings};
 pub use guard::NotAllowed;
 pub use names::{Answers, Names};
+pub use places::{RequestPlace, RequestPlaces};
 pub use target::{BadTarget, Target};
 
 use crate::base::{Result, TenantId};
@@ -63,6 +65,7 @@ pub struct Outbound(Arc<Inner>);
 struct Inner {
     connector: Connector,
     client: Client,
+    places: RequestPlaces,
 }
 
 impl Outbound {
@@ -73,12 +76,17 @@ impl Outbound {
         let resolver = Resolver::new(names, name_turn_max);
         let connector = Connector::new(Guard::new(allow), resolver, Tls::new(extra_roots.as_deref())?);
         let client = Client::new(connector.clone());
-        Ok(Outbound(Arc::new(Inner { connector, client })))
+        Ok(Outbound(Arc::new(Inner { connector, client, places: RequestPlaces::default() })))
     }
 
     /// The networks that the operator has allowed.
     pub fn allowed(&self) -> &[IpNet] {
         self.0.connector.guard().allowed()
+    }
+
+    /// For requests that lanes have under way: one bound for all who send on this node.
+    pub fn places(&self) -> &RequestPlaces {
+        &self.0.places
     }
 
     /// Whether a target may be saved: not if it is inside, or resolves to there. A name that does not resolve now

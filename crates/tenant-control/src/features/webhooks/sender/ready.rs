@@ -1,8 +1,9 @@
 //! What is due and waits for its attempt, looked up some at a time.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use kernel::base::{Result, Timestamp};
+use kernel::jobs::dispatch::UnderWay;
 use kernel::store::Db;
 
 use super::super::WebhookId;
@@ -63,20 +64,20 @@ impl Ready {
     }
 
     /// Looks up more if nothing is left, without what is under way.
-    pub async fn look<T>(
+    pub async fn look(
         &mut self,
         db: &Db,
         id: WebhookId,
         ordered: bool,
         now: Timestamp,
-        under_way: &HashMap<DeliveryId, T>,
+        under_way: &UnderWay<DeliveryId>,
     ) -> Result<()> {
         let limit = if ordered { ORDERED_LOOK_MAX } else { LOOK_MAX };
         while let Some(place) = self.place.filter(|_| self.waiting.is_empty()) {
             let found = store::due(db, id, now, place, limit).await?;
             let last = found.last().map(|due| (due.next_attempt_at, due.event_sequence));
             self.place = last.filter(|_| found.len() == limit);
-            self.waiting.extend(found.into_iter().filter(|due| !under_way.contains_key(&due.id)));
+            self.waiting.extend(found.into_iter().filter(|due| !under_way.contains(&due.id)));
         }
         Ok(())
     }

@@ -307,10 +307,15 @@ pub async fn retire(lane: &Lane, id: WebhookId) -> Result<()> {
 }
 
 /// Gives the lane back. When it is due again is looked up while it is locked, so that nothing published meanwhile is
-/// overlooked; and if the endpoint is another than the one that is known, it is due at once.
-pub async fn release(lane: &Lane, id: WebhookId, known: &Endpoint, pause: Option<(Timestamp, Pause)>) -> Result<()> {
+/// overlooked; and if the endpoint is another than the one that is known, or is recovering when it was not, or was and is
+/// not, it is due at once.
+pub async fn release(
+    lane: &Lane,
+    id: WebhookId,
+    (version, recovering): (i64, bool),
+    pause: Option<(Timestamp, Pause)>,
+) -> Result<()> {
     let held = lane.clone();
-    let (version, recovering) = (known.version, known.recovering);
     lane.db()
         .write(async move |tx| {
             if !held.hold(tx).await? {

@@ -1,13 +1,11 @@
 //! SQL of settling. It is written in a transaction that holds the lane.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use kernel::args;
-use kernel::base::{Code, Error, Result, Timestamp, Word};
+use kernel::base::{Error, Result, Timestamp, Word};
 use kernel::jobs::lanes::Lane;
 use kernel::store::Value;
-use tokio::time::Instant;
 
 use super::super::super::deliveries::store::AttemptColumns;
 use super::super::super::{Status, WebhookId};
@@ -48,29 +46,9 @@ kernel::statements! {
         WHERE tenant_id = $1 AND webhook_id = $2 AND (paused_until IS NULL OR paused_until < $3)";
 }
 
-/// How long it is tried to note what became of attempts: as long as the lease lasts.
-pub const SETTLE_MAX: Duration = Duration::from_secs(15);
-const SETTLE_AGAIN: Duration = Duration::from_millis(500);
-
-/// Notes what became of attempts. False when the lane is another node's by now, and nothing was noted.
-///
-/// While the database is away it is tried again, because forgetting an answer means sending again. Noting the same twice
+/// Notes what became of attempts. False when the lane is another node's by now, and nothing was noted. Noting the same twice
 /// changes nothing.
-pub async fn settle(lane: &Lane, id: WebhookId, outcomes: Vec<Outcome>, learnt: Option<Learnt>) -> Result<bool> {
-    let outcomes = Arc::new(outcomes);
-    let until = Instant::now() + SETTLE_MAX;
-    loop {
-        match try_settle(lane, id, outcomes.clone(), learnt.clone()).await {
-            Err(error) if error.code() == Code::Unavailable && Instant::now() < until => {
-                tracing::warn!(%error, webhook = %id, "what became of deliveries could not be noted; it is tried again");
-                tokio::time::sleep(SETTLE_AGAIN).await;
-            }
-            settled => return settled,
-        }
-    }
-}
-
-async fn try_settle(lane: &Lane, id: WebhookId, outcomes: Arc<Vec<Outcome>>, learnt: Option<Learnt>) -> Result<bool> {
+pub async fn settle(lane: &Lane, id: WebhookId, outcomes: Arc<Vec<Outcome>>, learnt: Option<Learnt>) -> Result<bool> {
     let held = lane.clone();
     lane.db()
         .write(async move |tx| {
