@@ -11,6 +11,7 @@ mod cli;
 mod clocks;
 mod conventions;
 mod declared;
+mod dispatch;
 mod faults_database;
 mod faults_disk;
 mod faults_kill;

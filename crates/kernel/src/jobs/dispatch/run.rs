@@ -144,10 +144,9 @@ impl<W: Work> Run<W> {
 
     fn is_to_load(&self, look: bool, stop: bool) -> bool {
         match self.loaded {
-            None => true,
             // Giving a lane back needs no news: what has changed is found by whoever comes next.
             Some(_) if stop => false,
-            Some(Load::Again) => true,
+            None | Some(Load::Again) => true,
             Some(Load::Rest) if !self.is_busy() => true,
             // Other nodes tell nobody of a change, so however busy the lane is, it is looked at now and then.
             Some(_) => look || self.loaded_at.elapsed() >= PATIENCE,

@@ -6,10 +6,10 @@ use serde_json::json;
 use tenant_control::features::webhooks::sender::{Sender, Settings};
 use tokio::sync::oneshot;
 
-use super::drive::{delivery, hook, open_in_real_time, publish_many, publish_one, run, tally};
+use super::drive::{delivery, hook, open_in_real_time, publish_many, publish_one, remove, run, tally};
 use super::open;
 use crate::support::over_http;
-use crate::support::receiver::{Behaviour, Receiver};
+use crate::support::receiver::{Behaviour, Gate, Receiver};
 
 over_http! {
     async fn a_lane_gives_its_turn_back_when_others_wait(setup: Setup) {
@@ -64,5 +64,31 @@ over_http! {
         run(&server).await;
         assert_eq!(receiver.count(), 2, "at once, without waiting for a lease to end");
         assert_eq!(tally(&server, &acme, &hang).await["succeeded"], 1);
+    }
+
+    async fn what_waits_for_an_endpoint_that_is_deleted_while_a_node_stops_is_skipped_by_another(setup: Setup) {
+        let server = open(setup).await;
+        let acme = server.tenant("acme").await;
+        let receiver = Receiver::start().await;
+        let gate = Gate::closed();
+        receiver.on("/hang", [Behaviour::Hang, Behaviour::Hold(gate.clone())]);
+        let hang = hook(&server, &acme, &receiver.url("/hang"), &json!({})).await;
+        publish_many(&server, &acme, 30).await;
+        let settings = Settings { stop_max: Duration::from_millis(300), ..Settings::default() };
+        let (stop, stopped) = oneshot::channel::<()>();
+        let sending = Sender::new(server.app.clone(), settings).run(async move { drop(stopped.await) });
+        let sending = tokio::spawn(sending);
+        receiver.wait_for(2).await;
+        remove(&server, &acme, &hang).await;
+        gate.open();
+        // By then the node has seen that the endpoint is gone, and waits for the other attempt.
+        while !tally(&server, &acme, &hang).await.contains_key("succeeded") {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        drop(stop);
+        sending.await.expect("it stops");
+        run(&server).await;
+        let left = tally(&server, &acme, &hang).await;
+        assert!(left["skipped deleted"] > 1 && !left.contains_key("pending"), "no delivery is left behind: {left:?}");
     }
 }
