@@ -42,9 +42,11 @@ pub struct EndpointLane {
     /// Whether a recovery has yet to come to its end.
     recovering: bool,
     recovered_at: Instant,
-    /// The version of the endpoint that is being switched off, or has said that it wants no more. That makes another
-    /// version of it, so this is never taken back.
-    ending: Option<i64>,
+    /// The version of the endpoint that has said that it wants no more. Noting that makes another version of it, so this is
+    /// never taken back.
+    gone: Option<i64>,
+    /// Why the write under way switches the endpoint off, if it does, and the version that gave the reason.
+    switching_off: Option<(i64, &'static str)>,
 }
 
 struct Loaded {
@@ -173,9 +175,7 @@ impl LaneWork for EndpointLane {
                 reason = Some((version, "failing"));
             }
         }
-        if let Some((version, _)) = reason {
-            self.ending = Some(version);
-        }
+        self.switching_off = reason;
         let (lane, id) = (self.lane.clone(), self.id);
         Box::pin(async move {
             let held = settle(&lane, id, outcomes, learnt).await?;
@@ -194,7 +194,7 @@ impl LaneWork for EndpointLane {
         let Some(Loaded { pace, endpoint }) = &mut self.endpoint else { return };
         pace.hold(endpoint.target.as_ref().and_then(|place| outcome.held_by(place.as_str())));
         if outcome.is_gone(endpoint.version) {
-            self.ending = Some(endpoint.version);
+            self.gone = Some(endpoint.version);
         }
         if outcome.attempt.is_none() || outcome.asked != endpoint.version {
             return;
@@ -203,6 +203,7 @@ impl LaneWork for EndpointLane {
     }
 
     fn noted(&mut self) {
+        self.switching_off = None;
         self.ready.look_again();
     }
 
@@ -236,7 +237,8 @@ impl EndpointLane {
             unheld: false,
             recovering: false,
             recovered_at: Instant::now(),
-            ending: None,
+            gone: None,
+            switching_off: None,
         }
     }
 
@@ -300,9 +302,8 @@ impl EndpointLane {
     async fn fill(&mut self, endpoint: &Arc<Endpoint>, under_way: &UnderWay<DeliveryId>) -> Result<VecDeque<Job>> {
         let mut jobs = VecDeque::new();
         let (now, running) = (self.now(), under_way.running());
-        let Some(loaded) = self.endpoint.as_mut().filter(|_| self.ending != Some(endpoint.version)) else {
-            return Ok(jobs);
-        };
+        let ends = self.switching_off.is_some() || self.gone == Some(endpoint.version);
+        let Some(loaded) = self.endpoint.as_mut().filter(|_| !ends) else { return Ok(jobs) };
         let room = loaded.pace.room(running, now);
         if room == 0 {
             return Ok(jobs);
