@@ -9,3 +9,4 @@ pub mod probes;
 pub mod session;
 pub mod tickets;
 pub mod webhooks;
+pub mod workflows;

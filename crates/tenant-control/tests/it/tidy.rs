@@ -286,7 +286,8 @@ fn nothing_is_left_for_later() {
 /// Crates that the lock file has in more than one version, and whose fault that is.
 const DOUBLES: &[(&str, &str)] = &[
     ("base64", "postgres-protocol and metrics-exporter-prometheus are on 0.22"),
-    ("bit-vec", "bit-set of jsonschema is on 0.8; tests alone"),
+    ("bit-set", "antlr4rust of cel is on 0.11, fancy-regex of jsonschema on 0.8"),
+    ("bit-vec", "follows bit-set; yasna of the tests is on 0.9"),
     ("bitflags", "defmt, which no target of ours builds, is on 1"),
     ("fallible-iterator", "tokio-postgres is on 0.2"),
     ("getrandom", "ring, ahash and rand each want another; ours is aws-lc-rs"),
@@ -294,6 +295,8 @@ const DOUBLES: &[(&str, &str)] = &[
     ("r-efi", "of getrandom on UEFI, which we do not build for"),
     ("rand", "metrics-util is on 0.9, tokio-postgres on 0.10"),
     ("rand_core", "follows rand"),
+    ("strum", "croner is on 0.27, jsonschema on 0.28"),
+    ("strum_macros", "follows strum"),
     ("syn", "the macro crates move to 3 one by one; build time alone"),
     ("synstructure", "follows syn"),
     ("tower-http", "reqwest is on 0.6; tests alone"),

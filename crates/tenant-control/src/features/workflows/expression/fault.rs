@@ -1,0 +1,59 @@
+//! What is wrong with an expression, without any value: values may be secrets, and these texts are shown and kept.
+
+use std::fmt;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The budget is used up. Nothing absorbs it: not `||`, not `exists`.
+    Spent,
+    /// It cannot be saved.
+    Bad {
+        detail: String,
+        /// Line and column, from 1, in characters.
+        at: Option<(u32, u32)>,
+    },
+    /// It could not be evaluated on what it was given.
+    Failed { detail: String },
+}
+
+impl Fault {
+    pub fn code(&self) -> &'static str {
+        match self {
+            Fault::Spent => "expression_too_costly",
+            Fault::Bad { .. } => "bad_expression",
+            Fault::Failed { .. } => "expression_failed",
+        }
+    }
+
+    pub fn bad(detail: impl Into<String>) -> Fault {
+        Fault::Bad { detail: detail.into(), at: None }
+    }
+
+    pub fn bad_at(detail: impl Into<String>, source: &str, offset: usize) -> Fault {
+        Fault::Bad { detail: detail.into(), at: Some(place(source, offset)) }
+    }
+
+    pub fn failed(detail: impl Into<String>) -> Fault {
+        Fault::Failed { detail: detail.into() }
+    }
+}
+
+/// A sentence for who wrote the expression.
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Spent => f.write_str("The expression takes too many steps or makes too much text."),
+            Fault::Bad { detail, at: None } | Fault::Failed { detail } => f.write_str(detail),
+            Fault::Bad { detail, at: Some((line, column)) } => {
+                write!(f, "Line {line}, column {column}: {detail}")
+            }
+        }
+    }
+}
+
+fn place(source: &str, offset: usize) -> (u32, u32) {
+    let before = source.get(..offset).unwrap_or(source);
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    (u32::try_from(line).unwrap_or(u32::MAX), u32::try_from(column).unwrap_or(u32::MAX))
+}

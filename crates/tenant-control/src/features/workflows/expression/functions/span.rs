@@ -1,0 +1,66 @@
+//! Durations: `1h30m`, `-1.5s`.
+
+use super::super::value::V;
+use super::Part;
+
+/// The longest that CEL knows, 10,000 years, in milliseconds.
+pub const SPAN_MS_MAX: i64 = 315_576_000_000_000;
+
+/// Signs, digits and units, as Go writes them; finer than a millisecond is cut off.
+pub fn parse(text: &str) -> Option<i64> {
+    let (sign, mut rest) = match text.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
+    };
+    if rest == "0" {
+        return Some(0);
+    }
+    if rest.is_empty() {
+        return None;
+    }
+    let mut nanoseconds: i128 = 0;
+    while !rest.is_empty() {
+        let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
+        let (number, after) = rest.split_at(end);
+        let end = after.find(|letter: char| letter.is_ascii_digit() || letter == '.').unwrap_or(after.len());
+        let (unit, after) = after.split_at(end);
+        nanoseconds = nanoseconds.checked_add(amount(number, unit)?)?;
+        rest = after;
+    }
+    let ms = i64::try_from(nanoseconds / 1_000_000).ok()?;
+    (ms <= SPAN_MS_MAX).then_some(sign * ms)
+}
+
+fn amount(number: &str, unit: &str) -> Option<i128> {
+    let unit: i128 = match unit {
+        "h" => 3_600_000_000_000,
+        "m" => 60_000_000_000,
+        "s" => 1_000_000_000,
+        "ms" => 1_000_000,
+        "us" | "µs" | "μs" => 1_000,
+        "ns" => 1,
+        _ => return None,
+    };
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
+        return None;
+    }
+    let digits = |text: &str| if text.is_empty() { Some(0) } else { text.parse::<u64>().ok().map(i128::from) };
+    // Nanoseconds of an hour have fewer digits than these: the rest of a fraction says nothing.
+    let fraction = fraction.get(..fraction.len().min(FRACTION_DIGITS_MAX))?;
+    let scale = 10_i128.pow(u32::try_from(fraction.len()).ok()?);
+    digits(whole)?.checked_mul(unit)?.checked_add(digits(fraction)? * unit / scale)
+}
+
+const FRACTION_DIGITS_MAX: usize = 15;
+
+/// How many whole ones there are in all, but for milliseconds, which are those after the second.
+pub fn part<'a>(part: Part, ms: i64) -> Option<V<'a>> {
+    Some(V::Int(match part {
+        Part::Hours => ms / 3_600_000,
+        Part::Minutes => ms / 60_000,
+        Part::Seconds => ms / 1_000,
+        Part::Milliseconds => ms % 1_000,
+        _ => return None,
+    }))
+}

@@ -1,0 +1,28 @@
+//! What evaluating may cost. Everything is paid before it is done, so that a budget bounds time and memory.
+
+use super::Fault;
+
+/// A budget, for one expression or for many one after the other.
+#[derive(Clone, Debug)]
+pub struct Meter {
+    steps: u32,
+    bytes: usize,
+}
+
+impl Meter {
+    /// `steps` are parts of expressions visited, once for each turn of a loop; `bytes` what is made, copied, searched or
+    /// compared.
+    pub fn new(steps: u32, bytes: usize) -> Self {
+        Meter { steps, bytes }
+    }
+
+    pub(super) fn step(&mut self) -> Result<(), Fault> {
+        self.steps = self.steps.checked_sub(1).ok_or(Fault::Spent)?;
+        Ok(())
+    }
+
+    pub(in super::super) fn bytes(&mut self, count: usize) -> Result<(), Fault> {
+        self.bytes = self.bytes.checked_sub(count).ok_or(Fault::Spent)?;
+        Ok(())
+    }
+}

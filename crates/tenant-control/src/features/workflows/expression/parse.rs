@@ -1,0 +1,103 @@
+//! From a text to an `Expression`. The text is bounded before anything recurses over it.
+
+use cel::parser::PrattParser;
+use cel::parser::pratt_parser::{Lexer, TokenKind};
+
+use super::{Expression, Fault, lower};
+
+/// More is a program, which belongs elsewhere.
+pub const SOURCE_BYTES_MAX: usize = 2_048;
+/// The parser recurses, and copies what stands before each call: these keep it within a tenth of a thread's stack, and
+/// within a millisecond.
+pub const TOKENS_MAX: usize = 256;
+pub const NESTING_MAX: usize = 24;
+const NESTING_MAX_U16: u16 = 24;
+
+pub fn parse(source: &str) -> Result<Expression, Fault> {
+    if source.len() > SOURCE_BYTES_MAX {
+        return Err(Fault::bad(format!("An expression has at most {SOURCE_BYTES_MAX} bytes.")));
+    }
+    bound(source)?;
+    let parser = PrattParser::new().max_recursion_depth(NESTING_MAX_U16).error_recovery_limit(1);
+    let parsed = parser.parse(source).map_err(|errors| {
+        // The first that says where it is; others follow from it.
+        let first = errors.errors.into_iter().find(|error| error.pos.0 > 0);
+        let Some(error) = first else { return Fault::bad("This is not an expression.") };
+        let place = (u32::try_from(error.pos.0).unwrap_or(1), u32::try_from(error.pos.1).unwrap_or(1));
+        Fault::Bad { detail: sentence(&error.msg), at: Some(place) }
+    })?;
+    lower::lower(source, &parsed.expr)
+}
+
+fn bound(source: &str) -> Result<(), Fault> {
+    let (mut lexer, mut tokens, mut open) = (Lexer::new(source), 0, 0_usize);
+    loop {
+        let token = lexer.lex();
+        match token.kind {
+            TokenKind::TokEnd => break,
+            TokenKind::TokError => {
+                let detail = lexer.get_error().map_or("unknown character", |error| error.message.as_str());
+                return Err(Fault::bad_at(sentence(detail), source, token.start));
+            }
+            TokenKind::TokWhitespace | TokenKind::TokComment => continue,
+            TokenKind::TokLeftParen | TokenKind::TokLeftBracket | TokenKind::TokLeftBrace => open += 1,
+            TokenKind::TokRightParen | TokenKind::TokRightBracket | TokenKind::TokRightBrace => {
+                open = open.saturating_sub(1);
+            }
+            _ => {}
+        }
+        tokens += 1;
+        if tokens > TOKENS_MAX {
+            let detail = format!("An expression has at most {TOKENS_MAX} names, numbers, texts and signs.");
+            return Err(Fault::bad_at(detail, source, token.start));
+        }
+        if open > NESTING_MAX {
+            let detail = format!("Brackets can be at most {NESTING_MAX} deep.");
+            return Err(Fault::bad_at(detail, source, token.start));
+        }
+    }
+    if tokens == 0 {
+        return Err(Fault::bad("An expression cannot be empty."));
+    }
+    Ok(())
+}
+
+/// Where an expression ends that starts here: at the first `}}` that closes nothing of its own. A brace within a text of
+/// the expression, or of a map, is none.
+pub fn end_of_template(rest: &str) -> Result<usize, Fault> {
+    let unended = || Fault::bad("${{ has no end: }} is missing.");
+    let (mut lexer, mut open) = (Lexer::new(rest), 0_usize);
+    loop {
+        let token = lexer.lex();
+        if token.start > SOURCE_BYTES_MAX {
+            return Err(Fault::bad(format!(
+                "An expression has at most {SOURCE_BYTES_MAX} bytes, and this one does not end before."
+            )));
+        }
+        match token.kind {
+            TokenKind::TokEnd => return Err(unended()),
+            TokenKind::TokError => {
+                let detail = lexer.get_error().map_or("unknown character", |error| error.message.as_str());
+                return Err(Fault::bad_at(sentence(detail), rest, token.start));
+            }
+            TokenKind::TokLeftBrace => open += 1,
+            TokenKind::TokRightBrace if open == 0 => {
+                return if rest[token.end..].starts_with('}') { Ok(token.start) } else { Err(unended()) };
+            }
+            TokenKind::TokRightBrace => open -= 1,
+            _ => {}
+        }
+    }
+}
+
+/// What the parser says, as a sentence.
+fn sentence(message: &str) -> String {
+    let message = message.strip_prefix("Syntax error: ").unwrap_or(message);
+    let mut letters = message.chars();
+    let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+    let mut sentence: String = first.into_iter().chain(letters).collect();
+    if !sentence.ends_with('.') {
+        sentence.push('.');
+    }
+    sentence
+}

@@ -1,0 +1,188 @@
+//! What a workflow takes as its input: JSON Schema, draft 2020-12, without references.
+//!
+//! References are left out, and what looks at everything again (`unevaluated…`): with them a small schema can take as long
+//! as it likes. Without, the cost is that of the schema for each value of the input.
+
+use jsonschema::{Draft, PatternOptions, Validator};
+use serde_json::Value;
+
+const SCHEMA_BYTES_MAX: usize = 16 << 10;
+/// What builds and checks recurses.
+const DEPTH_MAX: usize = 16;
+const NODES_MAX: usize = 500;
+/// Each is compiled, and tried on each text that it is for.
+const PATTERNS_MAX: usize = 20;
+const PATTERN_BYTES: usize = 64 << 10;
+const PATTERN_CACHE_BYTES: usize = 256 << 10;
+/// More is not told at once, and not longer: some details list what they did not expect.
+const FAULTS_MAX: usize = 20;
+const DETAIL_CHARACTERS_MAX: usize = 300;
+
+const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
+const REFUSED: [&str; 9] = [
+    "$ref",
+    "$dynamicRef",
+    "$recursiveRef",
+    "$id",
+    "$anchor",
+    "$dynamicAnchor",
+    "$vocabulary",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+];
+/// Those that are checked. Another would be accepted and mean nothing.
+const FORMATS: [&str; 10] =
+    ["date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"];
+
+/// A schema that was read.
+#[derive(Debug)]
+pub struct InputSchema {
+    validator: Validator,
+}
+
+/// A pointer into the schema, a code and what is wrong there.
+pub type SchemaFault = (String, &'static str, String);
+
+impl InputSchema {
+    pub fn parse(schema: &Value) -> Result<InputSchema, Vec<SchemaFault>> {
+        let mut walk = Walk { faults: Vec::new(), nodes: 0, patterns: 0 };
+        if !matches!(schema, Value::Object(_) | Value::Bool(_)) {
+            walk.fault("", "invalid", "must be an object".to_owned());
+        }
+        walk.value(schema, "", 1);
+        if walk.faults.is_empty() && schema.to_string().len() > SCHEMA_BYTES_MAX {
+            walk.fault("", "too_large", format!("must have at most {SCHEMA_BYTES_MAX} bytes"));
+        }
+        if !walk.faults.is_empty() {
+            return Err(walk.faults);
+        }
+        let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_CACHE_BYTES);
+        let options = jsonschema::options().with_draft(Draft::Draft202012).offline();
+        let built = options.with_pattern_options(patterns).should_validate_formats(true).build(schema);
+        match built {
+            Ok(validator) => Ok(InputSchema { validator }),
+            Err(error) => {
+                Err(vec![(error.instance_path().to_string(), "invalid", detail(&error.masked().to_string()))])
+            }
+        }
+    }
+
+    /// What is wrong with an input, as pointers into it; nothing if all is well. No value is repeated.
+    pub fn check(&self, input: &Value) -> Vec<(String, String)> {
+        if self.validator.is_valid(input) {
+            return Vec::new();
+        }
+        let errors = self.validator.iter_errors(input).take(FAULTS_MAX);
+        errors.map(|error| (error.instance_path().to_string(), detail(&error.masked().to_string()))).collect()
+    }
+}
+
+fn detail(text: &str) -> String {
+    match text.char_indices().nth(DETAIL_CHARACTERS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// Looks for what is refused before anything is built. It takes every object for a schema: a property may have any of
+/// these names, so names of properties are passed over.
+struct Walk {
+    faults: Vec<SchemaFault>,
+    nodes: usize,
+    patterns: usize,
+}
+
+impl Walk {
+    fn fault(&mut self, pointer: &str, code: &'static str, detail: String) {
+        if self.faults.len() < FAULTS_MAX {
+            self.faults.push((pointer.to_owned(), code, detail));
+        }
+    }
+
+    fn value(&mut self, value: &Value, pointer: &str, depth: usize) {
+        self.nodes += 1;
+        if self.nodes == NODES_MAX + 1 {
+            self.fault("", "too_large", format!("must have at most {NODES_MAX} values"));
+        }
+        if depth > DEPTH_MAX {
+            return self.fault(pointer, "too_large", format!("must be at most {DEPTH_MAX} deep"));
+        }
+        if self.nodes > NODES_MAX {
+            return;
+        }
+        match value {
+            Value::Object(entries) => {
+                for (key, value) in entries {
+                    let pointer = format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"));
+                    self.keyword(key, value, &pointer);
+                    match key.as_str() {
+                        // Values, not schemas.
+                        "const" | "enum" | "default" | "examples" => self.plain(value, &pointer, depth + 1),
+                        "properties" | "patternProperties" | "dependentSchemas" | "$defs" | "definitions" => {
+                            self.named(key, value, &pointer, depth + 1);
+                        }
+                        _ => self.value(value, &pointer, depth + 1),
+                    }
+                }
+            }
+            Value::Array(items) => {
+                for (at, item) in items.iter().enumerate() {
+                    self.value(item, &format!("{pointer}/{at}"), depth + 1);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Schemas by names that are nobody's but the author's.
+    fn named(&mut self, keyword: &str, value: &Value, pointer: &str, depth: usize) {
+        let Value::Object(entries) = value else { return };
+        for (key, value) in entries {
+            if keyword == "patternProperties" {
+                self.pattern(pointer);
+            }
+            let pointer = format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"));
+            self.value(value, &pointer, depth + 1);
+        }
+    }
+
+    fn plain(&mut self, value: &Value, pointer: &str, depth: usize) {
+        self.nodes += 1;
+        if self.nodes == NODES_MAX + 1 {
+            self.fault("", "too_large", format!("must have at most {NODES_MAX} values"));
+        }
+        if depth > DEPTH_MAX {
+            return self.fault(pointer, "too_large", format!("must be at most {DEPTH_MAX} deep"));
+        }
+        match value {
+            Value::Object(entries) => entries.values().for_each(|value| self.plain(value, pointer, depth + 1)),
+            Value::Array(items) => items.iter().for_each(|value| self.plain(value, pointer, depth + 1)),
+            _ => {}
+        }
+    }
+
+    fn pattern(&mut self, pointer: &str) {
+        self.patterns += 1;
+        if self.patterns == PATTERNS_MAX + 1 {
+            self.fault(pointer, "too_large", format!("there can be at most {PATTERNS_MAX} patterns"));
+        }
+    }
+
+    fn keyword(&mut self, key: &str, value: &Value, pointer: &str) {
+        match (key, value) {
+            ("$schema", Value::String(dialect)) if dialect.trim_end_matches('#') == DIALECT => {}
+            ("$schema", _) => self.fault(pointer, "unsupported", format!("must be {DIALECT}")),
+            ("pattern", _) => self.pattern(pointer),
+            ("format", Value::String(format)) if !FORMATS.contains(&format.as_str()) => {
+                self.fault(pointer, "unsupported", format!("must be one of {}", FORMATS.join(", ")));
+            }
+            (key, _) if REFUSED.contains(&key) => {
+                self.fault(pointer, "unsupported", format!("{key} is not supported: write the schema out"));
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
