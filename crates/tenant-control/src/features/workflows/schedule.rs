@@ -123,4 +123,5 @@ fn parse_zone(name: &str) -> Result<TimeZone, ScheduleFault> {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 mod tests;

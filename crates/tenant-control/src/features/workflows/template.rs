@@ -210,4 +210,5 @@ impl Evaluation<'_, '_> {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests;

@@ -81,15 +81,19 @@ impl<'a> Evaluation<'a, '_> {
     fn select(&mut self, of: &'a Node, key: &'a str) -> Result<V<'a>, Fault> {
         let value = self.eval(of)?;
         match field(&value, key) {
-            Some(Some(found)) => Ok(found),
-            Some(None) => Err(missing(of, key)),
-            None => Err(no_map(of, &value, key)),
+            Field::Is(found) => Ok(found),
+            Field::Missing => Err(missing(of, key)),
+            Field::NoMap => Err(no_map(of, &value, key)),
         }
     }
 
     fn has(&mut self, of: &'a Node, key: &'a str) -> Result<V<'a>, Fault> {
         let value = self.eval(of)?;
-        field(&value, key).map(|found| V::Bool(found.is_some())).ok_or_else(|| no_map(of, &value, key))
+        match field(&value, key) {
+            Field::Is(_) => Ok(V::Bool(true)),
+            Field::Missing => Ok(V::Bool(false)),
+            Field::NoMap => Err(no_map(of, &value, key)),
+        }
     }
 
     fn index(&mut self, pair: &'a [Node; 2]) -> Result<V<'a>, Fault> {
@@ -280,13 +284,19 @@ fn of_literal(literal: &Literal) -> V<'_> {
     }
 }
 
-/// None for what has no fields, and none within for one that it does not have.
-fn field<'a>(value: &V<'a>, key: &'a str) -> Option<Option<V<'a>>> {
-    match value {
-        V::Json(Value::Object(entries)) => Some(entries.get(key).map(V::of)),
-        V::Map(entries) => Some(entries.get(&Key::Text(Text::Borrowed(key))).cloned()),
-        _ => None,
-    }
+enum Field<'a> {
+    Is(V<'a>),
+    Missing,
+    NoMap,
+}
+
+fn field<'a>(value: &V<'a>, key: &'a str) -> Field<'a> {
+    let found = match value {
+        V::Json(Value::Object(entries)) => entries.get(key).map(V::of),
+        V::Map(entries) => entries.get(&Key::Text(Text::Borrowed(key))).cloned(),
+        _ => return Field::NoMap,
+    };
+    found.map_or(Field::Missing, Field::Is)
 }
 
 /// What a fault calls it: as it was written, where that says something.

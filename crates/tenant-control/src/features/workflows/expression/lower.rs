@@ -4,6 +4,7 @@ use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, L
 use cel::parser::pratt_parser::{Lexer, TokenKind};
 use regex::RegexBuilder;
 
+use super::super::pattern;
 use super::functions::{self, Function};
 use super::node::{Literal, Loop, LoopKind, Node, Operator, Pattern, Root};
 use super::{Expression, Fault};
@@ -12,12 +13,12 @@ use super::{Expression, Fault};
 const DEPTH_MAX: usize = 128;
 /// Compiling them is the dearest of all that is done when a definition is saved.
 const PATTERNS_MAX: usize = 4;
-const PATTERN_BYTES_MAX: usize = 256;
-const PATTERN_NESTING_MAX: u32 = 32;
-/// What a compiled pattern may take, and what a byte costs that it is tried on: in the worst case a pattern looks at all of
-/// itself for each.
-const PATTERN_SIZES: [(usize, usize); 3] = [(4 << 10, 1), (16 << 10, 2), (64 << 10, 8)];
+const PATTERN_PLACES_MAX: usize = 500;
+const PATTERN_BYTES: usize = 128 << 10;
 const PATTERN_CACHE_BYTES: usize = 256 << 10;
+/// So many places of a pattern take as long for a byte as other things that a byte is paid for, within reason: a tenth of a
+/// millisecond for a thousand.
+const PLACES_A_BYTE: usize = 4;
 
 pub fn lower(source: &str, expr: &Expr) -> Result<Expression, Fault> {
     let mut lower = Lower { source, locals: Vec::new(), roots: Vec::new(), steps: Vec::new(), depth: 0, patterns: 0 };
@@ -41,7 +42,7 @@ impl Lower<'_> {
             return Err(Fault::bad(format!("The parts of an expression can stand at most {DEPTH_MAX} deep.")));
         }
         let node = match expr {
-            Expr::Literal(literal) => self.literal(literal),
+            Expr::Literal(value) => literal(value).map(Node::Literal),
             Expr::Ident(name) => self.name(name),
             Expr::Select(select) => self.select(&select.operand.expr, &select.field, select.test),
             Expr::Call(call) => self.call(call),
@@ -82,18 +83,6 @@ impl Lower<'_> {
                 _ => {}
             }
         }
-    }
-
-    fn literal(&self, literal: &LiteralValue) -> Result<Node, Fault> {
-        Ok(Node::Literal(match literal {
-            LiteralValue::Null => Literal::Null,
-            LiteralValue::Boolean(yes) => Literal::Bool(*yes.inner()),
-            LiteralValue::Int(int) => Literal::Int(*int.inner()),
-            LiteralValue::UInt(uint) => Literal::Uint(*uint.inner()),
-            LiteralValue::Double(double) => Literal::Double(*double.inner()),
-            LiteralValue::String(text) => Literal::Text(text.inner().into()),
-            LiteralValue::Bytes(_) => return Err(Fault::bad("There are no bytes here, only texts.")),
-        }))
     }
 
     fn root(&self, name: &str) -> Option<Root> {
@@ -203,27 +192,14 @@ impl Lower<'_> {
         if self.patterns > PATTERNS_MAX {
             return Err(self.bad("matches", format!("An expression has at most {PATTERNS_MAX} patterns.")));
         }
-        if pattern.len() > PATTERN_BYTES_MAX {
-            return Err(self.bad("matches", format!("A pattern has at most {PATTERN_BYTES_MAX} bytes.")));
+        let places = pattern::places(pattern).map_err(|detail| self.bad("matches", detail))?;
+        let too_large = || self.bad("matches", "The pattern is too large once its repetitions are written out.");
+        if places > PATTERN_PLACES_MAX {
+            return Err(too_large());
         }
-        let mut refused = Fault::bad("The pattern is too large.");
-        for (size, weight) in PATTERN_SIZES {
-            let mut builder = RegexBuilder::new(pattern);
-            builder.size_limit(size).dfa_size_limit(PATTERN_CACHE_BYTES).nest_limit(PATTERN_NESTING_MAX);
-            match builder.build() {
-                Ok(regex) => return Ok(Pattern { regex, weight }),
-                Err(regex::Error::CompiledTooBig(_)) => {
-                    refused = self.bad("matches", "The pattern is too large once its repetitions are written out.");
-                }
-                // Its text shows the pattern, in several lines; the last says what is wrong.
-                Err(error) => {
-                    let text = error.to_string();
-                    let last = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
-                    return Err(self.bad("matches", format!("The pattern is wrong: {last}.")));
-                }
-            }
-        }
-        Err(refused)
+        let mut builder = RegexBuilder::new(&pattern::as_ascii(pattern));
+        let regex = builder.size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_CACHE_BYTES).build();
+        Ok(Pattern { regex: regex.map_err(|_| too_large())?, weight: 1 + places / PLACES_A_BYTE })
     }
 
     /// The macros, known by what they start with.
@@ -252,6 +228,18 @@ impl Lower<'_> {
         self.locals.truncate(local);
         Ok(Node::Loop(Box::new(Loop { kind, over, local, keep, make })))
     }
+}
+
+fn literal(literal: &LiteralValue) -> Result<Literal, Fault> {
+    Ok(match literal {
+        LiteralValue::Null => Literal::Null,
+        LiteralValue::Boolean(yes) => Literal::Bool(*yes.inner()),
+        LiteralValue::Int(int) => Literal::Int(*int.inner()),
+        LiteralValue::UInt(uint) => Literal::Uint(*uint.inner()),
+        LiteralValue::Double(double) => Literal::Double(*double.inner()),
+        LiteralValue::String(text) => Literal::Text(text.inner().into()),
+        LiteralValue::Bytes(_) => return Err(Fault::bad("There are no bytes here, only texts.")),
+    })
 }
 
 /// The `x` of `result + [x]`.

@@ -82,4 +82,5 @@ impl Expression {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests;

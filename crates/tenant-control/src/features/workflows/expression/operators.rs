@@ -13,12 +13,10 @@ pub fn apply<'a>(operator: Operator, one: &V<'a>, two: &V<'a>, meter: &mut Meter
     match operator {
         Operator::Equal => equal(one, two, meter).map(V::Bool),
         Operator::Unequal => equal(one, two, meter).map(|same| V::Bool(!same)),
-        Operator::Less => compare(operator, one, two, meter).map(|order| V::Bool(order == Some(Ordering::Less))),
-        Operator::Greater => compare(operator, one, two, meter).map(|order| V::Bool(order == Some(Ordering::Greater))),
-        Operator::AtMost => compare(operator, one, two, meter).map(|order| V::Bool(order.is_some_and(Ordering::is_le))),
-        Operator::AtLeast => {
-            compare(operator, one, two, meter).map(|order| V::Bool(order.is_some_and(Ordering::is_ge)))
-        }
+        Operator::Less => compare(operator, one, two, meter).map(|order| V::Bool(order.is_lt())),
+        Operator::AtMost => compare(operator, one, two, meter).map(|order| V::Bool(order.is_le())),
+        Operator::Greater => compare(operator, one, two, meter).map(|order| V::Bool(order.is_gt())),
+        Operator::AtLeast => compare(operator, one, two, meter).map(|order| V::Bool(order.is_ge())),
         Operator::In => within(one, two, meter),
         Operator::Add if is_list(one) && is_list(two) => append(one, two, meter),
         _ => arithmetic(operator, one, two, meter),
@@ -125,26 +123,27 @@ fn append<'a>(one: &V<'a>, two: &V<'a>, meter: &mut Meter) -> Result<V<'a>, Faul
     Ok(V::list(list))
 }
 
-/// None where one of them is no number at all.
-fn compare(operator: Operator, one: &V<'_>, two: &V<'_>, meter: &mut Meter) -> Result<Option<Ordering>, Fault> {
-    Ok(match (one, two) {
+fn compare(operator: Operator, one: &V<'_>, two: &V<'_>, meter: &mut Meter) -> Result<Ordering, Fault> {
+    match (one, two) {
         (V::Text(one), V::Text(two)) => {
             meter.bytes(one.len().min(two.len()))?;
-            Some(str::cmp(one, two))
+            Ok(str::cmp(one, two))
         }
-        (V::Bool(one), V::Bool(two)) => Some(one.cmp(two)),
-        (V::Time(one), V::Time(two)) => Some(one.cmp(two)),
-        (V::Span(one), V::Span(two)) => Some(one.cmp(two)),
-        _ if is_number(one) && is_number(two) => numbers(one, two),
-        _ => return Err(unfit(operator, one, two)),
-    })
+        (V::Bool(one), V::Bool(two)) => Ok(one.cmp(two)),
+        (V::Time(one), V::Time(two)) => Ok(one.cmp(two)),
+        (V::Span(one), V::Span(two)) => Ok(one.cmp(two)),
+        _ if is_number(one) && is_number(two) => {
+            numbers(one, two).ok_or_else(|| Fault::failed("What is not a number is neither less nor more."))
+        }
+        _ => Err(unfit(operator, one, two)),
+    }
 }
 
 fn is_number(value: &V<'_>) -> bool {
     matches!(value, V::Int(_) | V::Uint(_) | V::Double(_))
 }
 
-/// By what they are worth, whatever their types.
+/// By what they are worth, whatever their types; none where one of them is no number at all.
 fn numbers(one: &V<'_>, two: &V<'_>) -> Option<Ordering> {
     match (one, two) {
         (V::Double(one), V::Double(two)) => one.partial_cmp(two),
@@ -275,7 +274,9 @@ fn within<'a>(one: &V<'a>, two: &V<'a>, meter: &mut Meter) -> Result<V<'a>, Faul
         if let V::Text(text) = one {
             meter.bytes(text.len())?;
         }
-        return Ok(V::Bool(pick(two, one).is_some()));
+        if is_number(one) || one.key().is_some() {
+            return Ok(V::Bool(pick(two, one).is_some()));
+        }
     }
     Err(unfit(Operator::In, one, two))
 }

@@ -125,6 +125,9 @@ pub const FUNCTIONS: &[Documented] = &[
     part("getMilliseconds", Part::Milliseconds, "now.getMilliseconds()", "The milliseconds after the second."),
 ];
 
+/// What looking a time zone up costs, beside the step.
+const ZONE_BYTES: usize = 64;
+
 /// The function of this name, if it may be called like that, or why not.
 pub fn find(name: &str, on_something: bool, arguments: usize) -> Result<Function, String> {
     let known = FUNCTIONS.iter().find(|row| row.name == name);
@@ -162,7 +165,10 @@ pub fn call<'a>(function: Function, arguments: &[V<'a>], meter: &mut Meter) -> R
         (Function::Dyn, [value]) => Some(value.clone()),
         (Function::Type, [value]) => Some(V::Type(value.type_name())),
         (Function::Part(part), [V::Time(time)]) => time::part(part, *time, None)?,
-        (Function::Part(part), [V::Time(time), V::Text(zone)]) => time::part(part, *time, Some(zone))?,
+        (Function::Part(part), [V::Time(time), V::Text(zone)]) => {
+            meter.bytes(ZONE_BYTES)?;
+            time::part(part, *time, Some(zone))?
+        }
         (Function::Part(part), [V::Span(ms)]) => span::part(part, *ms),
         (
             Function::Int

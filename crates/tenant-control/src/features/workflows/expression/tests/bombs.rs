@@ -1,0 +1,211 @@
+//! Expressions made to use up time, memory or stack. Each ends, in a debug build, on a small stack.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::super::{Expression, Fault, Meter};
+use super::{eval_in, meter, on_a_small_stack, world};
+
+/// Generous: a debug build on a machine that does other things too.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+#[track_caller]
+fn ends(source: String, world: Value) -> Result<Value, Fault> {
+    let shown: String = source.chars().take(60).collect();
+    let (result, took) = on_a_small_stack(move || {
+        let at = Instant::now();
+        let result = eval_in(&source, &world, &mut meter());
+        (result, at.elapsed())
+    });
+    assert!(took < PATIENCE, "{shown}… took {took:?}");
+    result
+}
+
+#[test]
+fn what_doubles_itself_ends() {
+    for source in [
+        "['x']".to_owned() + &".map(a,a+a)".repeat(24) + "[0].size()",
+        "[0]".to_owned() + &".map(a,[a,a])".repeat(20),
+        "[0]".to_owned() + &".map(a,[a,a])".repeat(20) + " == [1]",
+        "[[0]".to_owned() + &".map(a,[a,a])".repeat(18) + "].map(a, a == a)[0]",
+        "[0]".to_owned() + &".map(a,{'x':a,'y':a})".repeat(14),
+        "['xxxxxxxxxxxxxxxx']".to_owned() + &".map(a,a.replace('x','xxxxxxxx'))".repeat(10),
+        "['x,x,x,x']".to_owned() + &".map(a,a.split(',').join(a+','))".repeat(12),
+    ] {
+        let shown = source.clone();
+        match ends(source, world()) {
+            Err(Fault::Spent) => {}
+            // A list of lists that differ at once is told apart at once.
+            Ok(value) => assert!(value.is_boolean() || shown.contains("=="), "{shown}: {value}"),
+            Err(fault) => panic!("{shown}: {fault}"),
+        }
+    }
+}
+
+#[test]
+fn loops_within_loops_end() {
+    let many: Vec<Value> = (0..1_000).map(Value::from).collect();
+    let world = json!({"input": {"many": many}, "event": {}, "steps": {}, "run": {}});
+    for source in [
+        "input.many.map(a, input.many.map(b, input.many.map(c, input.many.map(d, a))))",
+        "input.many.all(a, input.many.all(b, input.many.all(c, true)))",
+        "input.many.filter(a, input.many.exists(b, b < 0))",
+        "input.many.exists_one(a, input.many.exists(b, a + b < 0))",
+        "input.many.all(a, input.many in [input.many] && input.many == input.many)",
+    ] {
+        assert_eq!(ends(source.to_owned(), world.clone()), Err(Fault::Spent), "{source}");
+    }
+}
+
+#[test]
+fn an_event_that_is_copied_many_times_ends() {
+    let event = json!({"data": "x".repeat(200_000), "items": (0..1_000).collect::<Vec<_>>()});
+    let world = json!({"input": {}, "event": event, "steps": {}, "run": {}});
+    // Made once, and shared until it comes out.
+    assert_eq!(ends("event.items.map(i, event).size()".to_owned(), world.clone()), Ok(json!(1_000)));
+    for source in [
+        "event.items.map(i, event)",
+        "event.items.map(i, event.data + 'x')",
+        "event.items.filter(i, event.data.contains('y'))",
+        "event.items.filter(i, event.data.matches('y$'))",
+        "event.items.filter(i, event.data.size() == 0)",
+        "event.items.filter(i, event.data == event.data + 'x')",
+        "event.items.map(i, event.data.upperAscii())",
+    ] {
+        assert_eq!(ends(source.to_owned(), world.clone()), Err(Fault::Spent), "{source}");
+    }
+}
+
+#[test]
+fn what_is_deep_or_long_is_refused_before_it_is_read() {
+    for (open, close) in [
+        ("(", ")"),
+        ("[", "]"),
+        ("-", ""),
+        ("!-", ""),
+        ("!", ""),
+        ("true?1:", "1"),
+        ("1+", ""),
+        ("{'a':", "}"),
+        ("size(", ")"),
+        ("[1].map(x,", ")"),
+        ("1?", ":1"),
+        ("a.", ""),
+        ("'a'+", ""),
+        ("[", ""),
+        ("(", ""),
+        ("{", ""),
+    ] {
+        for length in [1_000, 2_000] {
+            let source = open.repeat(length / open.len()) + "1" + &close.repeat(length / open.len());
+            assert!(matches!(ends(source, world()), Err(Fault::Bad { .. })), "{open}");
+        }
+    }
+    for chain in [".a", ".size()", "[0]", ".map(x,x)", ".all(x,x)", "+1", "?1:1", "&&1", "==1", " in 1"] {
+        let source = "input".to_owned() + &chain.repeat(2_000 / chain.len());
+        assert!(matches!(ends(source, world()), Err(Fault::Bad { .. })), "{chain}");
+    }
+    let long = format!("'{}'", "x".repeat(3_000));
+    assert!(matches!(ends(long, world()), Err(Fault::Bad { .. })));
+}
+
+/// As much as the bounds leave, of each shape, read and evaluated.
+#[test]
+fn what_is_as_deep_as_allowed_fits_the_stack() {
+    let shapes: &[(&str, &str, usize)] = &[
+        ("(", ")", 24),
+        ("[", "]", 24),
+        ("{'a':", "}", 24),
+        ("[1].map(x,", ")", 12),
+        ("true?1:", "", 63),
+        ("1+", "", 127),
+        ("!-", "", 127),
+        ("[1].all(x,true||", ")", 12),
+        ("(1+", ")", 24),
+        ("[[1][0]+", "]", 20),
+        ("'a'+", "", 127),
+        ("true&&", "", 127),
+        ("1?2:", "", 63),
+        ("[1].map(x,[x].map(y,", "))", 6),
+    ];
+    let mut depth = 0;
+    for (open, close, most) in shapes {
+        // The largest that is taken.
+        let (count, source) = (1..=*most)
+            .rev()
+            .map(|count| (count, open.repeat(count) + "1" + &close.repeat(count)))
+            .find(|(_, source)| {
+                let source = source.clone();
+                on_a_small_stack(move || Expression::parse(&source).is_ok())
+            })
+            .unwrap_or_else(|| panic!("no {open} is taken"));
+        depth = depth.max(count);
+        let _ = ends(source, world());
+    }
+    assert!(depth > 100, "{depth}");
+    for chain in [".a", "[0]", ".map(x,x)", ".size()", ".trim()"] {
+        let count =
+            (1..128).rev().find(|count| Expression::parse(&("input".to_owned() + &chain.repeat(*count))).is_ok());
+        let _ = ends("input".to_owned() + &chain.repeat(count.unwrap()), world());
+    }
+}
+
+/// As deep as JSON is read.
+#[test]
+fn deep_values_fit_the_stack() {
+    let mut deep = json!(1);
+    for _ in 0..126 {
+        deep = json!([deep]);
+    }
+    let world = json!({"input": deep, "event": {}, "steps": {}, "run": {}});
+    assert!(ends("[input, [input]]".to_owned(), world.clone()).is_ok());
+    assert_eq!(ends("input == input".to_owned(), world.clone()), Ok(json!(true)));
+    assert!(ends("[input]".to_owned() + &".map(a,[a])".repeat(24), world).is_ok());
+}
+
+#[test]
+fn patterns_that_explode_are_refused_or_end() {
+    let bounded = |pattern: &str| Expression::parse(&format!("input.text.matches(r'{pattern}')"));
+    for pattern in [
+        r"(\w{1000}){1000}",
+        r"((((a{100}){100}){100}){100})",
+        r"\pL{500}",
+        r"(a?){1000}a{1000}",
+        "a{501}",
+        ".{126}",
+        &"(".repeat(100),
+        &format!("{}a{}", "(".repeat(60), ")".repeat(60)),
+        &"a".repeat(300),
+        r"(a*)*{50}{50}{50}",
+    ] {
+        assert!(matches!(bounded(pattern), Err(Fault::Bad { .. })), "{pattern}");
+    }
+    let five = "input.text.matches('a') || ".repeat(5) + "true";
+    assert!(matches!(Expression::parse(&five), Err(Fault::Bad { .. })));
+    // What is left takes its places for each byte at most, and is paid so.
+    let mut state = 1_u64;
+    let text: String = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        if state >> 63 == 0 { 'a' } else { 'b' }
+    })
+    .take(60_000)
+    .collect();
+    let world = json!({"input": {"text": text}, "event": {}, "steps": {}, "run": {}});
+    for pattern in
+        ["^(a+)+$", "(a|aa)+$", "(.*a){20}$", "[ab]*a[ab]{12}c", "[ab]*a[ab]{400}c", r"(\w+\s?)*$", "(?i)(x+x+)+y"]
+    {
+        let result = ends(format!("input.text.matches(r'{pattern}')"), world.clone());
+        assert!(matches!(result, Ok(Value::Bool(_)) | Err(Fault::Spent)), "{pattern}: {result:?}");
+    }
+}
+
+#[test]
+fn a_budget_holds_across_expressions() {
+    let mut meter = Meter::new(25, 1 << 20);
+    let mut count = 0;
+    while eval_in("1 + 1", &world(), &mut meter).is_ok() {
+        count += 1;
+    }
+    assert_eq!(count, 8);
+}

@@ -1,0 +1,164 @@
+//! Whatever is given is refused or evaluated, and nothing panics.
+
+use super::super::end_of_template;
+use super::{Meter, eval_in, on_a_small_stack, world};
+
+/// In a debug build some thousands are a second.
+const ROUNDS: usize = 6_000;
+
+const TOKENS: &[&str] = &[
+    "input",
+    "event",
+    "steps",
+    "run",
+    "now",
+    "x",
+    "y",
+    ".",
+    ".",
+    ".",
+    "(",
+    ")",
+    "(",
+    ")",
+    "[",
+    "]",
+    "{",
+    "}",
+    ",",
+    ",",
+    ":",
+    "?",
+    "+",
+    "-",
+    "*",
+    "/",
+    "%",
+    "!",
+    "==",
+    "!=",
+    "<",
+    ">=",
+    "&&",
+    "||",
+    " in ",
+    "1",
+    "0",
+    "2u",
+    "1.5",
+    "'a'",
+    "\"é\"",
+    "null",
+    "true",
+    "size",
+    "map",
+    "filter",
+    "all",
+    "exists",
+    "exists_one",
+    "has",
+    "matches",
+    "'[a-z]+'",
+    "split",
+    "join",
+    "replace",
+    "substring",
+    "int",
+    "string",
+    "duration",
+    "timestamp",
+    "'1h'",
+    "getHours",
+    "list",
+    "n",
+    "text",
+    " ",
+    "\n",
+    "//",
+    "b'x'",
+    "r'\\'",
+    "'''",
+    "`a`",
+    ".?",
+    "@",
+    "\\",
+    "}}",
+    "${{",
+    "9223372036854775808",
+    "-9223372036854775808",
+    "0x",
+    "1e999",
+    "\\u",
+    "'\\ud800'",
+    "'\\777'",
+];
+
+/// A generator of one's own, so that a failure comes again.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % end as u64).unwrap()
+    }
+}
+
+fn try_all(seed: u64, make: fn(&mut Random) -> String) {
+    on_a_small_stack(move || {
+        let (world, mut random) = (world(), Random(seed));
+        for _ in 0..ROUNDS {
+            let source = make(&mut random);
+            let _ = eval_in(&source, &world, &mut Meter::new(2_000, 50_000));
+            let _ = end_of_template(&source);
+        }
+    });
+}
+
+#[test]
+fn random_tokens_never_panic() {
+    try_all(0x9E37_79B9_7F4A_7C15, |random| {
+        let length = 1 + random.below(24);
+        (0..length).map(|_| TOKENS[random.below(TOKENS.len())]).collect()
+    });
+}
+
+#[test]
+fn random_letters_never_panic() {
+    const LETTERS: &[char] = &[
+        '\0', '\n', ' ', '!', '"', '#', '$', '%', '&', '\'', '(', ')', '*', '+', ',', '-', '.', '/', '0', '1', '9',
+        ':', ';', '<', '=', '>', '?', '@', 'A', 'L', 'b', 'e', 'r', 'u', 'x', '[', '\\', ']', '^', '_', '`', '{', '|',
+        '}', '~', '\u{7f}', 'é', '\u{2028}', '😀',
+    ];
+    try_all(0xD1B5_4A32_D192_ED03, |random| {
+        let length = random.below(40);
+        (0..length).map(|_| LETTERS[random.below(LETTERS.len())]).collect()
+    });
+}
+
+/// What is right, with one part of it changed: it comes further than what is random.
+#[test]
+fn right_expressions_with_a_change_never_panic() {
+    const RIGHT: &[&str] = &[
+        "input.list.map(x, x * 2).filter(y, y > 2).exists(z, z == 4) ? input.map['odd key'] : -1",
+        "event.type.startsWith('ticket.') && 'vip' in event.data.tags || has(input.map.b.c)",
+        "input.text.split(' ').map(w, w.substring(0, 1).upperAscii() + w.substring(1)).join(' ')",
+        "now + duration('1h30m') > timestamp('2026-01-02T03:04:05Z') && now.getHours('Europe/Berlin') < 9",
+        "{'a': [1, 2.5, 3u], 'b': {'c': null}}.a[0] + int('4') - size(input.names)",
+        "input.text.matches(r'^h\\w+ [^x]*$') && steps.fetch.output.body.items.all(i, i.id != '')",
+    ];
+    try_all(0x2545_F491_4F6C_DD1D, |random| {
+        let mut letters: Vec<char> = RIGHT[random.below(RIGHT.len())].chars().collect();
+        for _ in 0..=random.below(3) {
+            let (from, to) = (random.below(letters.len()), random.below(letters.len()));
+            match random.below(4) {
+                0 => drop(letters.remove(from)),
+                1 => letters.swap(from, to),
+                2 => letters.insert(from, letters[to]),
+                _ => letters.extend_from_within(from.min(to)..from.max(to)),
+            }
+        }
+        letters.into_iter().collect()
+    });
+}

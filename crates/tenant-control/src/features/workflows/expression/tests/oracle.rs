@@ -1,0 +1,275 @@
+//! Random expressions mean here what they mean to the evaluator of the crate `cel`, or fail in both.
+
+use std::sync::Arc;
+
+use cel::objects::{Key, Map};
+use cel::parser::PrattParser;
+use cel::{Context, Env, extensions};
+use proptest::collection::vec;
+use proptest::prelude::any;
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+use serde_json::{Value, json};
+
+use super::super::Fault;
+use super::{eval_in, meter};
+
+const SEED: [u8; 32] = *b"expressions are what cel makes.!";
+const CASES: u32 = 3_000;
+/// Of all cases, so many must end in a value at least, and so many in a fault: else the grammar shows too little.
+const EACH_MIN: usize = 600;
+
+/// What the other does, and CEL does not: it appends a map's keys to a list.
+const KNOWN: &str = "+ cannot take list and map";
+
+/// Numbers that decide what comes next; none left is the first choice.
+struct Choices<'a>(std::slice::Iter<'a, u8>);
+
+impl Choices<'_> {
+    fn of<'t>(&mut self, rows: &[&'t str]) -> &'t str {
+        rows[self.below(rows.len())]
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        self.0.next().map_or(0, |choice| usize::from(*choice) % end)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Bool,
+    Number,
+    Double,
+    Text,
+    Numbers,
+    Texts,
+    Map,
+}
+
+use Kind::{Bool, Double, Map as Object, Number, Numbers, Text, Texts};
+
+const KINDS: [Kind; 7] = [Bool, Number, Double, Text, Numbers, Texts, Object];
+
+fn leaves(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Bool => &["true", "false", "input.yes", "has(input.n)", "has(input.none)", "null", "input.missing"],
+        Number => &[
+            "1",
+            "0",
+            "2",
+            "-3",
+            "9223372036854775807",
+            "input.n",
+            "input.map.a",
+            "2u",
+            "0u",
+            "1u",
+            "input.big",
+            "input.none",
+        ],
+        Double => &["1.5", "2.0", "-0.5", "0.0", "input.half", "input.whole", "1"],
+        Text => &["'a'", "''", "'ab'", "'é,b'", "' a '", "input.text", "input.names[0]", "input.missing"],
+        Numbers => &["[]", "[1, 2]", "[0, 1u, 2.0]", "input.list", "input.nothing", "[1, 'a', null]"],
+        Texts => &["[]", "['a', 'b']", "input.names", "['é']", "['a', null]"],
+        Object => &["{}", "input.map", "input.map.b", "{'a': 1}", "{1: 'a', true: 2}", "input", "input.people[1]"],
+    }
+}
+
+struct Grammar<'a> {
+    choices: Choices<'a>,
+    names: Vec<(&'static str, Kind)>,
+}
+
+impl Grammar<'_> {
+    /// Of this kind, but for one in sixteen, so that what does not fit is seen too.
+    fn of(&mut self, kind: Kind, depth: usize) -> String {
+        let other = if self.choices.below(16) == 15 { KINDS[self.choices.below(KINDS.len())] } else { kind };
+        // But no map for a list: the order of its keys is chance in the other.
+        let kind = if matches!(kind, Numbers | Texts) && other == Object { kind } else { other };
+        let fitting: Vec<&str> = self.names.iter().filter(|(_, of)| *of == kind).map(|(name, _)| *name).collect();
+        if depth == 0 {
+            let leaves: Vec<&str> = leaves(kind).iter().copied().chain(fitting).collect();
+            return self.choices.of(&leaves).to_owned();
+        }
+        let depth = depth - 1;
+        match (self.choices.below(4), kind) {
+            (0, _) => format!("({} ? {} : {})", self.of(Bool, depth), self.of(kind, depth), self.of(kind, depth)),
+            (1, _) if !fitting.is_empty() => self.choices.of(&fitting).to_owned(),
+            (_, Bool) => self.question(depth),
+            (_, Number) => self.number(depth),
+            (_, Double) => {
+                let form = self.choices.below(3);
+                match form {
+                    0 => format!("double({})", self.of(Number, depth)),
+                    _ => self.between(&["+", "-", "*", "/"], Double, Double, depth),
+                }
+            }
+            (_, Text) => self.text(depth),
+            (_, Numbers) => self.list(Number, depth),
+            (_, Texts) => self.list(Text, depth),
+            (_, Object) => format!("{{'a': {}, 'b': {}}}", self.any(depth), self.of(Number, depth)),
+        }
+    }
+
+    fn any(&mut self, depth: usize) -> String {
+        let kind = KINDS[self.choices.below(KINDS.len())];
+        self.of(kind, depth)
+    }
+
+    fn between(&mut self, signs: &[&str], one: Kind, two: Kind, depth: usize) -> String {
+        format!("({} {} {})", self.of(one, depth), self.choices.of(signs), self.of(two, depth))
+    }
+
+    fn question(&mut self, depth: usize) -> String {
+        const ORDERS: &[&str] = &["==", "!=", "<", "<=", ">", ">="];
+        let form = self.choices.below(11);
+        match form {
+            0 => self.between(ORDERS, Number, Number, depth),
+            1 => self.between(ORDERS, Number, Double, depth),
+            2 => self.between(ORDERS, Text, Text, depth),
+            3 => {
+                let kind = KINDS[self.choices.below(KINDS.len())];
+                self.between(&["==", "!="], kind, kind, depth)
+            }
+            4 => self.between(&["&&", "||"], Bool, Bool, depth),
+            5 => format!("!({})", self.of(Bool, depth)),
+            6 => self.between(&["in"], Number, Numbers, depth),
+            7 => self.between(&["in"], Text, Object, depth),
+            8 => {
+                let call = self.choices.of(&["contains", "startsWith", "endsWith"]);
+                format!("{}.{call}({})", self.of(Text, depth), self.of(Text, depth))
+            }
+            9 => format!("has(({}).{})", self.of(Object, depth), self.choices.of(&["a", "b", "n"])),
+            _ => {
+                let call = self.choices.of(&["all", "exists", "exists_one"]);
+                self.over(call, Bool, depth)
+            }
+        }
+    }
+
+    fn number(&mut self, depth: usize) -> String {
+        let form = self.choices.below(8);
+        match form {
+            0 => format!("size({})", self.any(depth)),
+            1 => format!("{}.indexOf({})", self.of(Text, depth), self.of(Text, depth)),
+            2 => format!("{}({})", self.choices.of(&["int", "uint", "dyn"]), self.of(Double, depth)),
+            3 => format!("{}[{}]", self.of(Numbers, depth), self.of(Number, 0)),
+            4 => format!("{}.{}", self.of(Object, depth), self.choices.of(&["a", "b", "n"])),
+            5 => format!("(-{})", self.of(Number, depth)),
+            _ => self.between(&["+", "-", "*", "/", "%"], Number, Number, depth),
+        }
+    }
+
+    fn text(&mut self, depth: usize) -> String {
+        let form = self.choices.below(8);
+        match form {
+            0 => format!("string({})", self.of(Number, depth)),
+            1 => format!("{}.{}()", self.of(Text, depth), self.choices.of(&["lowerAscii", "upperAscii", "trim"])),
+            2 => format!("{}.join({})", self.of(Texts, depth), self.of(Text, 0)),
+            3 => format!("{}.replace({}, {})", self.of(Text, depth), self.of(Text, 0), self.of(Text, 0)),
+            4 => format!("{}.substring({})", self.of(Text, depth), self.choices.of(&["0", "1", "2", "1, 2", "2, 1"])),
+            5 => format!("{}[{}]", self.of(Texts, depth), self.of(Number, 0)),
+            _ => self.between(&["+"], Text, Text, depth),
+        }
+    }
+
+    fn list(&mut self, of: Kind, depth: usize) -> String {
+        let list = if of == Text { Texts } else { Numbers };
+        let form = self.choices.below(5);
+        match form {
+            0 => format!("[{}, {}]", self.of(of, depth), self.of(of, depth)),
+            1 => self.between(&["+"], list, list, depth),
+            2 if of == Text => {
+                format!("{}.split({})", self.of(Text, depth), self.choices.of(&["','", "'a'", "''", "',', 1"]))
+            }
+            3 => self.over("filter", Bool, depth),
+            _ => self.over("map", of, depth),
+        }
+    }
+
+    fn over(&mut self, call: &str, body: Kind, depth: usize) -> String {
+        let (list, element) = if self.choices.below(2) == 0 { (Numbers, Number) } else { (Texts, Text) };
+        let over = self.of(list, depth);
+        let name = ["x", "y", "z"][self.names.len() % 3];
+        self.names.push((name, element));
+        let body = self.of(body, depth);
+        self.names.pop();
+        format!("{over}.{call}({name}, {body})")
+    }
+}
+
+fn into_cel(value: &Value) -> cel::Value {
+    match value {
+        Value::Null => cel::Value::Null,
+        Value::Bool(yes) => cel::Value::Bool(*yes),
+        Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(int), _) => cel::Value::Int(int),
+            (_, Some(uint)) => cel::Value::UInt(uint),
+            _ => cel::Value::Float(number.as_f64().unwrap()),
+        },
+        Value::String(text) => cel::Value::String(Arc::new(text.clone())),
+        Value::Array(items) => cel::Value::List(Arc::new(items.iter().map(into_cel).collect())),
+        Value::Object(entries) => {
+            let entries = entries.iter().map(|(key, value)| (Key::String(Arc::new(key.clone())), into_cel(value)));
+            cel::Value::Map(Map { map: Arc::new(entries.collect()) })
+        }
+    }
+}
+
+fn from_cel(value: &cel::Value) -> Option<Value> {
+    Some(match value {
+        cel::Value::Null => Value::Null,
+        cel::Value::Bool(yes) => json!(yes),
+        cel::Value::Int(int) => json!(int),
+        cel::Value::UInt(uint) => json!(uint),
+        cel::Value::Float(double) => Value::Number(serde_json::Number::from_f64(*double)?),
+        cel::Value::String(text) => json!(**text),
+        cel::Value::List(items) => Value::Array(items.iter().map(from_cel).collect::<Option<_>>()?),
+        cel::Value::Map(map) => {
+            let entries = map.map.iter().map(|(key, value)| Some((key.to_string(), from_cel(value)?)));
+            Value::Object(entries.collect::<Option<_>>()?)
+        }
+        _ => return None,
+    })
+}
+
+#[test]
+fn random_expressions_mean_what_they_mean_to_cel() {
+    // The other evaluator takes what it takes of the stack.
+    std::thread::Builder::new().stack_size(64 << 20).spawn(compare_all).unwrap().join().unwrap();
+}
+
+fn compare_all() {
+    let mut env = Env::stdlib();
+    env.add_extension(extensions::strings).unwrap();
+    let env = Arc::new(env);
+    let world = super::world();
+    let mut shown = [0_usize; 2];
+    let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
+    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &SEED));
+    let tally = std::cell::RefCell::new(&mut shown);
+    let result = runner.run(&vec(any::<u8>(), 60), |numbers| {
+        let mut grammar = Grammar { choices: Choices(numbers.iter()), names: Vec::new() };
+        let depth = 1 + grammar.choices.below(4);
+        let source = grammar.any(depth);
+        let ours = match eval_in(&source, &world, &mut meter()) {
+            // Longer than is allowed, or dearer.
+            Err(Fault::Bad { detail, .. }) if detail.contains("at most") => return Ok(()),
+            Err(Fault::Bad { detail, .. }) => return Err(TestCaseError::fail(format!("{source}: {detail}"))),
+            Err(Fault::Spent) => return Ok(()),
+            Err(Fault::Failed { detail }) if detail.contains(KNOWN) => return Ok(()),
+            Err(Fault::Failed { .. }) => None,
+            Ok(value) => Some(value),
+        };
+        let parsed = PrattParser::new().parse(&source).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let mut context = Context::with_env(env.clone());
+        context.add_variable_from_value("input", into_cel(&world["input"]));
+        let theirs = cel::Value::resolve(&parsed, &context).ok().as_ref().and_then(from_cel);
+        tally.borrow_mut()[usize::from(ours.is_some())] += 1;
+        if ours == theirs { Ok(()) } else { Err(TestCaseError::fail(format!("{source}: {ours:?}, cel {theirs:?}"))) }
+    });
+    match result {
+        Ok(()) => {}
+        Err(TestError::Abort(reason) | TestError::Fail(reason, _)) => panic!("{reason}"),
+    }
+    assert!(shown.iter().all(|count| *count >= EACH_MIN), "faults and values: {shown:?}");
+}

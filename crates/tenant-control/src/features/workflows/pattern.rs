@@ -1,0 +1,105 @@
+//! Patterns that others write: what they mean, and what they cost.
+//!
+//! Matching takes time linear in the text, but not in the text alone: where the automaton has too many states to keep, each
+//! byte takes as long as the pattern has places. So places are counted and paid.
+
+use regex_syntax::ParserBuilder;
+use regex_syntax::hir::{Class, Hir, HirKind};
+
+/// More is no pattern that anybody reads.
+pub const BYTES_MAX: usize = 256;
+const NESTING_MAX: u32 = 32;
+/// What a class takes that has more than ASCII: a character is up to four bytes.
+const WIDE_PLACES: usize = 4;
+
+/// A pattern as RE2 reads it: `\d`, `\w` and `\s` are of ASCII, which also makes them small.
+pub fn as_ascii(pattern: &str) -> String {
+    let mut text = String::with_capacity(pattern.len());
+    let mut letters = pattern.chars();
+    while let Some(letter) = letters.next() {
+        if letter != '\\' {
+            text.push(letter);
+            continue;
+        }
+        // Classes may stand in classes, so that it is all the same where they stand.
+        match letters.next() {
+            Some('d') => text.push_str("[0-9]"),
+            Some('D') => text.push_str("[^0-9]"),
+            Some('w') => text.push_str("[0-9A-Za-z_]"),
+            Some('W') => text.push_str("[^0-9A-Za-z_]"),
+            Some('s') => text.push_str("[\\t\\n\\x0C\\r\\x20]"),
+            Some('S') => text.push_str("[^\\t\\n\\x0C\\r\\x20]"),
+            Some(other) => text.extend(['\\', other]),
+            None => text.push('\\'),
+        }
+    }
+    text
+}
+
+/// How many places it has once its repetitions are written out, or what is wrong with it.
+pub fn places(pattern: &str) -> Result<usize, String> {
+    if pattern.len() > BYTES_MAX {
+        return Err(format!("A pattern has at most {BYTES_MAX} bytes."));
+    }
+    match ParserBuilder::new().nest_limit(NESTING_MAX).build().parse(&as_ascii(pattern)) {
+        Ok(parsed) => Ok(count(&parsed)),
+        Err(error) => {
+            // Its text shows the pattern, in several lines; the last says what is wrong.
+            let text = error.to_string();
+            let last = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
+            Err(format!("The pattern is wrong: {last}."))
+        }
+    }
+}
+
+fn count(hir: &Hir) -> usize {
+    match hir.kind() {
+        HirKind::Literal(literal) => literal.0.len(),
+        HirKind::Class(Class::Unicode(class)) if !class.is_ascii() => WIDE_PLACES,
+        HirKind::Empty | HirKind::Look(_) | HirKind::Class(_) => 1,
+        HirKind::Repetition(repetition) => {
+            let times = repetition.max.unwrap_or(repetition.min).max(1);
+            count(&repetition.sub).saturating_mul(usize::try_from(times).unwrap_or(usize::MAX))
+        }
+        HirKind::Capture(capture) => count(&capture.sub),
+        HirKind::Concat(parts) | HirKind::Alternation(parts) => {
+            parts.iter().fold(0, |sum: usize, part| sum.saturating_add(count(part)))
+        }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_of_ascii() {
+        let matches = |pattern: &str, text: &str| regex::Regex::new(&as_ascii(pattern)).unwrap().is_match(text);
+        assert!(matches(r"^\d\w\s$", "1_ ") && !matches(r"^\w$", "é") && matches(r"^\W$", "é") && !matches(r"\d", "٣"));
+        assert!(matches(r"^[\w.-]+@[^\s@]+$", "a.b-c@d.e") && !matches(r"^[\w-]+$", "a b"));
+        assert!(matches(r"^[^\W\d]$", "a") && !matches(r"^[^\W\d]$", "1"));
+        assert!(matches(r"^\\w$", r"\w") && matches(r"(?x) ^ \s $", "\t"));
+    }
+
+    #[test]
+    fn repetitions_are_written_out() {
+        for (pattern, places) in [
+            ("abc", 3),
+            ("a*b+c?", 3),
+            ("a{10}", 10),
+            ("(a{10}){10}", 100),
+            (".", 4),
+            ("é", 2),
+            (r"\w{3}", 3),
+            ("a|bc", 3),
+            ("^$", 2),
+            ("(a{1000}){1000}", 1_000_000),
+        ] {
+            assert_eq!(super::places(pattern), Ok(places), "{pattern}");
+        }
+        for pattern in ["(", "(?=a)", "[b-a]", "a{2,1}", r"\", r"(a)\1", &"(".repeat(100), &"a".repeat(257)] {
+            assert!(super::places(pattern).is_err(), "{pattern}");
+        }
+    }
+}
