@@ -31,7 +31,7 @@ fn an_input_is_held_against_its_schema() {
     assert_eq!(pointers(json!([])), [""]);
     assert_eq!(pointers(json!({"id": "x"})), ["/id"]);
     assert_eq!(pointers(json!({"id": "tkt_ab12", "at": "yesterday"})), ["/at"]);
-    assert_eq!(pointers(json!({"id": "tkt_ab12", "many": [1, 0, "x"]})), ["/many/1", "/many/2"]);
+    assert_eq!(pointers(json!({"id": "tkt_ab12", "many": [1, 0, "x"]})), ["/many/1"]);
     assert_eq!(pointers(json!({"id": "tkt_ab12", "other": 1})), [""]);
 }
 
@@ -119,6 +119,7 @@ fn checking_takes_no_longer_than_schema_times_input() {
         (json!({"uniqueItems": true}), json!(numbers)),
         (json!({"items": {"anyOf": any}}), json!(numbers)),
         (json!({"items": {"oneOf": any}}), json!(numbers)),
+        (json!({"items": {"allOf": any}}), json!(numbers)),
         (json!({"items": {"enum": (0..450).collect::<Vec<_>>()}}), json!(numbers)),
         (json!({"items": nested}), json!(numbers)),
         (json!({"items": {"pattern": "^(a+)+$"}}), json!(texts)),
@@ -131,9 +132,9 @@ fn checking_takes_no_longer_than_schema_times_input() {
     ] {
         let at = std::time::Instant::now();
         let found = InputSchema::parse(&schema).unwrap().check(&input);
-        assert!(found.len() <= 20 && found.iter().all(|(_, detail)| detail.chars().count() <= 301));
+        assert!(found.len() <= 1 && found.iter().all(|(_, detail)| detail.chars().count() <= 301));
         assert!(
-            at.elapsed().as_secs() < 10,
+            at.elapsed().as_secs() < 5,
             "{:?} for {}",
             at.elapsed(),
             schema.to_string().chars().take(60).collect::<String>()

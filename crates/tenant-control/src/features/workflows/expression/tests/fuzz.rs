@@ -4,7 +4,7 @@ use super::super::end_of_template;
 use super::{Meter, eval_in, on_a_small_stack, world};
 
 /// In a debug build some thousands are a second.
-const ROUNDS: usize = 6_000;
+const ROUNDS: usize = 3_000;
 
 const TOKENS: &[&str] = &[
     "input",
