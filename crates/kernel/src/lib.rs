@@ -17,16 +17,19 @@ pub mod store;
 pub fn statements() -> Vec<(&'static str, &'static str)> {
     [
         audit::STATEMENTS,
+        auth::AUTHORITY_STATEMENTS,
         auth::CLOCK_STATEMENTS,
         auth::CREDENTIAL_STATEMENTS,
         auth::PEOPLE_STATEMENTS,
         auth::SESSION_STATEMENTS,
         auth::STANDING_STATEMENTS,
         events::STATEMENTS,
+        events::follow::STATEMENTS,
         http::IDEMPOTENCY_STATEMENTS,
         http::LIMITER_STATEMENTS,
         jobs::STATEMENTS,
         jobs::lanes::STATEMENTS,
+        jobs::steps::STATEMENTS,
         startup::STATEMENTS,
         store::STATEMENTS,
     ]

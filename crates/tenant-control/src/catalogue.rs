@@ -12,10 +12,12 @@ use kernel::store::refer::Referable;
 
 use crate::features::organizations::ORGANIZATIONS;
 use crate::features::webhooks::EVERYTHING;
-use crate::features::{api_keys, tickets, webhooks};
+use crate::features::workflows::action::store::Action;
+use crate::features::workflows::actions::{CUSTOM_EVENT, is_custom};
+use crate::features::{api_keys, tickets, webhooks, workflows};
 
 /// Who follows what is published.
-pub const FOLLOWERS: Followers = &[webhooks::follow::store::SUBSCRIBERS];
+pub const FOLLOWERS: Followers = &[webhooks::follow::store::SUBSCRIBERS, workflows::follow::store::TRIGGERS];
 
 /// The kinds, by family and in the order of the contract.
 pub fn kinds() -> Result<&'static [Described]> {
@@ -27,12 +29,18 @@ pub fn kinds() -> Result<&'static [Described]> {
         tickets::TICKET_CREATED.describe()?,
         tickets::TICKET_UPDATED.describe()?,
         tickets::TICKET_COMMENTED.describe()?,
+        workflows::WORKFLOW_RUN_STARTED.describe()?,
+        workflows::WORKFLOW_RUN_SUCCEEDED.describe()?,
+        workflows::WORKFLOW_RUN_FAILED.describe()?,
+        workflows::WORKFLOW_RUN_CANCELLED.describe()?,
+        workflows::WORKFLOW_APPROVAL_REQUESTED.describe()?,
         api_keys::API_KEY_CREATED.describe()?,
         api_keys::API_KEY_ROTATED.describe()?,
         api_keys::API_KEY_REVOKED.describe()?,
         api_keys::API_KEY_EXPIRING.describe()?,
         webhooks::WEBHOOK_AUTO_DISABLED.describe()?,
         webhooks::WEBHOOK_TEST.describe()?,
+        CUSTOM_EVENT.describe()?,
     ];
     Ok(KINDS.get_or_init(|| kinds))
 }
@@ -47,30 +55,45 @@ pub fn codes() -> Vec<Code> {
     codes
 }
 
-/// Whether an endpoint can subscribe to this: a kind, `<family>.*` of a family that has kinds, or `*`.
+/// What steps of workflows can do, by feature. What is not here is not in the document either.
+pub const ACTIONS: &[&[Action]] = &[tickets::actions::store::ACTIONS, workflows::actions::store::ACTIONS];
+
+pub fn actions() -> impl Iterator<Item = &'static Action> {
+    ACTIONS.iter().copied().flatten()
+}
+
+pub fn find_action(name: &str) -> Option<&'static Action> {
+    actions().find(|action| action.name == name)
+}
+
+/// Whether an endpoint can subscribe to this: a kind, one that a tenant names itself, `<family>.*` of a family that has kinds,
+/// or `*`.
 pub fn can_subscribe(pattern: &str) -> Result<bool> {
     let kinds = kinds()?;
     Ok(match pattern.strip_suffix(".*") {
         Some(family) => kinds.iter().any(|kind| kind.family() == family),
-        None => pattern == EVERYTHING || kinds.iter().any(|kind| kind.name == pattern),
+        None => pattern == EVERYTHING || is_custom(pattern) || kinds.iter().any(|kind| kind.name == pattern),
     })
 }
 
-/// The kinds that any of these patterns matches.
-pub fn matching(patterns: &[String]) -> Result<Vec<&'static str>> {
+/// The kinds that any of these patterns matches; those that tenants name themselves are `custom.*`, or as they are named.
+pub fn matching(patterns: &[String]) -> Result<Vec<String>> {
     let matches = |name: &str| webhooks::patterns(name).iter().any(|pattern| patterns.contains(pattern));
-    Ok(kinds()?.iter().map(|kind| kind.name).filter(|name| matches(name)).collect())
+    let known = kinds()?.iter().map(|kind| kind.name).filter(|name| matches(name)).map(str::to_owned);
+    Ok(known.chain(patterns.iter().filter(|pattern| is_custom(pattern)).cloned()).collect())
 }
 
-/// Every word that [`can_subscribe`] accepts.
+/// Every word that [`can_subscribe`] accepts, but those that tenants name themselves.
 pub fn vocabulary() -> Result<Vec<String>> {
     let mut words = vec![EVERYTHING.to_owned()];
     for kind in kinds()? {
         let all_of_family = format!("{}.*", kind.family());
         if !words.contains(&all_of_family) {
-            words.push(all_of_family);
+            words.push(all_of_family.clone());
         }
-        words.push(kind.name.to_owned());
+        if kind.name != all_of_family {
+            words.push(kind.name.to_owned());
+        }
     }
     Ok(words)
 }

@@ -1,6 +1,8 @@
 //! Settings: a flag, else its environment variable, else the TOML file, else the default. A setting that nobody knows
 //! is refused with the name that was probably meant.
 
+mod workflows;
+
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -17,6 +19,8 @@ use kernel::store::{Options, PostgresOptions, Store, Synchronous};
 
 use crate::catalogue;
 use crate::features::webhooks::sender;
+use crate::features::workflows::Settings as WorkflowSettings;
+use workflows::WorkflowArgs;
 
 /// The text of a secrets file, for installations that keep it elsewhere.
 const SECRETS_VARIABLE: &str = "TENANT_CONTROL_SECRETS";
@@ -247,6 +251,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "DAYS", env = "TENANT_CONTROL_DELIVERY_DAYS", default_value_t = 90,
           value_parser = clap::value_parser!(i64).range(1..=3650))]
     pub delivery_days: i64,
+    #[command(flatten)]
+    pub workflow: WorkflowArgs,
     /// Address for Prometheus to read /metrics from; off when not given
     #[arg(long, value_name = "ADDRESS", env = "TENANT_CONTROL_METRICS_LISTEN")]
     pub metrics_listen: Option<SocketAddr>,
@@ -279,6 +285,7 @@ impl ServeArgs {
         settings.audit_retention_ms = self.audit_days * DAY_MS;
         settings.event_retention_ms = self.event_days * DAY_MS;
         settings.outbound = self.outbound.settings();
+        settings.set_of_feature(self.workflows());
         if let Some(ms) = std::env::var(NEWS_WAIT_VARIABLE).ok().and_then(|text| text.parse().ok()) {
             settings.news_wait_max = Duration::from_millis(ms);
         }
@@ -300,8 +307,14 @@ impl ServeArgs {
         }
     }
 
+    /// What the operator decides about workflows.
+    pub fn workflows(&self) -> WorkflowSettings {
+        self.workflow.settings(self.event_days)
+    }
+
     /// What settings must be to each other.
     pub fn check(&self) -> Result<(), String> {
+        self.workflow.check(self.event_days)?;
         if self.event_days <= self.delivery_days {
             return Ok(());
         }

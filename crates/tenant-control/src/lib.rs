@@ -27,6 +27,17 @@ pub fn statements() -> Vec<(&'static str, &'static str)> {
         features::webhooks::repair::store::STATEMENTS,
         features::webhooks::sender::settle::store::STATEMENTS,
         features::webhooks::sender::store::STATEMENTS,
+        features::workflows::engine::fire::store::STATEMENTS,
+        features::workflows::engine::follow::store::STATEMENTS,
+        features::workflows::engine::store::STATEMENTS,
+        features::workflows::follow::store::STATEMENTS,
+        features::workflows::repair::store::STATEMENTS,
+        features::workflows::retention::store::STATEMENTS,
+        features::workflows::runs::control::store::STATEMENTS,
+        features::workflows::runs::list::store::STATEMENTS,
+        features::workflows::runs::start::store::STATEMENTS,
+        features::workflows::runs::store::STATEMENTS,
+        features::workflows::store::STATEMENTS,
     ]
     .concat()
 }

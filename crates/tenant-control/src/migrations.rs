@@ -22,6 +22,7 @@ pub const MIGRATIONS: Migrations = migrations! {
     "0006_lists"
     "0007_service_notes"
     "0008_live_tickets"
+    "0009_workflows"
 };
 
 #[cfg(test)]

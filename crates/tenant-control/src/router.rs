@@ -9,7 +9,7 @@ use kernel::operations;
 use utoipa_axum::routes;
 
 use crate::catalogue;
-use crate::features::{api_keys, audit, openapi, pages, probes, session, tickets, webhooks};
+use crate::features::{api_keys, audit, openapi, pages, probes, session, tickets, webhooks, workflows};
 
 /// The service and the document that describes it.
 pub fn build(api: Api) -> Result<(Router, Arc<Document>)> {
@@ -33,6 +33,12 @@ pub fn table(app: &Shared) -> Api {
             webhooks::routes::delete
         ))
         .tenant(operations!(tickets::routes::list, tickets::routes::create, tickets::routes::change))
+        .tenant(operations!(
+            workflows::routes::list,
+            workflows::routes::act,
+            workflows::routes::change,
+            workflows::routes::delete
+        ))
         // Own extras of the contract.
         .tenant(operations!(webhooks::deliveries::routes::list, webhooks::deliveries::routes::act))
         .tenant(operations!(webhooks::events::routes::list))
@@ -52,6 +58,12 @@ pub fn table(app: &Shared) -> Api {
         .schema::<Page<tickets::Change>>()
         .schema::<tickets::UpdatedTicket>()
         .schema::<tickets::CommentedTicket>()
+        .schema::<Page<workflows::Workflow>>()
+        .schema::<Page<workflows::Run>>()
+        .schema::<workflows::RunDetail>()
+        .schema::<workflows::routes::View>()
+        .schema::<workflows::ApprovalRequested>()
+        .schema::<workflows::actions::CustomEvent>()
         .schema::<session::Session>()
         .schema::<Page<audit::AuditEntry>>()
         // Pages for people.
@@ -76,7 +88,7 @@ fn document_info() -> Result<DocumentInfo> {
         description: DESCRIPTION,
         tags: vec![
             ("Control plane", "API keys, webhook endpoints and the audit trail of a tenant."),
-            ("Service workflows", "Tickets of the service desk."),
+            ("Service workflows", "Tickets of the service desk, and workflows across the modules."),
             ("Session", "Who is calling, and signing out."),
             ("Schema", "This document."),
         ],

@@ -1,6 +1,7 @@
 //! Who there is and what they may do: tenants, users, roles, sessions, API keys, scopes. How a request is let in by them
 //! is `http/caller.rs`.
 
+mod authority;
 mod clocks;
 mod credentials;
 mod key_format;
@@ -12,6 +13,7 @@ mod scope;
 mod sessions;
 mod standing;
 
+pub use authority::authority;
 pub use clocks::{TenantClock, bring_credentials_back, find_stuck_clock, list_clocks, set_clock_back};
 pub use credentials::Credentials;
 pub use key_format::{PlainKey, PublicId};
@@ -30,6 +32,7 @@ pub(crate) use presented::Presented;
 pub(crate) use principal::Principal;
 pub(crate) use sessions::{end_session, redeem_signin_link};
 
+pub(crate) use authority::STATEMENTS as AUTHORITY_STATEMENTS;
 pub(crate) use clocks::STATEMENTS as CLOCK_STATEMENTS;
 pub(crate) use credentials::STATEMENTS as CREDENTIAL_STATEMENTS;
 pub(crate) use people::STATEMENTS as PEOPLE_STATEMENTS;

@@ -113,6 +113,7 @@ pub(crate) async fn redeem_signin_link(
         credential: None,
         address: Some(address),
         request_id: Some(request_id.into()),
+        depth: 0,
     };
     let session = Token::new(store.world());
     let session_hash = session.hash();

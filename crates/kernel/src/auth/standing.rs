@@ -41,7 +41,8 @@ pub enum Standing {
 /// What the credential may do now.
 #[derive(Debug)]
 pub struct Rights {
-    pub standing: Standing,
+    /// None when the service acts by itself for somebody: see [`super::authority`].
+    pub standing: Option<Standing>,
     pub scopes: Scopes,
     /// The networks that a key is held to; empty means none.
     pub allowed_cidrs: Vec<IpNet>,
@@ -85,11 +86,11 @@ impl Standing {
         let rights = match self {
             Standing::Key { id, secret } => {
                 let row: Option<KeyRow> = db.find(FIND_KEY, crate::args![id, secret.as_str(), now]).await?;
-                row.map(|row| row.rights(self))
+                row.map(|row| row.rights(Some(self)))
             }
             Standing::Person { session, .. } => {
                 let row: Option<(String, bool)> = db.find(FIND_SESSION, crate::args![session, now]).await?;
-                row.and_then(|row| person(self, &row))
+                row.and_then(|row| person(Some(self), &row))
             }
         };
         judge(rights, now, db.actor().address)?.require(scope)
@@ -130,8 +131,8 @@ impl AskedRights {
 
     async fn answer(self, tx: &mut Tx) -> Result<Option<Rights>> {
         Ok(match self.row {
-            AskedRow::Key(row) => tx.answer(row).await?.pop().map(|row| row.rights(self.standing)),
-            AskedRow::Person(row) => tx.answer(row).await?.pop().and_then(|row| person(self.standing, &row)),
+            AskedRow::Key(row) => tx.answer(row).await?.pop().map(|row| row.rights(Some(self.standing))),
+            AskedRow::Person(row) => tx.answer(row).await?.pop().and_then(|row| person(Some(self.standing), &row)),
         })
     }
 }
@@ -152,7 +153,7 @@ fn judge(rights: Option<Rights>, now: Timestamp, address: Option<IpAddr>) -> Res
 
 impl Rights {
     pub fn is_key(&self, id: ApiKeyId) -> bool {
-        matches!(self.standing, Standing::Key { id: own, .. } if own == id)
+        matches!(self.standing, Some(Standing::Key { id: own, .. }) if own == id)
     }
 
     fn require(&self, scope: Scope) -> Result<()> {
@@ -174,12 +175,12 @@ impl Rights {
     }
 }
 
-fn person(standing: Standing, (role, operator): &(String, bool)) -> Option<Rights> {
+pub(super) fn person(standing: Option<Standing>, (role, operator): &(String, bool)) -> Option<Rights> {
     let scopes = Role::parse(role)?.scopes(*operator);
     Some(Rights { standing, scopes, allowed_cidrs: Vec::new(), ends_at: None })
 }
 
-struct KeyRow {
+pub(super) struct KeyRow {
     scopes: Scopes,
     allowed_cidrs: Vec<IpNet>,
     expires_at: Timestamp,
@@ -198,7 +199,7 @@ impl FromRow for KeyRow {
 }
 
 impl KeyRow {
-    fn rights(self, standing: Standing) -> Rights {
+    pub(super) fn rights(self, standing: Option<Standing>) -> Rights {
         let scopes = if self.made_by_operator { self.scopes } else { self.scopes.without(Scope::PlatformRead) };
         Rights { standing, scopes, allowed_cidrs: self.allowed_cidrs, ends_at: Some(self.expires_at) }
     }

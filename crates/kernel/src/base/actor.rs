@@ -1,5 +1,6 @@
 //! Who does something: carried by every database handle, so that audit and events need no caller.
 
+use std::fmt::Display;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -76,6 +77,8 @@ pub struct Actor {
     pub credential: Option<Credential>,
     pub address: Option<IpAddr>,
     pub request_id: Option<Arc<str>>,
+    /// How many runs of workflows have led to this, each set off by what the one before did. Nobody else has any.
+    pub depth: i64,
 }
 
 impl Actor {
@@ -89,8 +92,14 @@ impl Actor {
         Actor::local(ActorKind::Operator, "operator")
     }
 
+    /// A workflow that acts in a run of its own, under which everything it does is found.
+    pub fn workflow(id: impl Display, name: &str, run: impl Display, depth: i64) -> Self {
+        let who = ActorRef { kind: ActorKind::Workflow, id: Some(id.to_string()), name: name.to_owned() };
+        Actor { who, credential: None, address: None, request_id: Some(run.to_string().into()), depth }
+    }
+
     fn local(kind: ActorKind, name: &str) -> Self {
         let who = ActorRef { kind, id: None, name: name.to_owned() };
-        Actor { who, credential: None, address: None, request_id: None }
+        Actor { who, credential: None, address: None, request_id: None, depth: 0 }
     }
 }

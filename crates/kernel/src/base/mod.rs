@@ -7,6 +7,7 @@ mod code;
 mod crypto;
 mod email;
 mod error;
+mod fault;
 mod id;
 mod label;
 mod network;
@@ -23,6 +24,7 @@ pub use code::Code;
 pub use crypto::{HmacKey, equal, hmac_sha256, sha256};
 pub use email::is_email;
 pub use error::{Error, FieldError, OnDuplicate, Result};
+pub use fault::{Fault, Faults};
 pub use id::*;
 pub use label::Label;
 pub use network::parse_network;
@@ -30,11 +32,12 @@ pub use secrets::{Secrets, SecretsSource};
 pub use slug::check_slug;
 pub use word::{Word, is_dotted};
 
-/// Everything a process takes from outside itself: the time and chance. Tests replace both.
+/// Everything a process takes from outside itself: the time and chance. Tests replace both, and say where it fails.
 #[derive(Clone, Debug, Default)]
 pub struct World {
     pub clock: Clock,
     pub chance: Chance,
+    pub faults: Faults,
 }
 
 impl World {

@@ -115,6 +115,13 @@ impl From<Vec<u8>> for Sealed {
     }
 }
 
+impl Sealed {
+    /// Whether it was taken away: what is sealed is never nothing.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 impl fmt::Debug for Sealed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[sealed]")

@@ -64,7 +64,8 @@ impl<T: Serialize + ToSchema> EventKind<T> {
         for (name, schema) in schemas {
             definitions.insert(name, serde_json::to_value(schema).map_err(Error::internal)?);
         }
-        let example = definitions.get(T::name().as_ref()).and_then(|schema| schema.get("example")).cloned();
+        let shown = |schema: &Value| schema.get("example").or_else(|| schema.pointer("/examples/0")).cloned();
+        let example = definitions.get(T::name().as_ref()).and_then(shown);
         let data = example.ok_or_else(|| Error::internal(format!("{} has no example", self.name)))?;
         let mut schema = body_schema(self.name, &T::name());
         schema["$defs"] = Value::Object(definitions);
@@ -86,7 +87,7 @@ fn body_schema(name: &str, data: &str) -> Value {
         "required": ["id", "type", "timestamp", "tenant_id", "sequence", "data"],
         "properties": {
             "id": {"type": "string", "description": "The same in every retry, resend and endpoint; also the header webhook-id."},
-            "type": {"type": "string", "enum": [name]},
+            "type": kind_schema(name),
             "timestamp": {"type": "string", "format": "date-time", "description": "When it happened."},
             "tenant_id": {"type": "string"},
             "sequence": {"type": "integer", "format": "int64", "description": "Rises strictly in the order of commits of the tenant; gaps are normal."},
@@ -98,10 +99,21 @@ fn body_schema(name: &str, data: &str) -> Value {
     })
 }
 
+/// One word, or any that begins so.
+fn kind_schema(name: &str) -> Value {
+    match name.strip_suffix(ANY) {
+        None => json!({"type": "string", "enum": [name]}),
+        Some(begins) => json!({"type": "string", "pattern": format!("^{}", begins.replace('.', "\\."))}),
+    }
+}
+
+/// Ends the name of kinds of which there are as many as somebody makes up.
+const ANY: &str = "*";
+
 fn example_body(name: &str, data: &Value) -> Value {
     json!({
         "id": "evt_01jd8z6v2mfkpb7h3q9xw5t4rc",
-        "type": name,
+        "type": name.replace(ANY, "something"),
         "timestamp": "2026-11-15T08:00:00.000Z",
         "tenant_id": "ten_01jd8z6v2mfkpb7h3q9xw5t4rd",
         "sequence": 42,

@@ -5,6 +5,7 @@
 //! product's to say.
 
 mod fit;
+pub mod follow;
 mod kind;
 
 use std::fmt::Display;
@@ -13,7 +14,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::base::{Error, EventId, Result, TenantId, Timestamp};
-use crate::store::{Db, Followers, Happening, Param, Tx};
+use crate::store::{Db, Followers, Happening, Param, Tx, Value};
 
 pub use kind::{Described, EventKind, family};
 
@@ -21,8 +22,8 @@ pub use kind::{Described, EventKind, family};
 pub const BODY_BYTES_MAX: usize = 256 << 10;
 
 crate::statements! {
-    INSERT = "INSERT INTO events (tenant_id, sequence, id, type, family, record_id, at, body)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+    INSERT = "INSERT INTO events (tenant_id, sequence, id, type, family, record_id, at, body, depth)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
     /// The earliest first: times rise with the sequence, also if this ends half-way.
     BRING_BACK = "UPDATE events SET at = $2 WHERE tenant_id = $1 AND sequence IN
         (SELECT e.sequence FROM events e WHERE e.tenant_id = $1 AND e.at > $2 ORDER BY e.at, e.sequence LIMIT $3)";
@@ -69,6 +70,12 @@ pub async fn publish_to<T: Serialize>(
     write(tx, kind.name(), &record.to_string(), raw(data)?, followers).await
 }
 
+/// Writes an event down whose kind a tenant has named itself, and tells whoever follows.
+pub async fn publish_named<T: Serialize>(tx: &mut Tx, name: &str, record: impl Display, data: &T) -> Result<Published> {
+    let followers = tx.followers()?;
+    write(tx, name, &record.to_string(), raw(data)?, followers).await
+}
+
 fn raw<T: Serialize>(data: &T) -> Result<Box<RawValue>> {
     serde_json::value::to_raw_value(data).map_err(Error::internal)
 }
@@ -91,7 +98,10 @@ async fn write(tx: &mut Tx, name: &str, record: &str, data: Box<RawValue>, follo
         let fits = |data: &serde_json::Value| serde_json::to_string(data).is_ok_and(|text| text.len() <= room);
         body = render(&raw(&fit::shorten(data, record, fits))?)?;
     }
-    let row = vec![sequence.into(), id.into(), name.into(), family(name).into(), record.into(), at.into(), body.into()];
+    let depth = tx.actor().depth;
+    let (known, told): (_, [Value; 3]) =
+        ([sequence.into(), id.into(), name.into()], [at.into(), body.into(), depth.into()]);
+    let row = known.into_iter().chain([family(name).into(), record.into()]).chain(told).collect();
     tx.later(INSERT, row).await?;
     let event = Happening { id, sequence, kind: name, record, at, now: tx.world().now() };
     for follower in followers {

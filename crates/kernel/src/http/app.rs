@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
-use axum::http::{HeaderValue, Uri};
+use axum::http::{Extensions, HeaderValue, Uri};
 use ipnet::IpNet;
 use tokio::sync::{Mutex, broadcast, watch};
 
@@ -158,9 +158,20 @@ pub struct Settings {
     pub stall_timeout: Duration,
     /// See [`ConnectionLimits`].
     pub connections_per_address_max: usize,
+    /// What is decided about features, each by the type of its own.
+    features: Extensions,
 }
 
 impl Settings {
+    /// What is decided about a feature; what it says itself, unless it was told otherwise.
+    pub fn of_feature<T: Clone + Default + Send + Sync + 'static>(&self) -> T {
+        self.features.get::<T>().cloned().unwrap_or_default()
+    }
+
+    pub fn set_of_feature<T: Clone + Send + Sync + 'static>(&mut self, settings: T) {
+        self.features.insert(settings);
+    }
+
     pub fn new(base_url: BaseUrl) -> Self {
         let connections = ConnectionLimits::default();
         Settings {
@@ -185,6 +196,7 @@ impl Settings {
             keep_alive_timeout: connections.patience.idle,
             stall_timeout: connections.patience.stall,
             connections_per_address_max: connections.per_address_max,
+            features: Extensions::new(),
         }
     }
 

@@ -104,6 +104,7 @@ impl Caller {
             credential: Some(Credential { kind: credential, id: self.principal.credential_id.as_ref().to_owned() }),
             address: Some(self.context.address.0),
             request_id: Some(self.context.request_id.clone()),
+            depth: 0,
         }
     }
 

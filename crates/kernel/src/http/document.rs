@@ -96,7 +96,7 @@ fn webhooks(kinds: &[Described]) -> Result<Paths> {
             .description("Any 2xx within 15 seconds counts as delivered; anything else is tried again, 410 ends it.")
             .build();
         let operation = OperationBuilder::new()
-            .operation_id(Some(format!("on_{}", kind.name.replace('.', "_"))))
+            .operation_id(Some(format!("on_{}", kind.name.replace('.', "_").replace('*', "any"))))
             .summary(Some(kind.description))
             .parameter(header("webhook-id", "The event's id: the same in every retry and resend."))
             .parameter(header("webhook-timestamp", "When this attempt was made, in seconds since 1970."))

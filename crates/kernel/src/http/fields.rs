@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use crate::base::{FieldError, RecordId, Result, Timestamp, Word};
+use super::body::FromBody;
+use crate::base::{Error, FieldError, RecordId, Result, Timestamp, Word};
 use crate::store::refer::Reference;
 
 /// The fields of an object that have not been taken yet, and what was wrong with those that have.
@@ -72,6 +73,40 @@ impl Fields {
             self.report(&name, "unknown_field", "is not a field that can be set here");
         }
     }
+}
+
+/// What was made of an object, and what was wrong with it.
+pub struct Read<T> {
+    pub value: Option<T>,
+    pub errors: Vec<FieldError>,
+    /// The records that it names.
+    pub references: Vec<Reference>,
+}
+
+impl<T> Read<T> {
+    /// What was made of it, or every bad field at once.
+    pub fn into_result(self) -> Result<(T, Vec<Reference>)> {
+        if !self.errors.is_empty() {
+            return Err(Error::invalid_fields(self.errors));
+        }
+        let value = self.value.ok_or_else(|| Error::internal("an object was refused without a reason"))?;
+        Ok((value, self.references))
+    }
+
+    /// Whether it is accepted, without what was made of it.
+    #[must_use]
+    pub fn checked(self) -> Read<()> {
+        Read { value: self.value.map(drop), errors: self.errors, references: self.references }
+    }
+}
+
+/// Reads an object as the body of a request is read.
+pub fn read_object<T: FromBody>(object: Map<String, Value>) -> Read<T> {
+    let mut fields = Fields::new(object);
+    let value = T::from_fields(&mut fields);
+    let Noted { mut errors, references } = fields.finish();
+    errors.truncate(ERRORS_MAX);
+    Read { value, errors, references }
 }
 
 /// One value with the place it stands at.
@@ -150,6 +185,11 @@ impl Field<'_> {
     /// One of a few words.
     pub fn word<W: Word>(&mut self) -> Option<W> {
         self.parsed("invalid_value", |text| W::parse(text).ok_or_else(|| format!("must be {}", W::expected())))
+    }
+
+    /// Whether several may be given.
+    pub fn is_list(&self) -> bool {
+        self.value.is_array()
     }
 
     /// Whatever it is, taken as it came.

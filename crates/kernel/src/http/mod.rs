@@ -51,7 +51,7 @@ pub use body::{FromBody, Json, Received};
 pub use caller::Caller;
 pub use context::Context;
 pub use document::{Document, DocumentInfo, DocumentOnce, finish_document};
-pub use fields::{Field, Fields};
+pub use fields::{Field, Fields, Read, read_object};
 pub use idempotency::{Idempotency, Once, shorten_stored_answers};
 pub use limiter::{Limiter, Policy, PolicyLimit, RateTable, WINDOW_SECONDS};
 pub use operation::{Arguments, InternalDoor, Operation, TenantDoor};

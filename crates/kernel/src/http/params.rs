@@ -157,10 +157,24 @@ impl Params {
 
     /// The same where some make sense.
     pub fn take_optional_id_beside<I: RecordId>(&mut self, about: &'static str, beside: &[&str]) -> Result<Option<I>> {
-        let id = self.take(Param::new(ID, about), Shape::Text, |text| Ok(id(&text)))?;
+        self.take_only_id(ID, about, beside)
+    }
+
+    /// The same for the run of a workflow, where the workflows themselves are named by `id`.
+    pub fn take_optional_run_id<I: RecordId>(&mut self, about: &'static str) -> Result<Option<I>> {
+        self.take_only_id(RUN_ID, about, &[])
+    }
+
+    fn take_only_id<I: RecordId>(
+        &mut self,
+        own: &'static str,
+        about: &'static str,
+        beside: &[&str],
+    ) -> Result<Option<I>> {
+        let id = self.take(Param::new(own, about), Shape::Text, |text| Ok(id(&text)))?;
         let other = self.given.iter().find(|(name, _)| !beside.contains(&name.as_str()));
         match other.filter(|_| id.is_some()) {
-            Some((name, _)) => Err(invalid(name, "cannot be combined with id")),
+            Some((name, _)) => Err(invalid(name, &format!("cannot be combined with {own}"))),
             None => Ok(id),
         }
     }
@@ -244,11 +258,13 @@ impl Params {
 }
 
 const ID: &str = "id";
+/// Names a run of a workflow where others are named by [`ID`].
+const RUN_ID: &str = "run_id";
 
-/// The id in a query that nobody has parsed yet, as it is given.
+/// The id in a query that nobody has parsed yet, as it is given: of whichever record is acted on.
 pub(super) fn raw_id(query: &str) -> Option<String> {
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-    pairs.find(|(name, _)| decode(name).is_some_and(|name| name == ID)).and_then(|(_, id)| decode(id))
+    pairs.find(|(name, _)| decode(name).is_some_and(|name| name == ID || name == RUN_ID)).and_then(|(_, id)| decode(id))
 }
 
 fn id<I: RecordId>(text: &str) -> (I, String) {

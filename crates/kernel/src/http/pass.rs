@@ -61,6 +61,7 @@ impl<P, R> Holder<P, R> {
             credential: None,
             address: Some(self.context.address.0),
             request_id: Some(self.context.request_id.clone()),
+            depth: 0,
         };
         self.app.store.tenant(self.owner.tenant, actor)
     }

@@ -3,8 +3,9 @@
 use super::fields::{Field, Fields};
 
 /// A field of a patch: left out, set to null, or set.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum Patch<T> {
+    #[default]
     Keep,
     Clear,
     Set(T),

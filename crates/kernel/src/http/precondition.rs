@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use crate::base::{Code, Error, Result};
 
 /// The versions that the caller accepts; none given accepts all.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct IfMatch(Option<Vec<String>>);
 
 impl IfMatch {

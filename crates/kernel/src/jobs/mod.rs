@@ -4,6 +4,7 @@
 pub mod dispatch;
 pub mod lanes;
 mod node;
+pub mod steps;
 mod watch;
 
 use std::sync::Arc;

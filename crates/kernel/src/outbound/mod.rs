@@ -99,6 +99,14 @@ impl Outbound {
         }
     }
 
+    /// The same for one that names an address itself; a name passes unasked.
+    pub fn check_address(&self, target: &Target) -> Result<(), NotAllowed> {
+        match Host::parse(target.host()).map_err(|bad| NotAllowed { detail: bad.to_string() })? {
+            Host::Address(address) => self.0.connector.guard().check(address),
+            Host::Name(_) => Ok(()),
+        }
+    }
+
     /// Sends a request and reads its answer, whatever the status.
     pub async fn send(&self, request: Request) -> Result<Response, Failure> {
         self.0.client.send(request).await

@@ -1,6 +1,7 @@
 //! Whoever follows events: what else is written in the transaction that publishes one.
 //!
-//! The product declares its followers when it opens the store. The kernel knows neither them nor their tables, and works
+//! Some make all they need of an event there and then; others let themselves be woken, and read behind the commits
+//! (`events/follow.rs`). The product declares its followers when it opens the store. The kernel knows neither them nor their tables, and works
 //! without any. A follower is statements and not a function over the transaction, so that they are sent together with
 //! what nobody waits for: following costs no round trip of its own.
 
@@ -26,6 +27,8 @@ pub struct Happening<'a> {
 /// Somebody who follows events.
 #[derive(Clone, Copy, Debug)]
 pub struct Follower {
+    /// Under which it is known, and under which it keeps how far it has read if it reads behind the commits.
+    pub name: &'static str,
     /// Finds a row when the statements have anything to do; asked where that costs less than they do.
     pub only_if: Option<(&'static str, Bind)>,
     /// They run after each event is written, in this order and in its transaction.

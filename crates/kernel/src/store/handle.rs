@@ -42,6 +42,7 @@ pub(super) struct Handle {
     pub followers: Option<Followers>,
 }
 
+#[derive(Clone)]
 pub(super) enum Reach {
     /// The text is kept beside the id because every statement binds it.
     Tenant(TenantId, String),
@@ -57,6 +58,12 @@ pub(crate) enum Lane {
 }
 
 impl Handle {
+    /// The same, with another who acts.
+    pub fn acting(&self, actor: Actor) -> Self {
+        let Handle { reach, job, world, followers, .. } = self;
+        Handle { reach: reach.clone(), job: *job, actor, world: world.clone(), followers: *followers }
+    }
+
     pub fn lane(&self) -> Lane {
         match self.reach {
             Reach::System(_) => Lane::System,

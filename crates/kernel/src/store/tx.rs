@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
-use crate::base::{Actor, Error, Result, TenantId, Timestamp, World, sha256};
+use crate::base::{Actor, ActorKind, Error, Result, TenantId, Timestamp, World, sha256};
 
 use super::clock::Tick;
 use super::handle::Handle;
@@ -66,6 +66,15 @@ impl Tx {
 
     pub fn world(&self) -> &World {
         &self.handle.world
+    }
+
+    /// Lets a workflow act from here on: what it does is noted as its own. Nobody else acts in another's place.
+    pub fn act_as(&mut self, actor: Actor) -> Result<()> {
+        if actor.who.kind != ActorKind::Workflow {
+            return Err(Error::internal("only a workflow acts in somebody's place"));
+        }
+        self.handle = Arc::new(self.handle.acting(actor));
+        Ok(())
     }
 
     /// Who follows the events of this transaction.

@@ -25,6 +25,11 @@
 //! | `webhook_states` | last_success_at last_failure_at failing_since | now at most |
 //! | `webhook_states` | paused_until | none, if beyond the longest wait of a retry |
 //! | `deliveries` | next_attempt_at | now, if beyond the longest wait of a retry |
+//! | `workflows` | created_at updated_at deleted_at | now at most |
+//! | `workflows` | next_run_at | the next moment of its schedule from now |
+//! | `workflow_runs` | deadline_at | as far from now as a run may last at most |
+//! | `workflow_runs` | ended_at | now at most: what is kept goes by it |
+//! | `steps` | next_at | now, if beyond the time of a run |
 //! | `lanes` | due_at not_before | now, if beyond the longest wait of a retry |
 //! | `lanes` | leased_until | the length of a lease from now at most |
 //! | `tenant_clocks` | last_at | now, last of all |
@@ -34,6 +39,9 @@
 //! | `deliveries` | succeeded_at created_at | stays: only shown; their order is that of their ids |
 //! | `delivery_attempts` | at | stays: only shown |
 //! | `webhook_recoveries` | since until started_at finished_at | stays: only shown; it works by numbers |
+//! | `workflow_runs` | created_at updated_at started_at | stays: only shown; their order is that of their ids |
+//! | `workflow_revisions` | saved_at | stays: only shown, and a revision is kept for longer |
+//! | `steps` | ready_at started_at ended_at deadline_at | stays: only shown; a run ends by its own time |
 //! | `tenants` `users` `organizations` | created_at updated_at | stays: only shown |
 //! | `sla_targets` | updated_at | stays: only shown |
 //! | `rate_usage` | window_start | stays: of no tenant, and nobody counts a minute that is not now |
@@ -52,7 +60,7 @@ use serde::Serialize;
 
 use super::admin::{Common, Of, tenant};
 use super::store;
-use crate::features::{api_keys, tickets, webhooks};
+use crate::features::{api_keys, tickets, webhooks, workflows};
 
 #[derive(Subcommand)]
 pub enum ClockCommand {
@@ -103,13 +111,21 @@ pub struct Repaired {
     pub api_keys: u64,
     pub tickets: u64,
     pub deliveries: u64,
+    pub workflow_steps: u64,
 }
 
 /// Repairs the clock of a tenant, if it is so far ahead that nothing can be written. Credentials come first, because somebody
 /// may use them for longer than was meant, and the clock last.
 pub async fn repair(db: &Db) -> Result<Repaired> {
     let Some((stood, now)) = find_stuck_clock(db).await? else {
-        return Ok(Repaired { from: None, to: db.database_now().await?, api_keys: 0, tickets: 0, deliveries: 0 });
+        return Ok(Repaired {
+            from: None,
+            to: db.database_now().await?,
+            api_keys: 0,
+            tickets: 0,
+            deliveries: 0,
+            workflow_steps: 0,
+        });
     };
     bring_credentials_back(db, now).await?;
     let api_keys = api_keys::store::bring_back(db, now).await?;
@@ -117,8 +133,10 @@ pub async fn repair(db: &Db) -> Result<Repaired> {
     events::bring_back(db, now).await?;
     let tickets = tickets::store::bring_back(db, now).await?;
     let deliveries = webhooks::repair::store::bring_back(db, now).await?;
+    let run_max_ms = workflows::Settings::default().run_max_ms;
+    let workflow_steps = workflows::repair::store::bring_back(db, now, run_max_ms).await?;
     let to = set_clock_back(db).await?;
-    Ok(Repaired { from: Some(stood), to, api_keys, tickets, deliveries })
+    Ok(Repaired { from: Some(stood), to, api_keys, tickets, deliveries, workflow_steps })
 }
 
 /// What was done before it failed stays done.
@@ -128,12 +146,12 @@ fn interrupted(error: &Error) -> Error {
 }
 
 fn said(report: &Report<'_>) -> String {
-    let Report { tenant, repaired: Repaired { from, to, api_keys, tickets, deliveries } } = report;
+    let Report { tenant, repaired: Repaired { from, to, api_keys, tickets, deliveries, workflow_steps } } = report;
     match from {
         None => format!("The clock of {tenant} is not so far ahead that it needs repair."),
         Some(from) => format!(
-            "The clock of {tenant} stood at {from} and was set to {to}, with {tickets} tickets, {api_keys} keys and \
-             {deliveries} deliveries.\n\
+            "The clock of {tenant} stood at {from} and was set to {to}, with {tickets} tickets, {api_keys} keys, \
+             {deliveries} deliveries and {workflow_steps} steps of workflows.\n\
              Sessions that began in the future have ended."
         ),
     }

@@ -4,20 +4,26 @@ use std::time::Duration;
 
 use kernel::jobs::{Node, every};
 
-use crate::features::{api_keys, webhooks};
+use crate::features::{api_keys, webhooks, workflows};
 
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(20);
 const CLEAN_EVERY: Duration = Duration::from_mins(10);
 const MEASURE_EVERY: Duration = Duration::from_secs(15);
 
 /// Runs until it is dropped.
-pub async fn run(node: Node, delivery_retention_ms: i64) {
+pub async fn run(node: Node, delivery_retention_ms: i64, run_retention_ms: i64) {
     tokio::join!(
         every(&node, ANNOUNCE_EVERY, "telling of keys that expire", |node| async move {
             api_keys::jobs::announce_expiry(&node).await
         }),
         every(&node, CLEAN_EVERY, "cleaning the log of deliveries", move |node| async move {
             webhooks::jobs::clean(&node, delivery_retention_ms).await
+        }),
+        every(&node, CLEAN_EVERY, "cleaning the history of workflows", move |node| async move {
+            workflows::jobs::clean(&node, run_retention_ms).await
+        }),
+        every(&node, MEASURE_EVERY, "measuring the queue of workflows", |node| async move {
+            workflows::jobs::measure(&node).await
         }),
         every(&node, MEASURE_EVERY, "measuring the queue of deliveries", |node| async move {
             webhooks::jobs::measure(&node).await

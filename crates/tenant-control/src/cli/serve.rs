@@ -18,6 +18,7 @@ use super::output::say;
 use super::{jobs, log, metrics, store};
 use crate::config::{self, ServeArgs};
 use crate::features::webhooks::sender::Sender;
+use crate::features::workflows::engine::Engine;
 use crate::retention::RETENTION;
 use crate::router;
 
@@ -43,7 +44,7 @@ pub async fn run(args: ServeArgs) -> Result<()> {
     let (router, _) = router::build(router::table(node.app()))?;
     kernel::jobs::begin(&node).await?;
     let jobs = tokio::spawn(kernel::jobs::run(node.clone(), RETENTION));
-    let announcing = tokio::spawn(jobs::run(node.clone(), args.delivery_retention_ms()));
+    let announcing = tokio::spawn(jobs::run(node.clone(), args.delivery_retention_ms(), args.workflow.history_ms()));
     let sender = Sender::new(node.clone(), args.sending());
     let (told_stop, stopped) = (node.clone(), node.stopping.subscribe());
     let sending = watch("sending webhooks", stopped.clone(), move || {
@@ -51,6 +52,13 @@ pub async fn run(args: ServeArgs) -> Result<()> {
         sender.clone().run(async move { drop(until_stopping(stopped).await) })
     });
     let sending = tokio::spawn(sending);
+    let engine = Engine::new(node.clone(), args.workflows());
+    let stopped = node.stopping.subscribe();
+    let running = watch("running workflows", stopped.clone(), move || {
+        let stopped = stopped.clone();
+        engine.clone().run(async move { drop(until_stopping(stopped).await) })
+    });
+    let running = tokio::spawn(running);
     warn_of_allowed(&node);
     if let Some(certificates) = listener.certificates() {
         tokio::spawn(reload(node.clone(), certificates));
@@ -83,7 +91,8 @@ pub async fn run(args: ServeArgs) -> Result<()> {
     // Attempts under way have had the time that requests took; what is not noted by then is sent again by whoever comes
     // next.
     let had = stopped_at.get().map_or(Duration::ZERO, Instant::elapsed);
-    let _ = tokio::time::timeout(SENDING_MAX.saturating_sub(had).max(SENDING_MIN), sending).await;
+    let ending = async { tokio::join!(sending, running) };
+    let _ = tokio::time::timeout(SENDING_MAX.saturating_sub(had).max(SENDING_MIN), ending).await;
     finish(&node).await;
     if broken.load(Ordering::Relaxed) {
         return Err(Error::internal("the thread that writes to the store has ended; start the server again"));

@@ -64,6 +64,8 @@ struct Run<W: Work> {
 /// What to do after a look at everything.
 enum Next {
     GoOn,
+    /// After another look: something is due that could not be started as things were known.
+    Look,
     Wait(Option<Timestamp>),
     Leave,
 }
@@ -102,8 +104,8 @@ impl<W: Work> Run<W> {
             let stopping = *stop.borrow();
             let until = match self.look_and_step(look, stopping).await {
                 Ok(Next::Leave) => return Ok(()),
-                Ok(Next::GoOn) => {
-                    look = false;
+                Ok(next @ (Next::GoOn | Next::Look)) => {
+                    look = matches!(next, Next::Look);
                     self.collect()?;
                     continue;
                 }
@@ -198,7 +200,7 @@ impl<W: Work> Run<W> {
     async fn linger_or_leave(&mut self, due: Option<Timestamp>) -> Result<Next> {
         let now = self.now();
         if due.is_some_and(|due| due <= now) {
-            return Ok(Next::GoOn);
+            return Ok(Next::Look);
         }
         let linger_ms = if self.dispatcher.is_crowded() { 0 } else { self.linger_ms };
         let soon = |at: Timestamp| at.as_millis() - now.as_millis() <= linger_ms;

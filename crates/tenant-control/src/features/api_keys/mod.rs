@@ -281,7 +281,7 @@ pub fn check_end(rights: &Rights, their_end: Timestamp) -> Result<()> {
 /// Nobody can grant what they do not hold, and `platform:read` only a platform operator in person.
 pub fn check_grant(rights: &Rights, scopes: &Scopes) -> Result<()> {
     rights.require_all(scopes, "Granting these scopes")?;
-    if matches!(rights.standing, Standing::Key { .. }) && scopes.holds(Scope::PlatformRead) {
+    if matches!(rights.standing, Some(Standing::Key { .. })) && scopes.holds(Scope::PlatformRead) {
         let name = Scope::PlatformRead.name();
         return Err(Error::insufficient_scope(name, "Only a platform operator, signed in, can grant platform:read."));
     }

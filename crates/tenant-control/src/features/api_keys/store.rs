@@ -207,8 +207,9 @@ pub async fn create(tx: &mut Tx, rights: &Rights, input: Input, secrets: &Secret
     let allowed_cidrs = allowed_cidrs(rights, input.allowed_cidrs)?;
     let expires_at = expiry(now, input.expires_days, rights.ends_at)?;
     let (maker_key, maker_user) = match rights.standing {
-        Standing::Person { user, .. } => (None, Some(user)),
-        Standing::Key { id, .. } => (Some(id), None),
+        Some(Standing::Person { user, .. }) => (None, Some(user)),
+        Some(Standing::Key { id, .. }) => (Some(id), None),
+        None => return Err(Error::internal("a key is made by somebody who asks for it")),
     };
     check_room(tx, now).await?;
     let id = ApiKeyId::new(tx.world());

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use kernel::audit::EntryColumns;
-use kernel::base::{AuditId, Error, RecordId, Result, Timestamp};
+use kernel::base::{AuditId, RecordId, Result, Timestamp};
 use kernel::http::PageBytes;
 use kernel::store::{ARMS_MAX, Arms, Db, FromRow, Passed, Row, Select, Value, Walk};
 
@@ -40,7 +40,8 @@ impl FromRow for AuditEntry {
             address: row.get(AT.address)?,
             credential: credential_type.map(|kind| AuditCredential { kind, id: credential_id }),
             request_id: row.get(AT.request_id)?,
-            changes: changes.map(|text| serde_json::from_str(&text)).transpose().map_err(Error::internal)?,
+            // What cannot be read any more hides no other entry.
+            changes: changes.and_then(|text| serde_json::from_str(&text).ok()),
         })
     }
 }

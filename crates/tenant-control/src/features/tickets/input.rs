@@ -15,7 +15,7 @@ pub const CUSTOM_DEPTH_MAX: usize = 5;
 pub const CUSTOM_BYTES_MAX: usize = 16 * 1024;
 
 /// The fields that can be given at any time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Common {
     pub subject: Option<String>,
     pub description: Patch<String>,
@@ -81,14 +81,16 @@ impl FromBody for NewTicket {
 impl FromBody for TicketPatch {
     fn from_fields(fields: &mut Fields) -> Option<Self> {
         let common = Common::take(fields, Null::Clears);
-        let comment = fields.optional("comment", |field| {
-            field.object(|comment| {
-                let body = comment.required("body", spoken);
-                let public = comment.optional("public", |field| field.boolean());
-                Some(NewComment { body: body?, public: public?.unwrap_or(true) })
-            })
-        });
+        let comment = fields.optional("comment", |field| field.object(NewComment::from_fields));
         Some(TicketPatch { fields: common?, comment: comment? })
+    }
+}
+
+impl FromBody for NewComment {
+    fn from_fields(fields: &mut Fields) -> Option<Self> {
+        let body = fields.required("body", spoken);
+        let public = fields.optional("public", |field| field.boolean());
+        Some(NewComment { body: body?, public: public?.unwrap_or(true) })
     }
 }
 
@@ -102,7 +104,7 @@ pub enum Null {
 }
 
 impl Common {
-    fn take(fields: &mut Fields, null: Null) -> Option<Self> {
+    pub fn take(fields: &mut Fields, null: Null) -> Option<Self> {
         let subject = fields.optional("subject", label);
         let description = fields.nullable("description", text);
         let kind = fields.optional("type", |field| field.word());

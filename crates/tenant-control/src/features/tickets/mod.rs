@@ -2,6 +2,10 @@
 //!
 //! What a request may say is in `input`, what is promised in `sla`, how tickets are found in `find`.
 
+/// What workflows can do with tickets.
+pub mod actions {
+    pub mod store;
+}
 mod document;
 pub mod find;
 pub mod input;
@@ -88,7 +92,7 @@ kernel::words! {
 }
 
 kernel::words! {
-    /// Where a ticket comes from: `api` by key, `ui` by a session.
+    /// Where a ticket comes from: `api` by key, `ui` by a session, `workflow` by a run of one.
     #[schema(as = TicketSource)]
     pub enum Source { Api "api", Ui "ui", Email "email", Workflow "workflow", Agent "agent" }
 }

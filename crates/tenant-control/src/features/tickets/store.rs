@@ -151,7 +151,11 @@ pub async fn create(tx: &mut Tx, _: &Rights, creation: Creation<'_>) -> Result<T
         custom_fields: serde_json::Map::new(),
         device_ids: Vec::new(),
         external_id: None,
-        source: if tx.actor().who.kind == ActorKind::User { Source::Ui } else { Source::Api },
+        source: match tx.actor().who.kind {
+            ActorKind::User => Source::Ui,
+            ActorKind::Workflow => Source::Workflow,
+            ActorKind::ApiKey | ActorKind::System | ActorKind::Operator => Source::Api,
+        },
         due_at: None,
         first_response_due_at: None,
         first_responded_at: None,

@@ -7,10 +7,11 @@ use kernel::base::{Label, Result};
 use kernel::http::{Field, Fields, FromBody};
 use kernel::outbound::{BadTarget, Target};
 use utoipa::ToSchema;
-use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, Type};
+use utoipa::openapi::schema::{AnyOfBuilder, ArrayBuilder, ObjectBuilder, Schema, Type};
 
-use super::{EVENTS_MAX, HEADER_BYTES_MAX, HEADERS_MAX, OVERLAP_HOURS_DEFAULT, OVERLAP_HOURS_MAX, RATE_MAX};
+use super::{EVENTS_MAX, HEADER_BYTES_MAX, HEADERS_MAX, OVERLAP_HOURS_DEFAULT, OVERLAP_HOURS_MAX, RATE_MAX, headers};
 use crate::catalogue;
+use crate::features::workflows::actions::KIND_BYTES_MAX;
 
 /// What creating or replacing an endpoint takes.
 #[derive(Debug, ToSchema)]
@@ -51,7 +52,7 @@ impl FromBody for Input {
         let url = fields.required("url", parse_url);
         let events = fields.required("events", parse_events);
         let enabled = fields.optional("enabled", |field| field.boolean());
-        let headers = fields.optional("headers", parse_headers);
+        let headers = fields.optional("headers", |field| headers::parse(field, &[]));
         let rate = fields.optional("rate_limit_per_second", |field| field.or_null(|rate| rate.integer(1..=RATE_MAX)));
         let ordered = fields.optional("ordered", |field| field.boolean());
         Some(Input {
@@ -103,10 +104,21 @@ impl FromBody for Change {
     }
 }
 
-fn events_schema() -> Schema {
+/// What `events` of an endpoint can be, and `types` of a workflow.
+pub fn events_schema() -> Schema {
     let words = catalogue::vocabulary().unwrap_or_default();
     let word = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words));
-    ArrayBuilder::new().items(word).min_items(Some(1)).max_items(Some(EVENTS_MAX)).build().into()
+    let custom = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .pattern(Some("^custom(\\.[a-z][a-z0-9_]*)+$"))
+        .max_length(Some(KIND_BYTES_MAX))
+        .description(Some("An event that a step of a workflow emits."));
+    ArrayBuilder::new()
+        .items(AnyOfBuilder::new().item(word).item(custom))
+        .min_items(Some(1))
+        .max_items(Some(EVENTS_MAX))
+        .build()
+        .into()
 }
 
 fn headers_schema() -> Schema {
@@ -118,7 +130,7 @@ fn headers_schema() -> Schema {
         .into()
 }
 
-fn parse_url(field: &mut Field<'_>) -> Option<Target> {
+pub fn parse_url(field: &mut Field<'_>) -> Option<Target> {
     let text = field.string()?;
     match Target::parse(&text) {
         Ok(target) => Some(target),
@@ -127,7 +139,7 @@ fn parse_url(field: &mut Field<'_>) -> Option<Target> {
     }
 }
 
-fn parse_events(field: &mut Field<'_>) -> Option<Vec<String>> {
+pub fn parse_events(field: &mut Field<'_>) -> Option<Vec<String>> {
     let words = field.list(EVENTS_MAX, |item| {
         item.parsed("unknown_event", |word| match catalogue::can_subscribe(word) {
             Ok(true) => Ok(word.to_owned()),
@@ -150,42 +162,6 @@ fn unknown_event(word: &str) -> String {
     let word: String = word.chars().take(60).collect();
     let known = catalogue::vocabulary().unwrap_or_default().join(", ");
     format!("{word:?} is not a kind of event; known are {known}")
-}
-
-/// Headers that are ours, or that decide how the request is framed.
-const REFUSED_HEADERS: &[&str] =
-    &["host", "transfer-encoding", "connection", "te", "trailer", "upgrade", "expect", "cookie", "user-agent"];
-const REFUSED_HEADER_FAMILIES: &[&str] = &["content-", "proxy-", "webhook-"];
-
-fn parse_headers(field: &mut Field<'_>) -> Option<BTreeMap<String, String>> {
-    let mut seen = Vec::new();
-    let headers = field.map(HEADERS_MAX, |name, value| {
-        let lower = name.to_ascii_lowercase();
-        if name.is_empty() || name.len() > 100 || !name.bytes().all(is_token) {
-            return value.wrong("invalid_header", "is not the name of a header");
-        }
-        if REFUSED_HEADERS.contains(&lower.as_str())
-            || REFUSED_HEADER_FAMILIES.iter().any(|family| lower.starts_with(family))
-        {
-            return value.wrong("header_not_allowed", "is set by the service and cannot be given");
-        }
-        if seen.contains(&lower) {
-            return value.wrong("duplicate_header", "is given twice; names of headers do not depend on case");
-        }
-        seen.push(lower);
-        let text = value.string()?;
-        if text.len() > HEADER_BYTES_MAX || !text.bytes().all(|byte| byte == b'\t' || (0x20..0x7f).contains(&byte)) {
-            return value
-                .wrong("invalid_header", format!("must be at most {HEADER_BYTES_MAX} visible ASCII characters"));
-        }
-        Some(text)
-    })?;
-    Some(headers.into_iter().collect())
-}
-
-/// RFC 9110.
-fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 /// Nobody can have sent to them, or take over the sending of, what they may not read.

@@ -9,6 +9,7 @@ pub mod events;
 pub mod follow {
     pub mod store;
 }
+pub mod headers;
 pub mod input;
 pub mod jobs;
 /// Taking endpoints and what waits for them out of the future.

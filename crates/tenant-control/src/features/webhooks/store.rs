@@ -8,7 +8,7 @@ use kernel::args;
 use kernel::audit::{self, Changes, Entry};
 use kernel::auth::Rights;
 use kernel::base::seal::{Cell, Sealed, SealedColumn};
-use kernel::base::{Code, Error, FieldError, HOUR_MS, Result, Secrets, Timestamp, Word};
+use kernel::base::{Code, Error, HOUR_MS, Result, Secrets, Timestamp, Word};
 use kernel::http::IfMatch;
 use kernel::jobs::lanes;
 use kernel::outbound::Target;
@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::input::{Input, check_subscription};
 use super::stored::StoredWebhook;
-use super::{MASK, NewWebhook, Status, WEBHOOK_LANE, WEBHOOKS_MAX, Webhook, WebhookId};
+use super::{MASK, NewWebhook, Status, WEBHOOK_LANE, WEBHOOKS_MAX, Webhook, WebhookId, headers};
 
 kernel::columns! {
     /// A record with what the sender has observed. The count is bounded, so that a large backlog costs no more.
@@ -93,6 +93,9 @@ kernel::statements! {
     DELETE_SECRETS = "DELETE FROM webhook_secrets WHERE tenant_id = $1 AND webhook_id = $2";
 }
 
+/// Where a body has them.
+const HEADERS: &str = "/headers";
+
 pub async fn get(db: &Db, id: WebhookId) -> Result<Webhook> {
     Ok(db.one::<StoredWebhook>(GET, args![id]).await?.at(db.world().now()))
 }
@@ -123,7 +126,7 @@ pub async fn create(tx: &mut Tx, rights: &Rights, input: Input, secrets: &Secret
     }
     let id = WebhookId::new(tx.world());
     let code = next_code(tx.find(LAST_CODE, args![]).await?)?;
-    let headers = merge_headers(&BTreeMap::new(), true, input.headers)?;
+    let headers = headers::merge(&BTreeMap::new(), true, input.headers, HEADERS).map_err(Error::invalid_fields)?;
     let sealed = seal_headers(tx, secrets, id, 1, &headers)?;
     let (status, reason) = wanted_status(input.enabled);
     let by = tx.actor().who.clone();
@@ -175,7 +178,7 @@ pub async fn replace(
     let kept = open_headers(tx, secrets, id, &stored)?;
     let old = stored.record;
     let stays = Target::parse(&old.url).is_ok_and(|url| url.has_place_of(&input.url));
-    let headers = merge_headers(&kept, stays, input.headers)?;
+    let headers = headers::merge(&kept, stays, input.headers, HEADERS).map_err(Error::invalid_fields)?;
     let (status, reason) = if old.enabled == input.enabled {
         (old.status, old.disabled_reason.as_deref())
     } else {
@@ -350,40 +353,6 @@ fn seal_headers(
 fn open_headers(tx: &Tx, secrets: &Secrets, id: WebhookId, stored: &StoredWebhook) -> Result<BTreeMap<String, String>> {
     let plain = cell(tx, &SEALED_HEADERS, id, stored.headers_version)?.open(secrets, &stored.headers)?;
     serde_json::from_slice(&plain).map_err(Error::internal)
-}
-
-/// What is given, with what is stored where the mask stands. What is stored stays with the place that it was given for.
-fn merge_headers(
-    kept: &BTreeMap<String, String>,
-    stays: bool,
-    given: BTreeMap<String, String>,
-) -> Result<BTreeMap<String, String>> {
-    let mut errors = Vec::new();
-    let mut wrong = |name: &str, code: &'static str, detail: String| {
-        let pointer = format!("/headers/{}", name.replace('~', "~0").replace('/', "~1"));
-        errors.push(FieldError { pointer, code, detail });
-    };
-    let mut merged = BTreeMap::new();
-    for (name, value) in given {
-        if value != MASK {
-            merged.insert(name, value);
-            continue;
-        }
-        match kept.iter().find(|(known, _)| known.eq_ignore_ascii_case(&name)) {
-            Some((_, stored)) if stays => drop(merged.insert(name, stored.clone())),
-            Some(_) => wrong(
-                &name,
-                "url_moved",
-                format!("{MASK} keeps a stored value only for the same scheme, host and port; give the value again"),
-            ),
-            None => wrong(
-                &name,
-                "nothing_to_keep",
-                format!("{MASK} keeps a stored value, and there is none for this header"),
-            ),
-        }
-    }
-    if errors.is_empty() { Ok(merged) } else { Err(Error::invalid_fields(errors)) }
 }
 
 /// The names, and beside each whether its value is another than before.

@@ -42,8 +42,8 @@ kernel::statements! {
     GET = kernel::sql![LIST, " AND d.id = $2"];
     ATTEMPTS = kernel::sql![AttemptColumns::SELECT, " AND delivery_id = $2 ORDER BY number DESC LIMIT $3"];
     /// Whether what was sent is still kept.
-    HAS_PAYLOAD = "SELECT e.sequence FROM deliveries d JOIN events e ON e.tenant_id = d.tenant_id AND e.sequence = d.event_sequence
-        WHERE d.tenant_id = $1 AND d.id = $2";
+    HAS_PAYLOAD = "SELECT e.sequence FROM events e WHERE e.tenant_id = $1 AND e.sequence =
+        (SELECT d.event_sequence FROM deliveries d WHERE d.tenant_id = $1 AND d.id = $2)";
     /// Held, like any other, while an earlier event of the record is not done with.
     RESEND = "UPDATE deliveries SET status = 'pending', skipped_reason = NULL, tries = 0, resends = resends + 1,
             next_attempt_at = CASE WHEN EXISTS (SELECT 1 FROM deliveries e WHERE e.tenant_id = $1

@@ -62,7 +62,8 @@ pub struct Event {
 pub enum Wanted {
     All,
     AllButTests,
-    Kinds(Vec<&'static str>),
+    /// `custom.*` are all that tenants name themselves.
+    Kinds(Vec<String>),
 }
 
 impl Wanted {
@@ -72,6 +73,6 @@ impl Wanted {
         if !patterns.iter().any(|pattern| pattern == EVERYTHING) {
             return Ok(Wanted::Kinds(kinds));
         }
-        Ok(if kinds.contains(&WEBHOOK_TEST.name()) { Wanted::All } else { Wanted::AllButTests })
+        Ok(if kinds.iter().any(|kind| kind == WEBHOOK_TEST.name()) { Wanted::All } else { Wanted::AllButTests })
     }
 }

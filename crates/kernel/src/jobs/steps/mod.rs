@@ -1,0 +1,291 @@
+//! Durable steps: work of which every part is noted, so that whoever takes it up after a crash goes on where it was.
+//!
+//! A step belongs to an owner (a run of a workflow) and is done on a lane. What it does inside the platform and that it is
+//! done are one transaction, which holds the lane and finds the step at the attempt that was seen: so it happens once.
+//! Whoever writes a step, a request that cancels it among them, has locked the lane before. What leaves the platform is
+//! noted afterwards and so happens at least once; the owner gives it a name by which its receiver can tell.
+
+mod retry;
+
+use super::lanes::Lane;
+use crate::base::{Actor, Result, Timestamp, Word};
+use crate::store::{Db, FromRow, Job, Row, Tx};
+
+pub use retry::Retry;
+
+crate::words! {
+    /// What became of something that is done in steps.
+    #[schema(as = WorkStatus)]
+    pub enum State {
+        Pending "pending", Running "running", Waiting "waiting", Succeeded "succeeded", Failed "failed",
+        Cancelled "cancelled", TimedOut "timed_out", Skipped "skipped",
+    }
+}
+
+impl State {
+    pub fn is_over(self) -> bool {
+        !matches!(self, State::Pending | State::Running | State::Waiting)
+    }
+}
+
+crate::columns! {
+    struct StepColumns in "steps" by kind, owner_id, name {
+        kind, lane, owner_id, name, state, attempt, tries, next_at, ready_at, deadline_at, started_at, ended_at, input,
+        output, error, attempts,
+    }
+}
+
+crate::statements! {
+    INSERT = StepColumns::INSERT;
+    UPDATE = StepColumns::UPDATE;
+    LIST = crate::sql![StepColumns::SELECT, " AND kind = $2 AND owner_id = $3 ORDER BY name LIMIT $4"];
+    GET = crate::sql![StepColumns::SELECT, " AND kind = $2 AND owner_id = $3 AND name = $4"];
+    DUE = crate::sql![
+        StepColumns::SELECT,
+        " AND kind = $2 AND lane = $3 AND next_at <= $4 ORDER BY next_at, owner_id, name LIMIT $5"
+    ];
+    NEXT_DUE = "SELECT MIN(next_at) FROM steps WHERE tenant_id = $1 AND kind = $2 AND lane = $3 AND next_at IS NOT NULL";
+    STATES = "SELECT name, state, next_at FROM steps WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 ORDER BY name LIMIT $4";
+    FIND_AT = "SELECT name FROM steps WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 AND name = $4 AND attempt = $5
+        AND ended_at IS NULL";
+    SHOW = "UPDATE steps SET state = 'running' WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 AND name = $4
+        AND attempt = $5 AND state = 'pending'";
+    FORGET = "DELETE FROM steps WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 AND name = $4";
+    END_ALL = "UPDATE steps SET state = $4, ended_at = $5, next_at = NULL
+        WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 AND ended_at IS NULL";
+}
+
+/// Steps of one owner.
+pub const STEPS_MAX: i64 = 1_000;
+
+/// One step as it is noted.
+#[derive(Clone, Debug)]
+pub struct Step {
+    pub owner: String,
+    pub name: String,
+    pub state: State,
+    /// Attempts that were noted.
+    pub attempt: i64,
+    /// Of those, the ones since it was last begun anew by hand.
+    pub tries: i64,
+    /// When somebody must look at it.
+    pub next_at: Option<Timestamp>,
+    pub ready_at: Timestamp,
+    pub deadline_at: Option<Timestamp>,
+    pub started_at: Option<Timestamp>,
+    pub ended_at: Option<Timestamp>,
+    /// JSON, each of them.
+    pub input: Option<String>,
+    pub output: Option<String>,
+    pub error: Option<String>,
+    pub attempts: String,
+}
+
+impl Step {
+    /// One whose turn has come.
+    pub fn ready(owner: impl Into<String>, name: impl Into<String>, at: Timestamp) -> Self {
+        Step {
+            owner: owner.into(),
+            name: name.into(),
+            state: State::Pending,
+            attempt: 0,
+            tries: 0,
+            next_at: Some(at),
+            ready_at: at,
+            deadline_at: None,
+            started_at: None,
+            ended_at: None,
+            input: None,
+            output: None,
+            error: None,
+            attempts: "[]".to_owned(),
+        }
+    }
+
+    /// Comes to its end.
+    pub fn end(&mut self, state: State, at: Timestamp) {
+        (self.state, self.ended_at, self.next_at) = (state, Some(at), None);
+    }
+
+    /// The attempt that this was read at.
+    pub fn seen(&self) -> Seen {
+        Seen { owner: self.owner.clone(), name: self.name.clone(), attempt: self.attempt }
+    }
+
+    fn values(&self, kind: &str, lane: &str) -> Vec<crate::store::Value> {
+        StepColumns {
+            kind: kind.into(),
+            lane: lane.into(),
+            owner_id: self.owner.as_str().into(),
+            name: self.name.as_str().into(),
+            state: self.state.as_str().into(),
+            attempt: self.attempt.into(),
+            tries: self.tries.into(),
+            next_at: self.next_at.into(),
+            ready_at: self.ready_at.into(),
+            deadline_at: self.deadline_at.into(),
+            started_at: self.started_at.into(),
+            ended_at: self.ended_at.into(),
+            input: self.input.as_deref().into(),
+            output: self.output.as_deref().into(),
+            error: self.error.as_deref().into(),
+            attempts: self.attempts.as_str().into(),
+        }
+        .into_vec()
+    }
+}
+
+impl FromRow for Step {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        const AT: StepColumns<usize> = StepColumns::AT;
+        Ok(Step {
+            owner: row.get(AT.owner_id)?,
+            name: row.get(AT.name)?,
+            state: State::stored(&row.get::<String>(AT.state)?)?,
+            attempt: row.get(AT.attempt)?,
+            tries: row.get(AT.tries)?,
+            next_at: row.get(AT.next_at)?,
+            ready_at: row.get(AT.ready_at)?,
+            deadline_at: row.get(AT.deadline_at)?,
+            started_at: row.get(AT.started_at)?,
+            ended_at: row.get(AT.ended_at)?,
+            input: row.get(AT.input)?,
+            output: row.get(AT.output)?,
+            error: row.get(AT.error)?,
+            attempts: row.get(AT.attempts)?,
+        })
+    }
+}
+
+/// A step at the attempt at which somebody saw it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Seen {
+    pub owner: String,
+    pub name: String,
+    pub attempt: i64,
+}
+
+/// What came of acting.
+#[derive(Debug)]
+pub enum Acted<R> {
+    Done(R),
+    /// Somebody has ended the step, or noted this attempt, meanwhile. Nothing was done.
+    Stale,
+    /// The lane is another node's by now. Nothing was done.
+    Lost,
+}
+
+impl<R> Acted<R> {
+    pub fn map<T>(self, done: impl FnOnce(R) -> T) -> Acted<T> {
+        match self {
+            Acted::Done(result) => Acted::Done(done(result)),
+            Acted::Stale => Acted::Stale,
+            Acted::Lost => Acted::Lost,
+        }
+    }
+}
+
+/// Does something of a step: all that `effect` writes, its note of the step among it, or nothing.
+pub async fn act<R: Send + 'static>(
+    lane: &Lane,
+    actor: Actor,
+    seen: Seen,
+    effect: impl for<'t> Job<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
+) -> Result<Acted<R>> {
+    let (held, faults) = (lane.clone(), lane.db().world().faults.clone());
+    faults.pass("steps.act.before").await?;
+    let acted = lane
+        .db()
+        .write(async move |tx| {
+            tx.act_as(actor)?;
+            // The clock first: the order of locks.
+            tx.tick().await?;
+            if !held.hold(tx).await? {
+                return Ok(Acted::Lost);
+            }
+            if !is_at(tx, held.kind(), &seen).await? {
+                return Ok(Acted::Stale);
+            }
+            let done = effect(tx).await?;
+            tx.world().faults.check("steps.act.before_commit")?;
+            Ok(Acted::Done(done))
+        })
+        .await?;
+    faults.pass("steps.act.after_commit").await?;
+    Ok(acted)
+}
+
+/// Whether the step is open and at this attempt. Asked while the lane is held, so that it stays so.
+pub async fn is_at(tx: &mut Tx, kind: &str, seen: &Seen) -> Result<bool> {
+    let found: Option<String> = tx.find(FIND_AT, crate::args![kind, seen.owner, seen.name, seen.attempt]).await?;
+    Ok(found.is_some())
+}
+
+/// Writes a new step.
+pub async fn add(tx: &mut Tx, kind: &str, lane: &str, step: &Step) -> Result<()> {
+    tx.later(INSERT, step.values(kind, lane)).await
+}
+
+/// Writes what became of a step.
+pub async fn save(tx: &mut Tx, kind: &str, lane: &str, step: &Step) -> Result<()> {
+    tx.later(UPDATE, step.values(kind, lane)).await
+}
+
+/// As if its turn had never come.
+pub async fn forget(tx: &mut Tx, kind: &str, owner: &str, name: &str) -> Result<()> {
+    tx.later(FORGET, vec![kind.into(), owner.into(), name.into()]).await
+}
+
+/// Ends whatever is open of an owner.
+pub async fn end_all(tx: &mut Tx, kind: &str, owner: &str, state: State, at: Timestamp) -> Result<()> {
+    tx.later(END_ALL, vec![kind.into(), owner.into(), state.as_str().into(), at.into()]).await
+}
+
+/// Shows attempts that take long.
+pub async fn show(tx: &mut Tx, kind: &str, seen: &[Seen]) -> Result<()> {
+    for Seen { owner, name, attempt } in seen {
+        tx.later(SHOW, vec![kind.into(), owner.as_str().into(), name.as_str().into(), (*attempt).into()]).await?;
+    }
+    Ok(())
+}
+
+/// All steps of an owner.
+pub async fn list(db: &Db, kind: &str, owner: &str) -> Result<Vec<Step>> {
+    db.list(LIST, crate::args![kind, owner, STEPS_MAX]).await
+}
+
+/// The same, in a transaction.
+pub async fn read_all(tx: &mut Tx, kind: &str, owner: &str) -> Result<Vec<Step>> {
+    tx.list(LIST, crate::args![kind, owner, STEPS_MAX]).await
+}
+
+pub async fn get(tx: &mut Tx, kind: &str, owner: &str, name: &str) -> Result<Step> {
+    tx.one(GET, crate::args![kind, owner, name]).await
+}
+
+/// The steps of an owner whose turn has come, and what became of them. One that is to be tried again later waits for that.
+pub async fn states(tx: &mut Tx, kind: &str, owner: &str) -> Result<Vec<(String, State)>> {
+    let now = tx.world().now();
+    let found: Vec<(String, String, Option<Timestamp>)> = tx.list(STATES, crate::args![kind, owner, STEPS_MAX]).await?;
+    let state = |(name, state, next_at): (String, String, Option<Timestamp>)| {
+        let later = next_at.is_some_and(|next_at| next_at > now);
+        let state = State::stored(&state)?;
+        Ok((name, if state == State::Pending && later { State::Waiting } else { state }))
+    };
+    found.into_iter().map(state).collect()
+}
+
+/// What somebody must look at by now on a lane, the longest waiting first.
+pub async fn due(db: &Db, lane: &Lane, now: Timestamp, limit: i64) -> Result<Vec<Step>> {
+    db.list(DUE, crate::args![lane.kind(), lane.key, now, limit]).await
+}
+
+/// When the next of them is due.
+pub async fn next_due(tx: &mut Tx, lane: &Lane) -> Result<Option<Timestamp>> {
+    tx.one(NEXT_DUE, crate::args![lane.kind(), lane.key]).await
+}
+
+/// The same, outside of a transaction.
+pub async fn next_due_now(db: &Db, lane: &Lane) -> Result<Option<Timestamp>> {
+    db.one(NEXT_DUE, crate::args![lane.kind(), lane.key]).await
+}

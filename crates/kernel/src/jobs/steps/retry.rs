@@ -1,0 +1,62 @@
+//! When what failed is tried again: the one place.
+
+use crate::base::{Chance, HOUR_MS, Timestamp};
+
+/// A wait grows no longer than this by being doubled.
+const WAIT_MAX_MS: i64 = HOUR_MS;
+/// Doubled more often, any wait has reached that.
+const DOUBLINGS_MAX: u32 = 30;
+
+/// How often something is tried again, and after how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// Retries after the first attempt.
+    pub max: i64,
+    /// Before the first of them; doubled for each that follows.
+    pub backoff_ms: i64,
+}
+
+impl Retry {
+    /// The moment of the next attempt after so many have failed; none when it was the last. Up to a fifth later by chance, so
+    /// that what failed together is not tried again together.
+    pub fn next(&self, failed: i64, now: Timestamp, chance: &Chance) -> Option<Timestamp> {
+        if failed > self.max {
+            return None;
+        }
+        let doublings = u32::try_from(failed - 1).unwrap_or(0).min(DOUBLINGS_MAX);
+        let wait = self.backoff_ms.saturating_mul(1 << doublings).min(WAIT_MAX_MS.max(self.backoff_ms));
+        let [byte] = chance.public_bytes::<1>();
+        Some(now.plus(wait + wait * i64::from(byte) / (5 * 256)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waits(retry: Retry) -> Vec<Option<i64>> {
+        let now = Timestamp::from_millis(0);
+        (1..=retry.max + 1).map(|failed| Some(retry.next(failed, now, &Chance::seeded(1))?.as_millis())).collect()
+    }
+
+    #[test]
+    fn it_is_tried_as_often_as_it_says_and_each_wait_is_twice_the_one_before() {
+        let waits = waits(Retry { max: 3, backoff_ms: 1_000 });
+        assert_eq!(waits.len(), 4);
+        for (place, wait) in waits.iter().take(3).enumerate() {
+            let (least, wait) = (1_000 << place, wait.unwrap_or_default());
+            assert!((least..=least + least / 5).contains(&wait), "{waits:?}");
+        }
+        assert_eq!(waits[3], None);
+        assert_eq!(Retry { max: 0, backoff_ms: 1 }.next(1, Timestamp::from_millis(0), &Chance::seeded(1)), None);
+    }
+
+    #[test]
+    fn a_wait_is_an_hour_at_most_unless_it_was_longer_to_begin_with() {
+        for (backoff_ms, most) in [(HOUR_MS / 3, HOUR_MS), (30 * HOUR_MS, 30 * HOUR_MS)] {
+            let waits = waits(Retry { max: 60, backoff_ms });
+            assert!(waits.iter().flatten().all(|wait| *wait <= most + most / 5), "{waits:?}");
+            assert!(waits[50].is_some_and(|wait| wait >= most));
+        }
+    }
+}

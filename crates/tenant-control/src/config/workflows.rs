@@ -1,0 +1,56 @@
+//! What `serve` can be told about workflows.
+
+use clap::Args;
+use kernel::base::{DAY_MS, HOUR_MS};
+
+use crate::features::workflows::Settings;
+
+#[derive(Args, Clone, Copy, Debug)]
+#[expect(clippy::struct_field_names, reason = "the names of the settings")]
+pub struct WorkflowArgs {
+    /// Runs of a tenant that act at once; others wait for their turn
+    #[arg(long, value_name = "N", env = "TENANT_CONTROL_WORKFLOW_RUNS_IN_FLIGHT", default_value_t = 100,
+          value_parser = clap::value_parser!(i64).range(1..=10_000))]
+    pub workflow_runs_in_flight: i64,
+    /// Runs of a tenant that wait for their turn; beyond, events wait and calls are refused
+    #[arg(long, value_name = "N", env = "TENANT_CONTROL_WORKFLOW_RUNS_QUEUED", default_value_t = 50_000,
+          value_parser = clap::value_parser!(i64).range(1..=1_000_000))]
+    pub workflow_runs_queued: i64,
+    /// A run that is not over by then is ended; less than events are kept [default: 28, or a little less than those]
+    #[arg(long, value_name = "DAYS", env = "TENANT_CONTROL_WORKFLOW_RUN_DAYS",
+          value_parser = clap::value_parser!(i64).range(1..=3650))]
+    pub workflow_run_days: Option<i64>,
+    /// How long runs that are over are kept
+    #[arg(long, value_name = "DAYS", env = "TENANT_CONTROL_WORKFLOW_HISTORY_DAYS", default_value_t = 90,
+          value_parser = clap::value_parser!(i64).range(1..=3650))]
+    pub workflow_history_days: i64,
+}
+
+impl WorkflowArgs {
+    pub fn settings(self, event_days: i64) -> Settings {
+        let usual = Settings::default();
+        let shorter = usual.run_max_ms.min(event_days * DAY_MS - HOUR_MS);
+        Settings {
+            runs_in_flight: self.workflow_runs_in_flight,
+            runs_queued: self.workflow_runs_queued,
+            run_max_ms: self.workflow_run_days.map_or(shorter, |days| days * DAY_MS),
+            ..usual
+        }
+    }
+
+    /// How long runs that are over are kept.
+    pub fn history_ms(self) -> i64 {
+        self.workflow_history_days * DAY_MS
+    }
+
+    /// A run reads its event for as long as it lasts.
+    pub fn check(self, event_days: i64) -> Result<(), String> {
+        match self.workflow_run_days {
+            Some(days) if days >= event_days => Err(format!(
+                "--workflow-run-days {days} is not less than --event-days {event_days}: a run would outlive the event that \
+                 started it. Keep events longer, or let runs end sooner."
+            )),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Headers that a tenant adds to requests: which may be given, and that a stored value stays with the place it was given
+//! for. Deliveries have them, and requests of workflows.
+
+use std::collections::BTreeMap;
+
+use kernel::base::FieldError;
+use kernel::http::Field;
+
+use super::{HEADER_BYTES_MAX, HEADERS_MAX, MASK};
+
+/// Headers that are ours, or that decide how the request is framed.
+const REFUSED: &[&str] =
+    &["host", "transfer-encoding", "connection", "te", "trailer", "upgrade", "expect", "cookie", "user-agent"];
+const REFUSED_FAMILIES: &[&str] = &["content-", "proxy-", "webhook-"];
+const NAME_BYTES_MAX: usize = 100;
+
+/// Reads them; `own` are those that this kind of request has of itself.
+pub fn parse(field: &mut Field<'_>, own: &[&str]) -> Option<BTreeMap<String, String>> {
+    let mut seen = Vec::new();
+    let headers = field.map(HEADERS_MAX, |name, value| {
+        let lower = name.to_ascii_lowercase();
+        if !is_name(name) {
+            return value.wrong("invalid_header", NOT_A_NAME);
+        }
+        let refused = REFUSED.contains(&lower.as_str()) || own.contains(&lower.as_str());
+        if refused || REFUSED_FAMILIES.iter().any(|family| lower.starts_with(family)) {
+            return value.wrong("header_not_allowed", "is set by the service and cannot be given");
+        }
+        if seen.contains(&lower) {
+            return value.wrong("duplicate_header", "is given twice; names of headers do not depend on case");
+        }
+        seen.push(lower);
+        let text = value.string()?;
+        if text.len() > HEADER_BYTES_MAX || !text.bytes().all(|byte| byte == b'\t' || (0x20..0x7f).contains(&byte)) {
+            return value
+                .wrong("invalid_header", format!("must be at most {HEADER_BYTES_MAX} visible ASCII characters"));
+        }
+        Some(text)
+    })?;
+    Some(headers.into_iter().collect())
+}
+
+pub const NOT_A_NAME: &str = "is not the name of a header";
+
+/// RFC 9110.
+pub fn is_name(name: &str) -> bool {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_token)
+}
+
+/// What is given, with what is stored where the mask stands. What is stored stays with the place that it was given for.
+/// `pointer` is that of the headers.
+pub fn merge(
+    kept: &BTreeMap<String, String>,
+    stays: bool,
+    given: BTreeMap<String, String>,
+    pointer: &str,
+) -> Result<BTreeMap<String, String>, Vec<FieldError>> {
+    let mut errors = Vec::new();
+    let mut wrong = |name: &str, code: &'static str, detail: String| {
+        let pointer = format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1"));
+        errors.push(FieldError { pointer, code, detail });
+    };
+    let mut merged = BTreeMap::new();
+    for (name, value) in given {
+        if value != MASK {
+            merged.insert(name, value);
+            continue;
+        }
+        match kept.iter().find(|(known, _)| known.eq_ignore_ascii_case(&name)) {
+            Some((_, stored)) if stays => drop(merged.insert(name, stored.clone())),
+            Some(_) => wrong(
+                &name,
+                "url_moved",
+                format!("{MASK} keeps a stored value only for the same scheme, host and port; give the value again"),
+            ),
+            None => wrong(
+                &name,
+                "nothing_to_keep",
+                format!("{MASK} keeps a stored value, and there is none for this header"),
+            ),
+        }
+    }
+    if errors.is_empty() { Ok(merged) } else { Err(errors) }
+}

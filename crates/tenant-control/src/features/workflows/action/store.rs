@@ -1,0 +1,36 @@
+//! What an action is. Any feature can declare some, over its own functions; `catalogue.rs` lists them all.
+
+use futures_util::future::BoxFuture;
+use kernel::auth::{Rights, Scope};
+use kernel::base::Result;
+use kernel::http::Read;
+use kernel::store::Tx;
+use serde_json::{Map, Value};
+
+/// Something that a step can do.
+pub struct Action {
+    /// As `uses` names it.
+    pub name: &'static str,
+    pub about: &'static str,
+    /// What whoever saves the workflow must hold, then and when the step acts.
+    pub needs: &'static [Scope],
+    /// A `with` that is accepted, for the document.
+    pub example: fn() -> Value,
+    /// What is wrong with a `with`, as the feature's own route would say it.
+    pub check: fn(Map<String, Value>) -> Read<()>,
+    pub does: Does,
+}
+
+pub enum Does {
+    /// Something inside the platform, in the transaction that notes the step.
+    Inside(Inside),
+    /// A request to somewhere else.
+    Http,
+    /// Nothing, until a moment.
+    Wait,
+    /// Nothing, until somebody says so.
+    Approval,
+}
+
+/// Does it, for somebody whose rights are known by now, and tells what the feature's route would answer.
+pub type Inside = for<'t> fn(&'t mut Tx, &'t Rights, Map<String, Value>) -> BoxFuture<'t, Result<Value>>;

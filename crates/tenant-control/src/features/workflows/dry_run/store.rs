@@ -1,0 +1,213 @@
+//! SQL of a dry run: everything is done as a run would do it, in one transaction that is never kept.
+//!
+//! So references, transitions and numbers are judged by the real rules, and a step sees what the one before it has made. What
+//! would leave the platform is not sent, nobody waits, and approvals are taken as given. What came of it is kept as a run.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kernel::audit::{self, Entry};
+use kernel::base::{Code, Error, Result, Secrets, TenantId, Timestamp};
+use kernel::http::read_object;
+use kernel::jobs::steps;
+use kernel::outbound::Outbound;
+use kernel::store::{Db, Tx};
+use serde_json::{Map, Value, json};
+
+use super::super::action::store::Does;
+use super::super::actions::{HttpRequest, Wait};
+use super::super::engine::act::store::{Job, attempt};
+use super::super::engine::actor;
+use super::super::engine::evaluate::{Evaluated, Seen, evaluate_with, masked};
+use super::super::engine::revisions::Revision;
+use super::super::engine::store::{lost, needs, rights_for};
+use super::super::expression::Meter;
+use super::super::plan::{self, plan};
+use super::super::runs::start::store::{check, prepare};
+use super::super::runs::store::insert;
+use super::super::runs::{StoredRun, detail, parse_optional};
+use super::super::{LANE_KEY, RunDetail, Settings, Status, StepError, WORKFLOW_LANE, WorkflowId};
+
+/// What came of a dry run, ready to be kept.
+pub struct Simulated {
+    run: StoredRun,
+    steps: Vec<steps::Step>,
+    revision: Arc<Revision>,
+}
+
+/// What all expressions of a dry run may cost together: on SQLite all others wait for its transaction.
+const TRIAL_COST: u32 = 200_000;
+const TRIAL_COST_BYTES: usize = 2 << 20;
+
+/// Tries a workflow without leaving anything.
+/// A name is not looked up: that would take longer than a transaction may.
+pub async fn simulate(
+    db: &Db,
+    secrets: &Secrets,
+    outbound: Outbound,
+    id: WorkflowId,
+    input: Value,
+    settings: Settings,
+) -> Result<Simulated> {
+    let tenant = db.tenant_id().ok_or_else(|| Error::internal("a workflow belongs to a tenant"))?;
+    let checked = check(db, id, input).await?;
+    let revision = Arc::new(Revision::load(db, secrets, id, checked.revision).await?);
+    let meter = Meter::new(TRIAL_COST, TRIAL_COST_BYTES);
+    let mut trial = Trial { tenant, revision, outbound, meter };
+    let made: Arc<Mutex<Option<Simulated>>> = Arc::default();
+    let kept = made.clone();
+    let tried = db.write(async move |tx| {
+        let (mut run, _) = prepare(tx, id, checked, true, &settings).await?;
+        tx.act_as(actor(&run))?;
+        let steps = trial.steps(tx, &mut run).await?;
+        let revision = trial.revision;
+        *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(Simulated { run, steps, revision });
+        // Nothing of it stays.
+        Err::<(), Error>(Error::conflict("a dry run is not kept"))
+    });
+    let tried = tried.await;
+    let made = made.lock().unwrap_or_else(PoisonError::into_inner).take();
+    match (made, tried) {
+        (Some(made), _) => Ok(made),
+        (None, Err(error)) => Err(error),
+        (None, Ok(())) => Err(Error::internal("a dry run has left nothing")),
+    }
+}
+
+/// One dry run.
+struct Trial {
+    tenant: TenantId,
+    revision: Arc<Revision>,
+    outbound: Outbound,
+    meter: Meter,
+}
+
+impl Trial {
+    async fn steps(&mut self, tx: &mut Tx, run: &mut StoredRun) -> Result<Vec<steps::Step>> {
+        let (tenant, revision) = (self.tenant, self.revision.clone());
+        let at = tx.tick().await?.at;
+        run.turn(Status::Running, at);
+        let definition = &revision.compiled.definition;
+        let (needs, owner) = (needs(&definition.steps), run.run.id.to_string());
+        let mut noted: Vec<Option<steps::Step>> = vec![None; definition.steps.len()];
+        loop {
+            let states: Vec<Option<Status>> = noted.iter().map(|step| step.as_ref().map(|step| step.state)).collect();
+            let plan = plan(&definition.steps, &needs, &states);
+            for place in plan.skip {
+                let mut step = steps::Step::ready(&owner, &definition.steps[place].id, at);
+                step.end(Status::Skipped, at);
+                noted[place] = Some(step);
+            }
+            if plan.begin.is_empty() {
+                run.turn(plan.status, at);
+                break;
+            }
+            for place in plan.begin {
+                let step = steps::Step::ready(&owner, &definition.steps[place].id, at);
+                let job =
+                    Job { tenant, run: Arc::new(run.clone()), revision: revision.clone(), place, request: None, step };
+                let seen = Seen { event: Value::Null, steps: outputs(&noted)?, run: run.scope() };
+                noted[place] = Some(self.step(tx, job, &seen, at).await?);
+            }
+        }
+        let mut ended = Vec::with_capacity(noted.len());
+        for step in &noted {
+            let error = step.as_ref().and_then(|step| step.error.as_deref());
+            ended.push((step.as_ref().map(|step| step.state), parse_optional(error)?));
+        }
+        run.run.error = plan::error(&definition.steps, &ended, run.run.status);
+        Ok(noted.into_iter().flatten().collect())
+    }
+
+    async fn step(&mut self, tx: &mut Tx, job: Job, seen: &Seen, at: Timestamp) -> Result<steps::Step> {
+        let mut step = job.step.clone();
+        let with = match evaluate_with(&job, seen, &mut self.meter) {
+            Evaluated::Skip => {
+                step.end(Status::Skipped, at);
+                return Ok(step);
+            }
+            Evaluated::Fault(error) => return failed(step, &error, at),
+            Evaluated::Do(with) => with,
+        };
+        step.input = Some(text(&masked(&job, &with))?);
+        step.started_at = Some(at);
+        let done = match (job.action().check)(with.clone()).into_result() {
+            Err(error) => Err(lost(error)?),
+            Ok(_) => self.act(tx, &job, with, at).await?,
+        };
+        let error = done.as_ref().err().cloned();
+        step.attempts = text(&[attempt(&job, at, at, error)])?;
+        step.attempt = 1;
+        match done {
+            Ok(output) => {
+                step.output = Some(text(&output)?);
+                step.end(Status::Succeeded, at);
+                Ok(step)
+            }
+            Err(error) => failed(step, &error, at),
+        }
+    }
+
+    async fn act(
+        &self,
+        tx: &mut Tx,
+        job: &Job,
+        with: Map<String, Value>,
+        at: Timestamp,
+    ) -> Result<Result<Value, StepError>> {
+        let rights = match rights_for(tx, &job.revision.saved_by, job.action()).await? {
+            Ok(rights) => rights,
+            Err(error) => return Ok(Err(error)),
+        };
+        match &job.action().does {
+            Does::Inside(does) => match does(tx, &rights, with).await {
+                Ok(output) => Ok(Ok(output)),
+                Err(error) => lost(error).map(Err),
+            },
+            Does::Http => {
+                let (wanted, _) = read_object::<HttpRequest>(with).into_result()?;
+                Ok(match self.outbound.check_address(&wanted.url) {
+                    Ok(()) => Ok(json!({ "status": null, "headers": {}, "body": null })),
+                    Err(refused) => {
+                        Err(StepError { code: Code::TargetNotAllowed.name().to_owned(), detail: refused.detail })
+                    }
+                })
+            }
+            Does::Wait => {
+                let (wait, _) = read_object::<Wait>(with).into_result()?;
+                Ok(Ok(json!({ "until": wait.until(at) })))
+            }
+            Does::Approval => Ok(Ok(json!({ "approved": true, "by": null, "at": at }))),
+        }
+    }
+}
+
+/// What later steps see of those before them.
+fn outputs(noted: &[Option<steps::Step>]) -> Result<Value> {
+    let mut outputs = Map::new();
+    for step in noted.iter().flatten() {
+        let output: Option<Value> = parse_optional(step.output.as_deref())?;
+        outputs.insert(step.name.clone(), json!({ "status": step.state, "output": output }));
+    }
+    Ok(Value::Object(outputs))
+}
+
+fn failed(mut step: steps::Step, error: &StepError, at: Timestamp) -> Result<steps::Step> {
+    step.error = Some(text(error)?);
+    step.end(Status::Failed, at);
+    Ok(step)
+}
+
+fn text<T: serde::Serialize + ?Sized>(value: &T) -> Result<String> {
+    serde_json::to_string(value).map_err(Error::internal)
+}
+
+/// Keeps what came of it as a run, and tells nobody.
+pub async fn keep(tx: &mut Tx, simulated: Simulated) -> Result<RunDetail> {
+    let Simulated { run, steps, revision } = simulated;
+    insert(tx, &run).await?;
+    for step in &steps {
+        steps::add(tx, WORKFLOW_LANE, LANE_KEY, step).await?;
+    }
+    audit::record(tx, Entry::new("workflow.dry_run", "workflow_run", run.run.id)).await?;
+    detail(run.run, &revision.compiled.definition, &steps)
+}

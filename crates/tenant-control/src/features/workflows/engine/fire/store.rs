@@ -1,0 +1,92 @@
+//! SQL of making runs of schedules: what was missed while nobody was there is one run, and late.
+
+use kernel::args;
+use kernel::base::{MINUTE_MS, Result, Timestamp};
+use kernel::jobs::lanes::Lane;
+use kernel::store::Db;
+use serde_json::json;
+
+use super::super::super::runs::control::store::DEFINITION;
+use super::super::super::runs::store::{self as runs, NewRun};
+use super::super::super::schedule::Schedule;
+use super::super::super::{Definition, RunId, RunTrigger, Trigger, TriggerKind, WorkflowId};
+use super::super::Running;
+use super::super::store::Upkeep;
+
+kernel::statements! {
+    DUE = "SELECT id, revision, next_run_at, name FROM workflows WHERE tenant_id = $1 AND next_run_at <= $2
+        ORDER BY next_run_at, id LIMIT $3";
+    /// Only from where it was: whoever changed the schedule meanwhile has set it anew.
+    SET_NEXT = "UPDATE workflows SET next_run_at = $4 WHERE tenant_id = $1 AND id = $2 AND next_run_at = $3";
+}
+
+/// Schedules of one step.
+const FIRES_MAX: i64 = 50;
+/// A run that begins later than this after its moment is late.
+const LATE_MS: i64 = MINUTE_MS;
+
+/// Makes runs of what is due by the calendar. How many; none when the lane is lost.
+pub async fn step(engine: &Running, lane: &Lane, run_max_ms: i64) -> Result<Upkeep> {
+    let (db, now) = (lane.db(), lane.db().world().now());
+    let due: Vec<(WorkflowId, i64, Timestamp, String)> = db.list(DUE, args![now, FIRES_MAX]).await?;
+    let mut fires = Vec::with_capacity(due.len());
+    for (id, revision, moment, name) in due {
+        // From now on: of what was missed, one run is made. One that cannot be run any more is told of by a run that fails.
+        let (next, error) = match engine.ready(db, id, revision).await? {
+            Ok(ready) => {
+                let schedule = ready.compiled.schedule.as_ref();
+                (schedule.and_then(|schedule| schedule.next_after(now.max(moment))), None)
+            }
+            Err(error) => (next_of_definition(db, id, revision, now.max(moment)).await?, Some(error)),
+        };
+        fires.push((id, revision, moment, name, next, error));
+    }
+    if fires.is_empty() {
+        return Ok(Some(0));
+    }
+    let held = lane.clone();
+    let fired = db.write(async move |tx| {
+        let tick = tx.tick().await?;
+        if !held.hold(tx).await? {
+            return Ok(None);
+        }
+        let mut count = 0;
+        for (workflow_id, revision, moment, workflow_name, next, error) in fires {
+            if tx.exec(SET_NEXT, args![workflow_id, moment, next]).await? == 0 {
+                continue;
+            }
+            let trigger = RunTrigger {
+                kind: TriggerKind::Schedule,
+                event_id: None,
+                scheduled_for: Some(moment),
+                late: now.as_millis() - moment.as_millis() > LATE_MS,
+                by: None,
+            };
+            let new = NewRun {
+                workflow_id,
+                workflow_name,
+                revision,
+                depth: 1,
+                trigger,
+                event_sequence: None,
+                input: json!({}),
+                error,
+                dry_run: false,
+            };
+            let run = new.at(RunId::new_numbered(tx.world(), tick.at, tick.sequence), tick.at, run_max_ms);
+            runs::insert(tx, &run).await?;
+            count += 1;
+        }
+        tx.world().faults.check("fire.made.before_commit")?;
+        Ok(Some(count))
+    });
+    fired.await
+}
+
+/// When it fires next, whatever else of the definition cannot be read any more.
+async fn next_of_definition(db: &Db, id: WorkflowId, revision: i64, after: Timestamp) -> Result<Option<Timestamp>> {
+    let text: Option<String> = db.find(DEFINITION, args![id, revision]).await?;
+    let definition: Option<Definition> = text.and_then(|text| serde_json::from_str(&text).ok());
+    let Some(Trigger::Schedule(on)) = definition.map(|definition| definition.on) else { return Ok(None) };
+    Ok(Schedule::parse(&on.cron, &on.timezone).ok().and_then(|schedule| schedule.next_after(after)))
+}

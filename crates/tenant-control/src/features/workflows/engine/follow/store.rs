@@ -1,0 +1,187 @@
+//! SQL of making runs of events: in the order in which they happened, and one of each.
+
+use std::collections::HashMap;
+
+use kernel::args;
+use kernel::base::Result;
+use kernel::events::follow::{self, Head};
+use kernel::jobs::lanes::Lane;
+use kernel::store::{Db, Tx};
+use serde_json::{Value, json};
+
+use super::super::super::runs::store::{self as runs, NewRun};
+use super::super::super::{
+    DEPTH_MAX, FOLLOWER, RunError, RunId, RunTrigger, Settings, StepError, TriggerKind, WorkflowId,
+};
+use super::super::Running;
+use super::super::evaluate::passes;
+use super::super::store::Upkeep;
+use crate::features::webhooks::{is_for_one, patterns};
+
+kernel::statements! {
+    /// Who wants which events. A tenant has few.
+    TRIGGERS = "SELECT g.pattern, g.workflow_id, g.after_sequence, w.revision, w.name FROM workflow_triggers g
+        JOIN workflows w ON w.tenant_id = g.tenant_id AND w.id = g.workflow_id
+        WHERE g.tenant_id = $1 ORDER BY g.workflow_id, g.pattern LIMIT $2";
+    IS_WANTED = "SELECT id FROM workflows WHERE tenant_id = $1 AND id = $2 AND enabled AND deleted_at IS NULL";
+    COUNT_QUEUED = "SELECT COUNT(*) FROM (SELECT id FROM workflow_runs WHERE tenant_id = $1 AND status = 'pending'
+        LIMIT $2) AS queued";
+}
+
+/// Workflows of a tenant are 200, and each has 50 patterns at most.
+const TRIGGERS_MAX: i64 = 10_000;
+/// Events looked at in one step.
+const HEADS_MAX: i64 = 500;
+/// Bodies read and filters evaluated in one step, and runs made of them.
+const RUNS_MAX: usize = 100;
+/// So many events that nobody wants are passed before that is written down.
+const UNWANTED_MAX: i64 = 100;
+
+struct Wanted {
+    workflow_id: WorkflowId,
+    after_sequence: i64,
+    revision: i64,
+    name: String,
+}
+
+/// Makes runs of what has happened. How many events came by that somebody wants; none when the lane is lost.
+pub async fn step(engine: &Running, lane: &Lane, read_to: &mut Option<i64>) -> Result<Upkeep> {
+    let db = lane.db();
+    let Some(position) = follow::position(db, FOLLOWER).await? else { return Ok(Some(0)) };
+    let from = read_to.map_or(position, |read| read.max(position));
+    let heads = follow::next(db, from, HEADS_MAX).await?;
+    let Some(last) = heads.last().map(|head| head.sequence) else { return Ok(Some(0)) };
+    let triggers = triggers(db).await?;
+    let room = match queue_room(db, &engine.settings).await? {
+        // Events wait where they are until there is room for their runs.
+        0 => return Ok(Some(0)),
+        room => room.min(RUNS_MAX),
+    };
+    let (mut made, mut reached, mut any, mut judged) = (Vec::new(), last, false, 0);
+    for head in &heads {
+        let wanted = wanted(&triggers, head);
+        if wanted.is_empty() {
+            continue;
+        }
+        any = true;
+        // A run of the ninth depth is told of; whatever that sets off is left.
+        if head.depth > DEPTH_MAX {
+            continue;
+        }
+        if judged > 0 && judged + wanted.len() > room {
+            reached = head.sequence - 1;
+            break;
+        }
+        let Some(event) = event(db, head.sequence).await? else { continue };
+        judged += wanted.len();
+        for workflow in wanted {
+            made.extend(engine.judge(db, workflow, head, &event).await?);
+            // Filters take their time, and others want theirs.
+            tokio::task::yield_now().await;
+        }
+    }
+    let count = made.len();
+    if !any && reached - position < UNWANTED_MAX {
+        *read_to = Some(reached);
+        return Ok(Some(0));
+    }
+    let (held, run_max_ms) = (lane.clone(), engine.settings.run_max_ms);
+    let written = db.write(async move |tx| {
+        tx.tick().await?;
+        if !held.hold(tx).await? || !follow::advance(tx, FOLLOWER, position, reached).await? {
+            return Ok(None);
+        }
+        for (number, new) in made {
+            make(tx, new, number, run_max_ms).await?;
+        }
+        tx.world().faults.check("follow.made.before_commit")?;
+        Ok(Some(count.max(1)))
+    });
+    let written = written.await?;
+    *read_to = Some(reached);
+    Ok(written)
+}
+
+async fn make(tx: &mut Tx, new: NewRun, number: i64, run_max_ms: i64) -> Result<()> {
+    // Disabled meanwhile: what it has not begun it does not begin.
+    if tx.find::<WorkflowId>(IS_WANTED, args![new.workflow_id]).await?.is_none() {
+        return Ok(());
+    }
+    let at = tx.tick().await?.at;
+    let id = RunId::new_numbered(tx.world(), at, number);
+    let run = new.at(id, at, run_max_ms);
+    runs::insert(tx, &run).await
+}
+
+async fn triggers(db: &Db) -> Result<HashMap<String, Vec<Wanted>>> {
+    let rows: Vec<(String, WorkflowId, i64, i64, String)> = db.list(TRIGGERS, args![TRIGGERS_MAX]).await?;
+    let mut triggers: HashMap<String, Vec<Wanted>> = HashMap::new();
+    for (pattern, workflow_id, after_sequence, revision, name) in rows {
+        triggers.entry(pattern).or_default().push(Wanted { workflow_id, after_sequence, revision, name });
+    }
+    Ok(triggers)
+}
+
+/// The workflows that want an event, each once. What goes to one endpoint alone is nobody's.
+fn wanted<'a>(triggers: &'a HashMap<String, Vec<Wanted>>, head: &Head) -> Vec<&'a Wanted> {
+    let mut wanted: Vec<&Wanted> = Vec::new();
+    if is_for_one(&head.kind) {
+        return wanted;
+    }
+    for pattern in patterns(&head.kind) {
+        for workflow in triggers.get(&pattern).into_iter().flatten() {
+            let known = wanted.iter().any(|known| known.workflow_id == workflow.workflow_id);
+            if !known && workflow.after_sequence < head.sequence {
+                wanted.push(workflow);
+            }
+        }
+    }
+    wanted.sort_by_key(|workflow| workflow.workflow_id);
+    wanted
+}
+
+async fn event(db: &Db, sequence: i64) -> Result<Option<Value>> {
+    let body = follow::body(db, sequence).await?;
+    // One that cannot be read keeps no other from being: whoever asks about it is told that there is nothing.
+    Ok(body.map(|body| serde_json::from_str(&body).unwrap_or(Value::Null)))
+}
+
+impl Running {
+    /// The run to be made of an event, with the number that orders it. A filter that fails is told of by a run that does, and
+    /// so is a definition that cannot be run any more.
+    async fn judge(&self, db: &Db, workflow: &Wanted, head: &Head, event: &Value) -> Result<Option<(i64, NewRun)>> {
+        let now = db.world().now();
+        let error = match self.ready(db, workflow.workflow_id, workflow.revision).await? {
+            Err(error) => Some(error),
+            Ok(revision) => match revision.compiled.filter.as_ref().map(|filter| passes(filter, event, now)) {
+                Some(Ok(false)) => return Ok(None),
+                Some(Err(StepError { code, detail })) => Some(RunError { code, detail, step_id: None }),
+                Some(Ok(true)) | None => None,
+            },
+        };
+        let trigger = RunTrigger {
+            kind: TriggerKind::Event,
+            event_id: Some(head.id.to_string()),
+            scheduled_for: None,
+            late: false,
+            by: None,
+        };
+        let new = NewRun {
+            workflow_id: workflow.workflow_id,
+            workflow_name: workflow.name.clone(),
+            revision: workflow.revision,
+            depth: head.depth + 1,
+            trigger,
+            event_sequence: Some(head.sequence),
+            input: json!({}),
+            error,
+            dry_run: false,
+        };
+        Ok(Some((head.sequence, new)))
+    }
+}
+
+async fn queue_room(db: &Db, settings: &Settings) -> Result<usize> {
+    let queued: i64 = db.one(COUNT_QUEUED, args![settings.runs_queued]).await?;
+    Ok(usize::try_from(settings.runs_queued - queued).unwrap_or(0))
+}

@@ -1,0 +1,74 @@
+//! Revisions ready to run: parsed once, for they never change.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kernel::base::{ActorRef, Code, Error, Result, Secrets, TenantId};
+use kernel::store::Db;
+
+use super::super::check::{Compiled, compile};
+use super::super::{RunError, WorkflowId, store};
+use super::Running;
+
+/// Kept by a node; for one more another goes.
+const KEPT_MAX: usize = 256;
+
+/// A revision with whose authority its runs have.
+pub struct Revision {
+    pub compiled: Compiled,
+    pub saved_by: ActorRef,
+}
+
+impl Revision {
+    pub async fn load(db: &Db, secrets: &Secrets, id: WorkflowId, revision: i64) -> Result<Self> {
+        let read = store::revision(db, secrets, id, revision).await?;
+        // Hundreds of expressions take a while.
+        let definition = read.definition;
+        let compiled = tokio::task::spawn_blocking(move || compile(&definition)).await.map_err(Error::internal)?;
+        let compiled = compiled.map_err(Error::invalid_fields)?;
+        Ok(Revision { compiled, saved_by: read.saved_by })
+    }
+}
+
+impl Running {
+    /// A revision ready to run, or why it cannot be run any more.
+    pub(super) async fn ready(
+        &self,
+        db: &Db,
+        id: WorkflowId,
+        revision: i64,
+    ) -> Result<Result<Arc<Revision>, RunError>> {
+        match self.revisions.get(db, &self.node.secrets, id, revision).await {
+            Ok(ready) => Ok(Ok(ready)),
+            Err(error) if error.code() == Code::Unavailable => Err(error),
+            Err(error) => {
+                tracing::error!(%error, workflow = %id, revision, "a revision cannot be run any more");
+                let fields = error.fields().iter().map(|field| format!(" {} {}.", field.pointer, field.detail));
+                let detail = format!("This revision cannot be run any more.{}", fields.collect::<String>());
+                Ok(Err(RunError { code: "invalid_definition".to_owned(), detail, step_id: None }))
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+pub struct Revisions(Mutex<HashMap<(TenantId, WorkflowId, i64), Arc<Revision>>>);
+
+impl Revisions {
+    pub async fn get(&self, db: &Db, secrets: &Secrets, id: WorkflowId, revision: i64) -> Result<Arc<Revision>> {
+        let tenant = db.tenant_id().ok_or_else(|| Error::internal("a workflow belongs to a tenant"))?;
+        let key = (tenant, id, revision);
+        if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+            return Ok(known.clone());
+        }
+        let ready = Arc::new(Revision::load(db, secrets, id, revision).await?);
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= KEPT_MAX
+            && let Some(any) = kept.keys().next().copied()
+        {
+            kept.remove(&any);
+        }
+        kept.insert(key, ready.clone());
+        Ok(ready)
+    }
+}

@@ -1,0 +1,30 @@
+//! SQL of waking workflows for an event, in the transaction that publishes it. They read it behind its commit, in order.
+
+use kernel::store::{Follower, Happening, Value};
+
+use super::super::FOLLOWER;
+use crate::features::webhooks::patterns;
+
+kernel::statements! {
+    /// Whether any workflow wants an event. Three looks: an `IN` is a table of its own to SQLite, made each time.
+    WANTED = "SELECT workflow_id FROM workflow_triggers WHERE tenant_id = $1 AND pattern = $2
+        UNION ALL SELECT workflow_id FROM workflow_triggers WHERE tenant_id = $1 AND pattern = $3
+        UNION ALL SELECT workflow_id FROM workflow_triggers WHERE tenant_id = $1 AND pattern = $4 LIMIT 1";
+    /// Whether or not the lane is due already: its row stays locked until the commit, so whoever gives it back at the same
+    /// time sees either none of this or all of it.
+    WAKE = "UPDATE lanes SET due_at = CASE WHEN due_at IS NULL OR due_at > $2 THEN $2 ELSE due_at END
+        WHERE kind = 'workflow' AND tenant_id = $1 AND key = 'all' AND EXISTS (SELECT 1 FROM workflow_triggers t
+            WHERE t.tenant_id = $1 AND t.pattern IN ($3, $4, $5))";
+}
+
+/// Workflows that start on events.
+pub const TRIGGERS: Follower =
+    Follower { name: FOLLOWER, only_if: Some((WANTED, wanted)), statements: &[(WAKE, waking)] };
+
+fn wanted(event: &Happening<'_>) -> Vec<Value> {
+    patterns(event.kind).map(Into::into).into()
+}
+
+fn waking(event: &Happening<'_>) -> Vec<Value> {
+    [event.now.into()].into_iter().chain(wanted(event)).collect()
+}

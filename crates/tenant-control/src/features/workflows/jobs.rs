@@ -1,0 +1,60 @@
+//! What is done about workflows without being asked, beside running them: cleaning and measuring.
+
+use kernel::base::{Result, TenantId, Timestamp};
+use kernel::jobs::{Node, lanes};
+use kernel::store::Purpose;
+
+use super::WORKFLOW_LANE;
+use super::retention::store;
+
+/// Steps of one tenant in one round; what is left waits for the next.
+const STEPS_MAX: usize = 200;
+/// Tenants of one round whose cleaning failed. After so many it is not a matter of theirs, and the round ends.
+const FAILURES_MAX: usize = 20;
+/// More waiting runs than this are not counted.
+const WAITING_MAX: i64 = 10_000;
+
+/// Removes runs that have been over for longer than they are kept, and deleted workflows of which none is left, tenant by
+/// tenant. One that cannot be cleaned keeps no other from it.
+pub async fn clean(node: &Node, retention_ms: i64) -> Result<()> {
+    let before = node.world.now().plus(-retention_ms);
+    let db = node.store.system(Purpose::Housekeeping);
+    let (mut after, mut failures) = (None, Vec::new());
+    while let Some(tenant) = store::tenant_after(&db, after).await? {
+        if let Err(error) = clean_tenant(node, tenant, before).await {
+            failures.push((tenant, error));
+        }
+        if failures.len() >= FAILURES_MAX {
+            break;
+        }
+        after = Some(tenant);
+    }
+    // The first is told by whoever runs this.
+    let mut failures = failures.into_iter();
+    let first = failures.next();
+    for (tenant, error) in failures {
+        tracing::warn!(%error, %tenant, "the runs of a tenant could not be cleaned");
+    }
+    first.map_or(Ok(()), |(_, error)| Err(error))
+}
+
+async fn clean_tenant(node: &Node, tenant: TenantId, before: Timestamp) -> Result<()> {
+    let db = lanes::tenant_db(&node.store, tenant);
+    for _ in 0..STEPS_MAX {
+        if !db.write(async move |tx| store::clean(tx, before).await).await? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Totals for `/metrics`: how many runs wait for their turn, and for how long the first lane has been due.
+pub async fn measure(node: &Node) -> Result<()> {
+    let waiting = store::waiting(&node.store.system(Purpose::Jobs), WAITING_MAX).await?;
+    metrics::gauge!("workflow_queue_depth").set(f64::from(u32::try_from(waiting).unwrap_or(u32::MAX)));
+    let now = node.world.now();
+    let due = lanes::longest_due(&node.store, WORKFLOW_LANE, now).await?;
+    let late_ms = due.map_or(0, |due| now.as_millis() - due.as_millis());
+    metrics::gauge!("workflow_queue_lag_seconds").set(f64::from(u32::try_from(late_ms).unwrap_or(u32::MAX)) / 1_000.0);
+    Ok(())
+}

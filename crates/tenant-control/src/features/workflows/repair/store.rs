@@ -1,0 +1,70 @@
+//! SQL that takes workflows and their runs out of the future, into which a clock that was ahead has put them.
+
+use kernel::args;
+use kernel::base::{Result, Timestamp};
+use kernel::jobs::lanes;
+use kernel::store::{Db, STEP_ROWS, Tx};
+
+use super::super::runs::parse;
+use super::super::schedule::Schedule;
+use super::super::{Definition, LANE_KEY, Trigger, WORKFLOW_LANE, WORKFLOWS_MAX, WorkflowId};
+
+kernel::statements! {
+    BRING_WORKFLOWS_BACK = "UPDATE workflows SET updated_at = $2,
+            created_at = CASE WHEN created_at > $2 THEN $2 ELSE created_at END,
+            deleted_at = CASE WHEN deleted_at > $2 THEN $2 ELSE deleted_at END
+        WHERE tenant_id = $1 AND updated_at > $2";
+    SCHEDULED = "SELECT w.id, w.next_run_at, r.definition FROM workflows w
+        JOIN workflow_revisions r ON r.tenant_id = w.tenant_id AND r.workflow_id = w.id AND r.revision = w.revision
+        WHERE w.tenant_id = $1 AND w.next_run_at > $2 ORDER BY w.next_run_at, w.id LIMIT $3";
+    SET_NEXT = "UPDATE workflows SET next_run_at = $3 WHERE tenant_id = $1 AND id = $2";
+    BRING_RUNS_BACK = "UPDATE workflow_runs SET deadline_at = $3 WHERE tenant_id = $1 AND id IN
+        (SELECT r.id FROM workflow_runs r WHERE r.tenant_id = $1 AND r.ended_at IS NULL AND r.deadline_at > $3
+            ORDER BY r.deadline_at, r.id LIMIT $2)";
+    BRING_ENDED_BACK = "UPDATE workflow_runs SET ended_at = $3 WHERE tenant_id = $1 AND id IN
+        (SELECT r.id FROM workflow_runs r WHERE r.tenant_id = $1 AND r.ended_at > $3 ORDER BY r.ended_at, r.id LIMIT $2)";
+    BRING_STEPS_BACK = "UPDATE steps SET next_at = $5 WHERE tenant_id = $1 AND kind = $3 AND next_at > $4
+            AND (owner_id, name) IN (SELECT s.owner_id, s.name FROM steps s WHERE s.tenant_id = $1 AND s.kind = $3
+                AND s.lane = $6 AND s.next_at > $4 ORDER BY s.next_at, s.owner_id, s.name LIMIT $2)";
+}
+
+/// Takes them out of the future, before the tenant's clock is set back. Tells how many steps waited for a moment that no step
+/// can wait for from now.
+pub async fn bring_back(db: &Db, now: Timestamp, run_max_ms: i64) -> Result<u64> {
+    let latest = now.plus(run_max_ms);
+    db.write(async move |tx| {
+        tx.exec(BRING_WORKFLOWS_BACK, args![now]).await?;
+        bring_schedules_back(tx, now).await?;
+        lanes::bring_back(tx, WORKFLOW_LANE, LANE_KEY, now, latest).await?;
+        lanes::wake(tx, WORKFLOW_LANE, LANE_KEY).await
+    })
+    .await?;
+    let mut all = 0;
+    loop {
+        let brought = db.write(async move |tx| {
+            let runs = tx.exec(BRING_RUNS_BACK, args![STEP_ROWS, latest]).await?;
+            let ended = tx.exec(BRING_ENDED_BACK, args![STEP_ROWS, now]).await?;
+            let steps = tx.exec(BRING_STEPS_BACK, args![STEP_ROWS, WORKFLOW_LANE, latest, now, LANE_KEY]).await?;
+            Ok((runs.max(ended).max(steps), steps))
+        });
+        let (most, steps) = brought.await?;
+        all += steps;
+        if most < STEP_ROWS.unsigned_abs() {
+            return Ok(all);
+        }
+    }
+}
+
+/// Schedules fire at their next moment from now, and not at that of the clock that was ahead.
+async fn bring_schedules_back(tx: &mut Tx, now: Timestamp) -> Result<()> {
+    let scheduled: Vec<(WorkflowId, Timestamp, String)> = tx.list(SCHEDULED, args![now, WORKFLOWS_MAX]).await?;
+    for (id, set_to, definition) in scheduled {
+        let definition: Definition = parse(&definition)?;
+        let Trigger::Schedule(on) = &definition.on else { continue };
+        let next = Schedule::parse(&on.cron, &on.timezone).ok().and_then(|schedule| schedule.next_after(now));
+        if next.is_some_and(|next| next < set_to) {
+            tx.exec(SET_NEXT, args![id, next]).await?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! SQL of what is kept of workflows and for how long.
+
+use kernel::args;
+use kernel::base::{Result, TenantId, Timestamp};
+use kernel::store::{Db, Tx};
+
+use super::super::{RunId, WORKFLOW_LANE, WorkflowId};
+
+kernel::statements! {
+    NEXT_TENANT = "SELECT MIN(tenant_id) FROM workflows WHERE tenant_id > $1";
+    OLD_RUNS = "SELECT id FROM workflow_runs WHERE tenant_id = $1 AND ended_at < $2 ORDER BY ended_at, id LIMIT $3";
+    DELETE_STEPS = "DELETE FROM steps WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3";
+    /// Unless somebody has just begun it anew.
+    DELETE_RUN = "DELETE FROM workflow_runs WHERE tenant_id = $1 AND id = $2 AND ended_at < $3";
+    /// Deleted workflows of which no run is left to tell of them.
+    FORGOTTEN = "SELECT w.id FROM workflows w WHERE w.tenant_id = $1 AND w.deleted_at < $2 AND NOT w.ends_runs
+            AND NOT EXISTS (SELECT 1 FROM workflow_runs r WHERE r.tenant_id = $1 AND r.workflow_id = w.id)
+        ORDER BY w.id LIMIT $3";
+    DELETE_REVISIONS = "DELETE FROM workflow_revisions WHERE tenant_id = $1 AND workflow_id = $2";
+    DELETE_WORKFLOW = "DELETE FROM workflows WHERE tenant_id = $1 AND id = $2";
+    WAITING = "SELECT COUNT(*) FROM (SELECT id FROM workflow_runs WHERE status = 'pending' LIMIT $1) AS waiting";
+}
+
+/// Runs of one step, each with its steps.
+const RUNS_MAX: i64 = 50;
+
+/// The next tenant that has workflows, or had.
+pub async fn tenant_after(db: &Db, after: Option<TenantId>) -> Result<Option<TenantId>> {
+    let after = after.map(|tenant| tenant.to_string()).unwrap_or_default();
+    db.one(NEXT_TENANT, args![after]).await
+}
+
+/// One step of cleaning; whether there may be more.
+pub async fn clean(tx: &mut Tx, before: Timestamp) -> Result<bool> {
+    let old: Vec<RunId> = tx.list(OLD_RUNS, args![before, RUNS_MAX]).await?;
+    for id in &old {
+        if tx.exec(DELETE_RUN, args![*id, before]).await? == 1 {
+            tx.later(DELETE_STEPS, vec![WORKFLOW_LANE.into(), (*id).into()]).await?;
+        }
+    }
+    if !old.is_empty() {
+        return Ok(true);
+    }
+    let forgotten: Vec<WorkflowId> = tx.list(FORGOTTEN, args![before, RUNS_MAX]).await?;
+    for id in &forgotten {
+        tx.later(DELETE_REVISIONS, vec![(*id).into()]).await?;
+        tx.later(DELETE_WORKFLOW, vec![(*id).into()]).await?;
+    }
+    Ok(!forgotten.is_empty())
+}
+
+/// How many runs of all tenants wait for their turn.
+pub async fn waiting(db: &Db, max: i64) -> Result<i64> {
+    db.one(WAITING, args![max]).await
+}

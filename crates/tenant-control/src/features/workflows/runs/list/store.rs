@@ -1,0 +1,116 @@
+//! SQL that finds runs.
+
+use kernel::args;
+use kernel::base::{Result, Timestamp, Word};
+use kernel::http::PageBytes;
+use kernel::jobs::steps;
+use kernel::store::{ARMS_MAX, Arms, Db, FromRow, Passed, Row, Select, Value, Walk};
+
+use super::super::super::{Definition, Run, RunDetail, RunId, Status, WORKFLOW_LANE, WorkflowId};
+use super::super::control::store::DEFINITION;
+use super::super::store::{GET, RunColumns};
+use super::super::{StoredRun, detail, parse};
+use kernel::base::Error;
+
+/// As much of a run as the filters ask about.
+const RUNS: Arms = Arms::new("id, workflow_id, status", "workflow_runs", &["id"]);
+
+kernel::statements! {
+    BY_ID = kernel::arm!(RUNS);
+    BY_WORKFLOW = kernel::arm!(RUNS.along("workflow_runs_by_workflow").of(&["workflow_id"]));
+    BY_STATUS = kernel::arm!(RUNS.along("workflow_runs_by_status").of(&["status"]));
+    BY_BOTH = kernel::arm!(RUNS.along("workflow_runs_by_both").of(&["workflow_id", "status"]));
+    LIST = RunColumns::SELECT;
+}
+
+/// Runs that are read at once, each with its input.
+const READ_ROWS: usize = 64;
+
+/// Which runs are wanted; `None` is all.
+#[derive(Default)]
+pub struct Filter {
+    pub workflow_id: Option<Vec<WorkflowId>>,
+    pub status: Option<Vec<Status>>,
+    pub since: Option<Timestamp>,
+    pub until: Option<Timestamp>,
+}
+
+/// As it is read of [`RUNS`].
+struct Brief {
+    id: RunId,
+    workflow_id: WorkflowId,
+    status: Status,
+}
+
+impl FromRow for Brief {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        Ok(Brief { id: row.get(0)?, workflow_id: row.get(1)?, status: Status::stored(&row.get::<String>(2)?)? })
+    }
+}
+
+impl Passed for Brief {
+    type Key = RunId;
+
+    fn key(&self) -> RunId {
+        self.id
+    }
+}
+
+impl Filter {
+    fn matches(&self, one: &Brief) -> bool {
+        self.workflow_id.as_ref().is_none_or(|any| any.contains(&one.workflow_id))
+            && self.status.as_ref().is_none_or(|any| any.contains(&one.status))
+    }
+
+    fn walk(&self, after: Option<RunId>) -> Walk<RunId> {
+        let below = after.or(self.until.map(RunId::first_at)).unwrap_or_else(RunId::after_all);
+        let least = RunId::first_at(self.since.unwrap_or(Timestamp::from_millis(0)));
+        let walk = |text, values: Vec<Vec<Value>>, exact: bool| Walk::new(text, values, least..below, exact);
+        let statuses = |any: &[Status]| any.iter().map(|status| vec![status.as_str().into()]).collect();
+        let workflows = |any: &[WorkflowId]| any.iter().map(|id| vec![(*id).into()]).collect();
+        match (&self.workflow_id, &self.status) {
+            (None, None) => walk(BY_ID, vec![Vec::new()], true),
+            (None, Some(any)) => walk(BY_STATUS, statuses(any), true),
+            (Some(any), None) => walk(BY_WORKFLOW, workflows(any), true),
+            (Some(ids), Some(any)) if ids.len() * any.len() <= ARMS_MAX => {
+                let of = |id: &WorkflowId| {
+                    any.iter().map(|status| vec![(*id).into(), status.as_str().into()]).collect::<Vec<_>>()
+                };
+                walk(BY_BOTH, ids.iter().flat_map(of).collect(), true)
+            }
+            (Some(ids), Some(_)) => walk(BY_WORKFLOW, workflows(ids), false),
+        }
+    }
+}
+
+/// Newest first, which their ids tell, and where the next page starts.
+pub async fn list(db: &Db, filter: &Filter, after: Option<RunId>, limit: usize) -> Result<(Vec<Run>, Option<RunId>)> {
+    let (rows, next) = filter.walk(after).page(db, limit, |one: &Brief| filter.matches(one)).await?;
+    let (mut found, mut bytes, mut shown) = (Vec::new(), PageBytes::default(), after);
+    for part in rows.chunks(READ_ROWS) {
+        let select = Select::new(LIST).any("id", part.iter().map(|row| row.id)).limit(part.len());
+        let mut runs: Vec<StoredRun> = db.select(&select).await?;
+        runs.sort_by_key(|run| std::cmp::Reverse(run.run.id));
+        // The status may have changed since the walk came by.
+        for run in runs.into_iter().map(|run| run.run) {
+            if !filter.status.as_ref().is_none_or(|any| any.contains(&run.status)) {
+                continue;
+            }
+            if !bytes.fits_record(&run)? {
+                return Ok((found, shown));
+            }
+            shown = Some(run.id);
+            found.push(run);
+        }
+    }
+    Ok((found, next))
+}
+
+/// One run with its steps.
+pub async fn get(db: &Db, id: RunId) -> Result<RunDetail> {
+    let run: StoredRun = db.find(GET, args![id]).await?.ok_or_else(Error::not_found)?;
+    let definition: Definition =
+        parse(&db.one::<String>(DEFINITION, args![run.run.workflow_id, run.run.revision]).await?)?;
+    let noted = steps::list(db, WORKFLOW_LANE, &run.run.id.to_string()).await?;
+    detail(run.run, &definition, &noted)
+}

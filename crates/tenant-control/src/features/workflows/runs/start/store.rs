@@ -1,0 +1,89 @@
+//! SQL of starting a run by hand.
+
+use kernel::args;
+use kernel::audit::{self, Entry};
+use kernel::base::{Error, FieldError, Result};
+use kernel::jobs::lanes;
+use kernel::store::{Db, Tx};
+use serde_json::Value;
+
+use super::super::super::schema::InputSchema;
+use super::super::super::{
+    Definition, LANE_KEY, RunDetail, RunId, RunTrigger, Settings, TriggerKind, WORKFLOW_LANE, WorkflowId,
+};
+use super::super::control::store::DEFINITION;
+use super::super::store::{NewRun, check_queue, insert};
+use super::super::{StoredRun, detail, parse};
+
+kernel::statements! {
+    WORKFLOW = "SELECT name, enabled, revision FROM workflows WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL";
+}
+
+/// What was found right before the transaction that starts a run: which revision the input fits.
+pub struct Checked {
+    definition: Definition,
+    pub revision: i64,
+    input: Value,
+}
+
+/// Looks at the input outside of the transaction, for which all others would wait: 404, 409 if the workflow is disabled, 422
+/// if the input does not fit.
+pub async fn check(db: &Db, id: WorkflowId, input: Value) -> Result<Checked> {
+    let (_, enabled, revision): (String, bool, i64) = db.one(WORKFLOW, args![id]).await?;
+    check_enabled(enabled)?;
+    let definition: Definition = parse(&db.one::<String>(DEFINITION, args![id, revision]).await?)?;
+    let checking = move || check_input(&definition, &input).map(|()| Checked { definition, revision, input });
+    tokio::task::spawn_blocking(checking).await.map_err(Error::internal)?
+}
+
+fn check_enabled(enabled: bool) -> Result<()> {
+    if enabled { Ok(()) } else { Err(Error::conflict("This workflow is disabled. Enable it to run it.")) }
+}
+
+/// A run that somebody asks for, as it would be made. Of the revision that was checked, if the workflow has been changed since.
+pub async fn prepare(
+    tx: &mut Tx,
+    id: WorkflowId,
+    checked: Checked,
+    dry_run: bool,
+    settings: &Settings,
+) -> Result<(StoredRun, Definition)> {
+    let tick = tx.tick().await?;
+    let (workflow_name, enabled, _): (String, bool, i64) = tx.one(WORKFLOW, args![id]).await?;
+    check_enabled(enabled)?;
+    let Checked { definition, revision, input } = checked;
+    let by = tx.actor().who.clone();
+    let trigger =
+        RunTrigger { kind: TriggerKind::Manual, event_id: None, scheduled_for: None, late: false, by: Some(by) };
+    let new = NewRun {
+        workflow_id: id,
+        workflow_name,
+        revision,
+        depth: 1,
+        trigger,
+        event_sequence: None,
+        input,
+        error: None,
+        dry_run,
+    };
+    let id = RunId::new_numbered(tx.world(), tick.at, tick.sequence);
+    Ok((new.at(id, tick.at, settings.run_max_ms), definition))
+}
+
+fn check_input(definition: &Definition, input: &Value) -> Result<()> {
+    let Some(schema) = &definition.input_schema else { return Ok(()) };
+    let schema = InputSchema::parse(schema).map_err(|_| Error::internal("a schema that was accepted is refused"))?;
+    let wrong = |(pointer, detail)| FieldError { pointer: format!("/input{pointer}"), code: "not_of_schema", detail };
+    let errors: Vec<FieldError> = schema.check(input).into_iter().map(wrong).collect();
+    if errors.is_empty() { Ok(()) } else { Err(Error::invalid_fields(errors)) }
+}
+
+/// Takes a run on; it begins when its turn comes.
+pub async fn start(tx: &mut Tx, id: WorkflowId, checked: Checked, settings: &Settings) -> Result<RunDetail> {
+    let (run, definition) = prepare(tx, id, checked, false, settings).await?;
+    check_queue(tx, settings.runs_queued).await?;
+    lanes::wake(tx, WORKFLOW_LANE, LANE_KEY).await?;
+    insert(tx, &run).await?;
+    audit::record(tx, Entry::new("workflow.run", "workflow_run", run.run.id)).await?;
+    detail(run.run, &definition, &[])
+}

@@ -1,0 +1,61 @@
+//! What is done before a transaction saves a definition: reading and checking one takes a while, and nobody waits for it.
+
+use std::collections::BTreeMap;
+
+use kernel::base::{Error, Result};
+use kernel::http::read_object;
+
+use super::Definition;
+use super::check::{self, Compiled};
+use super::definition::{NewWorkflow, WorkflowPatch};
+use super::secrets::{self, StepHeaders};
+
+/// A definition to be saved, with the values of its headers.
+pub struct Saving {
+    pub compiled: Compiled,
+    pub enabled: bool,
+}
+
+/// A workflow as somebody has read it who is about to change it.
+pub struct Current {
+    pub version: i64,
+    pub enabled: bool,
+    /// With the mask where values of headers are.
+    pub definition: Definition,
+    pub headers: StepHeaders,
+}
+
+/// Checks a new one.
+pub async fn new(new: NewWorkflow) -> Result<Saving> {
+    blocking(move || {
+        let nothing = Definition { steps: Vec::new(), ..new.definition.clone() };
+        saving(new, &nothing, &BTreeMap::new())
+    })
+    .await
+}
+
+/// Checks what a workflow becomes.
+pub async fn changed(current: Current, patch: WorkflowPatch) -> Result<Saving> {
+    blocking(move || {
+        let patched = patch.apply(&current.definition, current.enabled)?;
+        let (new, _) = read_object::<NewWorkflow>(patched).into_result()?;
+        saving(new, &current.definition, &current.headers)
+    })
+    .await
+}
+
+fn saving(new: NewWorkflow, old: &Definition, kept: &StepHeaders) -> Result<Saving> {
+    let NewWorkflow { mut definition, enabled } = new;
+    let mut errors = secrets::keep(&mut definition, old, kept);
+    match check::compile(&definition) {
+        Ok(compiled) if errors.is_empty() => return Ok(Saving { compiled, enabled }),
+        Ok(_) => {}
+        Err(more) => errors.extend(more),
+    }
+    Err(Error::invalid_fields(errors))
+}
+
+/// Off the threads that serve requests.
+async fn blocking<T: Send + 'static>(job: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(job).await.map_err(Error::internal)?
+}

@@ -1,0 +1,69 @@
+//! A workflow as it is read from its rows.
+
+use kernel::base::seal::Sealed;
+use kernel::base::{ActorRef, Error, Result};
+use kernel::store::{FromRow, Row};
+
+use super::store::{RevisionColumns, WorkflowColumns};
+use super::{Definition, Workflow};
+
+/// A workflow as it is stored: the record, and the values of its headers still sealed.
+pub struct StoredWorkflow {
+    pub record: Workflow,
+    pub headers: Sealed,
+}
+
+impl FromRow for StoredWorkflow {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        const AT: WorkflowColumns<usize> = WorkflowColumns::AT;
+        let Definition { name, on, input_schema, steps } = parse(&row.get::<String>(AT.definition)?)?;
+        let record = Workflow {
+            id: row.get(AT.id)?,
+            name,
+            enabled: row.get(AT.enabled)?,
+            on,
+            input_schema,
+            steps,
+            revision: row.get(AT.revision)?,
+            next_run_at: row.get(AT.next_run_at)?,
+            saved_by: row.actor([AT.saved_by_type, AT.saved_by_id, AT.saved_by_name])?,
+            created_by: row.actor([AT.created_by_type, AT.created_by_id, AT.created_by_name])?,
+            version: row.get(AT.version)?,
+            created_at: row.get(AT.created_at)?,
+            updated_at: row.get(AT.updated_at)?,
+        };
+        Ok(StoredWorkflow { record, headers: row.get(AT.headers)? })
+    }
+}
+
+impl Workflow {
+    /// What it says, with the mask where values of headers are.
+    pub fn definition(&self) -> Definition {
+        let (name, on, input_schema) = (self.name.clone(), self.on.clone(), self.input_schema.clone());
+        Definition { name, on, input_schema, steps: self.steps.clone() }
+    }
+}
+
+/// A revision as it is stored.
+pub struct StoredRevision {
+    pub workflow_name: String,
+    pub definition: Definition,
+    pub headers: Sealed,
+    pub saved_by: ActorRef,
+}
+
+impl FromRow for StoredRevision {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        const AT: RevisionColumns<usize> = RevisionColumns::AT;
+        Ok(StoredRevision {
+            workflow_name: row.get(AT.workflow_name)?,
+            definition: parse(&row.get::<String>(AT.definition)?)?,
+            headers: row.get(AT.headers)?,
+            saved_by: row.actor([AT.saved_by_type, AT.saved_by_id, AT.saved_by_name])?,
+        })
+    }
+}
+
+fn parse(text: &str) -> Result<Definition> {
+    serde_json::from_str(text).map_err(Error::internal)
+}
