@@ -13,6 +13,7 @@ RECORDS = {
     "/api/admin/webhooks": ("wh_", "WEBHOOK_IDS"),
     "/api/admin/webhooks/deliveries": ("dlv_", "DELIVERY_IDS"),
     "/api/psa/tickets": ("tkt_", "TICKET_IDS"),
+    "/api/psa/workflows/trigger": ("wf_", "WORKFLOW_IDS"),
 }
 # Fields of a body that name a record.
 FIELDS = {
@@ -20,23 +21,32 @@ FIELDS = {
     "delivery_id": ("dlv_", "DELIVERY_IDS"),
     "organization_id": ("org_", "ORGANIZATION_IDS"),
     "assignee_id": ("usr_", "USER_IDS"),
+    "workflow_id": ("wf_", "WORKFLOW_IDS"),
 }
 
 
-def real(given, prefix, variable):
-    """Half of the ids that are made up become ids of records that exist."""
+def real(given, prefix, variable, always=False):
+    """Half of the ids that are made up become ids of records that exist, or all."""
     known = os.environ.get(variable, "").split()
     if not isinstance(given, str) or not known or given.startswith(prefix):
         return given
     draw = zlib.crc32(given.encode("utf-8", "surrogatepass"))
-    return known[draw // 2 % len(known)] if draw % 2 else given
+    return known[draw // 2 % len(known)] if always or draw % 2 else given
 
 
 def name_real_records(context, case, kwargs):
     """The run's own key is never named for a change."""
-    given = (case.query or {}).get("id")
+    query = case.query or {}
+    if case.method.upper() == "PATCH" and isinstance(query.get("id"), str) and isinstance(query.get("run_id"), str):
+        # Only one of them can be meant, and the body says which.
+        del query["id" if isinstance(case.body, dict) and "action" in case.body else "run_id"]
+    if "run_id" in query:
+        query["run_id"] = real(query["run_id"], "run_", "RUN_IDS", always=True)
+    given = query.get("id")
     if given is not None and case.path in RECORDS:
-        case.query["id"] = real(given, *RECORDS[case.path])
+        # A parameter that may be left out is mostly one and the same simple text, if it is there.
+        always = case.method.upper() == "PATCH"
+        case.query["id"] = real(given, *RECORDS[case.path], always)
     if isinstance(case.body, dict):
         for field, records in FIELDS.items():
             if field in case.body:

@@ -13,6 +13,7 @@ use crate::support::people::KEYS;
 use crate::support::{Answer, Server, Setup, Tenancy, over_http};
 use crate::tickets::TICKETS;
 use crate::webhooks::{DELIVERIES, WEBHOOKS, endpoint};
+use crate::workflows::{self, WORKFLOWS};
 
 /// How to call an operation with success.
 struct Row {
@@ -36,10 +37,11 @@ enum Target {
     /// What belongs to a ticket, as a list.
     Comments,
     History,
+    Workflow,
 }
 
 fn table() -> Vec<Row> {
-    use Target::{Comments, Delivery, History, Key, Nothing, Ticket, Webhook};
+    use Target::{Comments, Delivery, History, Key, Nothing, Ticket, Webhook, Workflow};
     let row = |operation, target, body, status| Row { operation, target, body, status, more: &[] };
     let hook = json!({"name": "Made", "url": "https://hooks.example.com/in", "events": ["webhook.auto_disabled"]});
     let reading = |row: Row| Row { more: &["webhooks:read"], ..row };
@@ -75,6 +77,12 @@ fn table() -> Vec<Row> {
         row("list_tickets", History, None, 200),
         row("create_ticket", Nothing, Some(json!({"subject": "Made"})), 201),
         row("change_ticket", Ticket, Some(json!({"status": "open", "comment": {"body": "Seen."}})), 200),
+        row("list_workflows", Nothing, None, 200),
+        row("list_workflows", Workflow, None, 200),
+        row("run_workflow", Nothing, Some(workflows::named("Made")), 201),
+        row("change_workflow", Workflow, Some(json!({"name": "Other"})), 200),
+        row("change_workflow", Workflow, Some(json!({"enabled": false})), 200),
+        row("delete_workflow", Workflow, None, 204),
         row("get_session", Nothing, None, 200),
         row("delete_session", Nothing, None, 204),
         row("list_audit_entries", Nothing, None, 200),
@@ -190,6 +198,12 @@ impl Operation {
                 let id = ticket["id"].as_str().unwrap().to_owned();
                 Record { secrets: vec![id.clone(), subject.to_owned()], id }
             }
+            Target::Workflow => {
+                let name = "A workflow of another";
+                let made = workflows::create(server, tenancy, &workflows::named(name)).await.ok(201);
+                let id = made["id"].as_str().unwrap().to_owned();
+                Record { secrets: vec![id.clone(), name.to_owned()], id }
+            }
             Target::Webhook | Target::Delivery => {
                 let url = "https://hooks.example.com/of-another";
                 let hook = endpoint(server, tenancy, url, &["webhook.auto_disabled"]).await;
@@ -210,6 +224,7 @@ impl Operation {
         let path = match self.row.target {
             Target::Nothing | Target::Key => KEYS,
             Target::Webhook => WEBHOOKS,
+            Target::Workflow => WORKFLOWS,
             Target::Delivery => DELIVERIES,
             Target::Ticket | Target::Comments | Target::History => TICKETS,
         };

@@ -59,10 +59,12 @@ const KERNEL_TABLES: &[&str] = &[
     "audit_entries",
     "events",
     "idempotency_records",
+    "followers",
     "lanes",
     "rate_usage",
     "secret_checks",
     "service_notes",
+    "steps",
 ];
 
 #[test]

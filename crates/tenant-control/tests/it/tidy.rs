@@ -209,6 +209,13 @@ const SYSTEM_DOORS: &[(&str, &str, usize, &str)] = &[
     ("crates/tenant-control/src/features/api_keys/jobs.rs", "Jobs", 1, "which keys expire soon, of whichever tenant"),
     ("crates/tenant-control/src/features/webhooks/jobs.rs", "Housekeeping", 1, "which tenants have a log to clean"),
     ("crates/tenant-control/src/features/webhooks/jobs.rs", "Jobs", 1, "how much waits in all"),
+    (
+        "crates/tenant-control/src/features/workflows/jobs.rs",
+        "Housekeeping",
+        1,
+        "which tenants have a history to clean",
+    ),
+    ("crates/tenant-control/src/features/workflows/jobs.rs", "Jobs", 1, "how many runs wait in all"),
     ("crates/tenant-control/src/cli/backup.rs", "Cli", 1, "whether a file is a database of ours before it is restored"),
 ];
 

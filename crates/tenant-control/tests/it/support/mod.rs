@@ -15,6 +15,7 @@ pub mod receiver;
 pub mod server;
 pub mod stores;
 pub mod verifiers;
+pub mod workflows;
 
 pub use answer::Answer;
 pub use people::{Key, Tenancy};

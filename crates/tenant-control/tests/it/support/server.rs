@@ -3,12 +3,13 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use kernel::base::{Clock, Secrets, Timestamp, World};
+use kernel::base::{Clock, Faults, Secrets, Timestamp, World};
 use kernel::http::{Api, BaseUrl, Listener, Settings};
 use kernel::jobs::Node;
 use kernel::outbound::Names;
 use kernel::store::Store;
 use tenant_control::features::webhooks::sender::{self, Sender};
+use tenant_control::features::workflows;
 use tenant_control::migrations::MIGRATIONS;
 use tenant_control::router;
 use tokio::sync::oneshot;
@@ -27,6 +28,7 @@ pub struct Setup {
     listener: Listener,
     pub settings: Settings,
     pub sending: sender::Settings,
+    pub workflows: workflows::Settings,
     /// Adds routes of the test's own to those of the product.
     pub mount: fn(Api) -> Api,
 }
@@ -52,6 +54,7 @@ impl Setup {
             listener,
             settings,
             sending: sender::Settings::default(),
+            workflows: workflows::Settings::default(),
             mount: |api| api,
         }
     }
@@ -70,13 +73,21 @@ impl Setup {
         self
     }
 
+    /// A server to which things happen at places that the test names.
+    #[must_use]
+    pub fn with_faults(mut self, faults: Faults) -> Setup {
+        self.world.faults = faults;
+        self
+    }
+
     pub async fn start(self) -> Server {
-        let Setup { place, world, listener, settings, sending, mount } = self;
+        let Setup { place, world, listener, mut settings, sending, workflows, mount } = self;
+        settings.set_of_feature(workflows.clone());
         let store = Store::open(place.options(), world.clone()).await.expect("the store opens");
         store.migrate(MIGRATIONS).await.expect("the store migrates");
         let secrets = Secrets::parse(&Secrets::generate(&world.chance).unwrap()).unwrap();
         let app = Node::new(store, secrets, settings).expect("the service");
-        Server::serve(place, listener, app, sending, mount)
+        Server::serve(place, listener, app, Work { sending, workflows }, mount)
     }
 }
 
@@ -97,8 +108,15 @@ pub struct Server {
     /// Sends webhooks, when a test tells it to.
     pub sender: Sender,
     sending: sender::Settings,
+    pub workflows: workflows::Settings,
     mount: fn(Api) -> Api,
     place: Arc<Place>,
+}
+
+/// How a server works on its own.
+struct Work {
+    sending: sender::Settings,
+    workflows: workflows::Settings,
 }
 
 impl Server {
@@ -110,13 +128,8 @@ impl Server {
         Setup::postgres().await.start().await
     }
 
-    fn serve(
-        place: Arc<Place>,
-        listener: Listener,
-        app: Node,
-        sending: sender::Settings,
-        mount: fn(Api) -> Api,
-    ) -> Server {
+    fn serve(place: Arc<Place>, listener: Listener, app: Node, work: Work, mount: fn(Api) -> Api) -> Server {
+        let Work { sending, workflows } = work;
         let address = listener.address().unwrap();
         let (router, document) = router::build(mount(router::table(app.app()))).expect("the router is built");
         let (stop, stopped) = oneshot::channel();
@@ -131,7 +144,19 @@ impl Server {
             .unwrap();
         let contract = Arc::new(Contract::new(&document.json));
         let sender = Sender::new(app.clone(), sending.clone());
-        Server { app, address, contract, client, stop: Mutex::new(Some(stop)), running, sender, sending, mount, place }
+        Server {
+            app,
+            address,
+            contract,
+            client,
+            stop: Mutex::new(Some(stop)),
+            running,
+            sender,
+            sending,
+            workflows,
+            mount,
+            place,
+        }
     }
 
     /// Another node on the same database, with the same secrets, settings and clock.
@@ -144,7 +169,8 @@ impl Server {
         let store = Store::open(self.place.options(), world).await.expect("the store opens again");
         let (listener, _) = listen().await;
         let app = Node::new(store, self.app.secrets.clone(), self.app.settings.clone()).expect("the service");
-        Server::serve(self.place.clone(), listener, app, self.sending.clone(), self.mount)
+        let work = Work { sending: self.sending.clone(), workflows: self.workflows.clone() };
+        Server::serve(self.place.clone(), listener, app, work, self.mount)
     }
 
     pub fn base_url(&self) -> &str {
