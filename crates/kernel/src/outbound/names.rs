@@ -219,7 +219,8 @@ mod tests {
     fn a_lookup_that_begins_while_the_process_ends_leaves_nothing_behind_and_waits_for_nobody() -> std::io::Result<()> {
         let runtime = tokio::runtime::Runtime::new()?;
         let handle = runtime.handle().clone();
-        runtime.shutdown_background();
+        // Waits until it has ended: one that is about to may still take something on.
+        drop(runtime);
         let (done, ended) = mpsc::channel();
         std::thread::spawn(move || {
             let _entered = handle.enter();
