@@ -10,7 +10,6 @@ use kernel::outbound::Names;
 use kernel::store::Store;
 use tenant_control::features::webhooks::sender::{self, Sender};
 use tenant_control::features::workflows;
-use tenant_control::migrations::MIGRATIONS;
 use tenant_control::router;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -84,7 +83,6 @@ impl Setup {
         let Setup { place, world, listener, mut settings, sending, workflows, mount } = self;
         settings.set_of_feature(workflows.clone());
         let store = Store::open(place.options(), world.clone()).await.expect("the store opens");
-        store.migrate(MIGRATIONS).await.expect("the store migrates");
         let secrets = Secrets::parse(&Secrets::generate(&world.chance).unwrap()).unwrap();
         let app = Node::new(store, secrets, settings).expect("the service");
         Server::serve(place, listener, app, Work { sending, workflows }, mount)

@@ -96,7 +96,6 @@ impl TestStore {
     async fn migrated(place: Place) -> TestStore {
         let world = World { clock: Clock::manual(START), ..World::default() };
         let store = Store::open(place.options(), world).await.expect("the store opens");
-        store.migrate(MIGRATIONS).await.expect("the store migrates");
         TestStore { store, place }
     }
 
