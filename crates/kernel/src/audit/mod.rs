@@ -25,9 +25,6 @@ crate::statements! {
         (SELECT a.id FROM audit_entries a WHERE a.tenant_id = $1 AND a.at < $2 ORDER BY a.at, a.id LIMIT $3)";
 }
 
-/// Tenants of one round whose cleaning failed. After so many it is not a matter of theirs, and the round ends.
-const FAILURES_MAX: usize = 20;
-
 /// One deed. The handle knows who and from where.
 pub struct Entry {
     action: &'static str,
@@ -95,35 +92,15 @@ pub async fn record(tx: &mut Tx, entry: Entry) -> Result<()> {
     tx.later(INSERT, row.into_vec()).await
 }
 
-/// Removes what is of before a moment, some rows at a time and tenant by tenant: an index of all tenants' entries by time
-/// would tempt PostgreSQL to read one tenant's trail along it, past all the others'. What is left waits for the next time.
-/// A tenant that cannot be cleaned keeps no other from it; the first error is told at the end.
-pub async fn clean(db: &Db, before: Timestamp, rows: i64, steps_max: usize) -> Result<()> {
-    let (mut after, mut failures) = (String::new(), Vec::new());
-    while let Some(tenant) = db.find::<TenantId>(NEXT_TO_CLEAN, crate::args![after, before]).await? {
-        if let Err(error) = clean_tenant(db, tenant, before, rows, steps_max).await {
-            failures.push((tenant, error));
-        }
-        if failures.len() >= FAILURES_MAX {
-            break;
-        }
-        after = tenant.to_string();
-    }
-    // The first is told by whoever runs this.
-    let mut failures = failures.into_iter();
-    let first = failures.next();
-    for (tenant, error) in failures {
-        tracing::warn!(%error, %tenant, "the audit trail of a tenant could not be cleaned");
-    }
-    first.map_or(Ok(()), |(_, error)| Err(error))
+/// The next tenant, in the order of their ids, that has entries of before a moment.
+pub async fn tenant_after(db: &Db, after: Option<TenantId>, before: Timestamp) -> Result<Option<TenantId>> {
+    let after = after.map(|tenant| tenant.to_string()).unwrap_or_default();
+    db.find(NEXT_TO_CLEAN, crate::args![after, before]).await
 }
 
-async fn clean_tenant(db: &Db, tenant: TenantId, before: Timestamp, rows: i64, steps_max: usize) -> Result<()> {
-    for _ in 0..steps_max {
-        let removed = db.write(async move |tx| tx.exec(CLEAN, crate::args![tenant, before, rows]).await).await?;
-        if removed < rows.unsigned_abs() {
-            break;
-        }
-    }
-    Ok(())
+/// Removes some rows of a tenant that are of before a moment; whether there may be more. Tenant by tenant, for an index of all
+/// tenants' entries by time would tempt PostgreSQL to read one tenant's trail along it, past all the others'.
+pub async fn clean(db: &Db, tenant: TenantId, before: Timestamp, rows: i64) -> Result<bool> {
+    let removed = db.write(async move |tx| tx.exec(CLEAN, crate::args![tenant, before, rows]).await).await?;
+    Ok(removed == rows.unsigned_abs())
 }

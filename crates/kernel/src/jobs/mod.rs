@@ -5,6 +5,7 @@ pub mod dispatch;
 pub mod lanes;
 mod node;
 pub mod steps;
+pub mod tenants;
 mod watch;
 
 use std::sync::Arc;
@@ -150,6 +151,8 @@ pub async fn clean(app: &App, retention: &'static [Retention]) -> Result<()> {
             }
         }
     }
-    let audit_days = audit::clean(&db, now.plus(-settings.audit_retention_ms), CLEAN_ROWS, CLEAN_STEPS_MAX).await;
-    failed.and(audit_days)
+    let before = now.plus(-settings.audit_retention_ms);
+    let next = |after| audit::tenant_after(&db, after, before);
+    let entries = |tenant| audit::clean(&db, tenant, before, CLEAN_ROWS);
+    failed.and(tenants::each("cleaning the audit trail", next, entries).await)
 }

@@ -1,16 +1,12 @@
 //! What is done about workflows without being asked, beside running them: cleaning and measuring.
 
-use kernel::base::{Result, TenantId, Timestamp};
-use kernel::jobs::{Node, lanes};
+use kernel::base::Result;
+use kernel::jobs::{Node, lanes, tenants};
 use kernel::store::Purpose;
 
 use super::WORKFLOW_LANE;
 use super::retention::store;
 
-/// Steps of one tenant in one round; what is left waits for the next.
-const STEPS_MAX: usize = 200;
-/// Tenants of one round whose cleaning failed. After so many it is not a matter of theirs, and the round ends.
-const FAILURES_MAX: usize = 20;
 /// More waiting runs than this are not counted.
 const WAITING_MAX: i64 = 10_000;
 
@@ -19,33 +15,11 @@ const WAITING_MAX: i64 = 10_000;
 pub async fn clean(node: &Node, retention_ms: i64) -> Result<()> {
     let before = node.world.now().plus(-retention_ms);
     let db = node.store.system(Purpose::Housekeeping);
-    let (mut after, mut failures) = (None, Vec::new());
-    while let Some(tenant) = store::tenant_after(&db, after).await? {
-        if let Err(error) = clean_tenant(node, tenant, before).await {
-            failures.push((tenant, error));
-        }
-        if failures.len() >= FAILURES_MAX {
-            break;
-        }
-        after = Some(tenant);
-    }
-    // The first is told by whoever runs this.
-    let mut failures = failures.into_iter();
-    let first = failures.next();
-    for (tenant, error) in failures {
-        tracing::warn!(%error, %tenant, "the runs of a tenant could not be cleaned");
-    }
-    first.map_or(Ok(()), |(_, error)| Err(error))
-}
-
-async fn clean_tenant(node: &Node, tenant: TenantId, before: Timestamp) -> Result<()> {
-    let db = lanes::tenant_db(&node.store, tenant);
-    for _ in 0..STEPS_MAX {
-        if !db.write(async move |tx| store::clean(tx, before).await).await? {
-            break;
-        }
-    }
-    Ok(())
+    let some = async |tenant| {
+        let db = lanes::tenant_db(&node.store, tenant);
+        db.write(async move |tx| store::clean(tx, before).await).await
+    };
+    tenants::each("cleaning the runs", |after| store::tenant_after(&db, after), some).await
 }
 
 /// Totals for `/metrics`: how many runs wait for their turn, and for how long the first lane has been due.
