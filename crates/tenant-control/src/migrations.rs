@@ -23,6 +23,7 @@ pub const MIGRATIONS: Migrations = migrations! {
     "0007_service_notes"
     "0008_live_tickets"
     "0009_workflows"
+    "0010_followers"
 };
 
 #[cfg(test)]

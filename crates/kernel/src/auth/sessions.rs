@@ -9,7 +9,7 @@ use super::credentials::Credentials;
 use super::people::has_user;
 use crate::audit::{self, Entry};
 use crate::base::{
-    Actor, ActorKind, ActorRef, Error, MINUTE_MS, Result, SessionId, TenantId, Timestamp, UserId, World, sha256,
+    Actor, ActorKind, ActorRef, Chain, Error, MINUTE_MS, Result, SessionId, TenantId, Timestamp, UserId, World, sha256,
 };
 use crate::store::{Db, Purpose, Store, Tx};
 
@@ -113,7 +113,7 @@ pub(crate) async fn redeem_signin_link(
         credential: None,
         address: Some(address),
         request_id: Some(request_id.into()),
-        depth: 0,
+        chain: Chain::default(),
     };
     let session = Token::new(store.world());
     let session_hash = session.hash();

@@ -77,8 +77,17 @@ pub struct Actor {
     pub credential: Option<Credential>,
     pub address: Option<IpAddr>,
     pub request_id: Option<Arc<str>>,
-    /// How many runs of workflows have led to this, each set off by what the one before did. Nobody else has any.
+    /// What has led to this, where it was workflows.
+    pub chain: Chain,
+}
+
+/// Runs of workflows, each set off by what the one before did. Nobody but a run has one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Chain {
+    /// How many they are.
     pub depth: i64,
+    /// Where in the tenant's sequence the first of them began.
+    pub root: i64,
 }
 
 impl Actor {
@@ -93,13 +102,13 @@ impl Actor {
     }
 
     /// A workflow that acts in a run of its own, under which everything it does is found.
-    pub fn workflow(id: impl Display, name: &str, run: impl Display, depth: i64) -> Self {
+    pub fn workflow(id: impl Display, name: &str, run: impl Display, chain: Chain) -> Self {
         let who = ActorRef { kind: ActorKind::Workflow, id: Some(id.to_string()), name: name.to_owned() };
-        Actor { who, credential: None, address: None, request_id: Some(run.to_string().into()), depth }
+        Actor { who, credential: None, address: None, request_id: Some(run.to_string().into()), chain }
     }
 
     fn local(kind: ActorKind, name: &str) -> Self {
         let who = ActorRef { kind, id: None, name: name.to_owned() };
-        Actor { who, credential: None, address: None, request_id: None, depth: 0 }
+        Actor { who, credential: None, address: None, request_id: None, chain: Chain::default() }
     }
 }

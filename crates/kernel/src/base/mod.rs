@@ -16,7 +16,7 @@ pub mod secrets;
 mod slug;
 mod word;
 
-pub use actor::{Actor, ActorKind, ActorRef, Credential, CredentialKind};
+pub use actor::{Actor, ActorKind, ActorRef, Chain, Credential, CredentialKind};
 pub(crate) use chance::BASE62;
 pub use chance::Chance;
 pub use clock::{Clock, DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};

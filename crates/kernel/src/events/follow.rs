@@ -5,18 +5,25 @@
 //! gap that is filled later, and a position never skips an event. It moves in the transaction of what was made of the
 //! events, and only from where it was: of two that read the same, one is refused. Whoever cannot take more just stays
 //! where it is.
+//!
+//! A follower that has come to the end is not behind, and what nobody wants does not make it so. The first event that
+//! somebody does want sets it right before that event, in the transaction that publishes it: what has happened meanwhile is
+//! never read, however much it is.
 
-use crate::base::{EventId, Result, Timestamp};
+use crate::base::{Chain, EventId, Result, Timestamp};
 use crate::store::{Db, FromRow, Row, Tx};
 
 crate::statements! {
-    BEGIN = "INSERT INTO followers (tenant_id, name, position) VALUES ($1, $2, $3)
-        ON CONFLICT (tenant_id, name) DO UPDATE SET position = $3";
-    POSITION = "SELECT position FROM followers WHERE tenant_id = $1 AND name = $2";
-    HEADS = "SELECT sequence, id, type, at, depth FROM events WHERE tenant_id = $1 AND sequence > $2
+    BEGIN = "INSERT INTO followers (tenant_id, name, position, behind) VALUES ($1, $2, $3, FALSE)
+        ON CONFLICT (tenant_id, name) DO UPDATE SET position = $3, behind = FALSE";
+    POSITION = "SELECT position FROM followers WHERE tenant_id = $1 AND name = $2 AND behind";
+    HEADS = "SELECT sequence, id, type, at, depth, root FROM events WHERE tenant_id = $1 AND sequence > $2
         ORDER BY sequence LIMIT $3";
     BODY = "SELECT body FROM events WHERE tenant_id = $1 AND sequence = $2";
-    ADVANCE = "UPDATE followers SET position = $4 WHERE tenant_id = $1 AND name = $2 AND position = $3";
+    /// Not `EXISTS`: PostgreSQL would drop the order, and with it the index that answers this at once.
+    ADVANCE = "UPDATE followers SET position = $4, behind = (SELECT e.sequence FROM events e WHERE e.tenant_id = $1
+            AND e.sequence > $4 ORDER BY e.sequence LIMIT 1) IS NOT NULL
+        WHERE tenant_id = $1 AND name = $2 AND position = $3 AND behind";
 }
 
 /// An event without its body.
@@ -27,13 +34,14 @@ pub struct Head {
     pub kind: String,
     pub at: Timestamp,
     /// Of the run that caused it.
-    pub depth: i64,
+    pub chain: Chain,
 }
 
 impl FromRow for Head {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         let (sequence, id, kind) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        Ok(Head { sequence, id, kind, at: row.get(3)?, depth: row.get(4)? })
+        let chain = Chain { depth: row.get(4)?, root: row.get(5)? };
+        Ok(Head { sequence, id, kind, at: row.get(3)?, chain })
     }
 }
 
@@ -43,7 +51,7 @@ pub async fn begin(tx: &mut Tx, name: &str) -> Result<()> {
     tx.exec(BEGIN, crate::args![name, sequence]).await.map(drop)
 }
 
-/// How far it has come; none if it never began.
+/// How far it has come; none if it is not behind, or never began.
 pub async fn position(db: &Db, name: &str) -> Result<Option<i64>> {
     db.find(POSITION, crate::args![name]).await
 }
@@ -58,7 +66,8 @@ pub async fn body(db: &Db, sequence: i64) -> Result<Option<String>> {
     db.find(BODY, crate::args![sequence]).await
 }
 
-/// Moves on, in the transaction of what was made of the events in between; false if somebody else did.
+/// Moves on, in the transaction of what was made of the events in between; false if somebody else did. The tenant's clock is
+/// held, so nothing happens between the look at whether that was the last and the commit.
 pub async fn advance(tx: &mut Tx, name: &str, from: i64, to: i64) -> Result<bool> {
     Ok(tx.exec(ADVANCE, crate::args![name, from, to]).await? == 1)
 }

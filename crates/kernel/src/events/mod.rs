@@ -13,7 +13,7 @@ use std::fmt::Display;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::base::{Error, EventId, Result, TenantId, Timestamp};
+use crate::base::{Chain, Error, EventId, Result, TenantId, Timestamp};
 use crate::store::{Db, Followers, Happening, Param, Tx, Value};
 
 pub use kind::{Described, EventKind, family};
@@ -22,8 +22,8 @@ pub use kind::{Described, EventKind, family};
 pub const BODY_BYTES_MAX: usize = 256 << 10;
 
 crate::statements! {
-    INSERT = "INSERT INTO events (tenant_id, sequence, id, type, family, record_id, at, body, depth)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+    INSERT = "INSERT INTO events (tenant_id, sequence, id, type, family, record_id, at, body, depth, root)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
     /// The earliest first: times rise with the sequence, also if this ends half-way.
     BRING_BACK = "UPDATE events SET at = $2 WHERE tenant_id = $1 AND sequence IN
         (SELECT e.sequence FROM events e WHERE e.tenant_id = $1 AND e.at > $2 ORDER BY e.at, e.sequence LIMIT $3)";
@@ -98,9 +98,9 @@ async fn write(tx: &mut Tx, name: &str, record: &str, data: Box<RawValue>, follo
         let fits = |data: &serde_json::Value| serde_json::to_string(data).is_ok_and(|text| text.len() <= room);
         body = render(&raw(&fit::shorten(data, record, fits))?)?;
     }
-    let depth = tx.actor().depth;
-    let (known, told): (_, [Value; 3]) =
-        ([sequence.into(), id.into(), name.into()], [at.into(), body.into(), depth.into()]);
+    let Chain { depth, root } = tx.actor().chain;
+    let (known, told): (_, [Value; 4]) =
+        ([sequence.into(), id.into(), name.into()], [at.into(), body.into(), depth.into(), root.into()]);
     let row = known.into_iter().chain([family(name).into(), record.into()]).chain(told).collect();
     tx.later(INSERT, row).await?;
     let event = Happening { id, sequence, kind: name, record, at, now: tx.world().now() };

@@ -14,7 +14,7 @@ use crate::auth::{
     Found, Identity, Presented, Principal, Scope, Scopes, Standing, Tenant, end_session, unauthenticated,
 };
 use crate::base::{
-    Actor, ActorKind, ActorRef, Code, Credential, CredentialKind, Error, Result, TenantId, Timestamp, sha256,
+    Actor, ActorKind, ActorRef, Chain, Code, Credential, CredentialKind, Error, Result, TenantId, Timestamp, sha256,
 };
 use crate::store::Db;
 
@@ -104,7 +104,7 @@ impl Caller {
             credential: Some(Credential { kind: credential, id: self.principal.credential_id.as_ref().to_owned() }),
             address: Some(self.context.address.0),
             request_id: Some(self.context.request_id.clone()),
-            depth: 0,
+            chain: Chain::default(),
         }
     }
 

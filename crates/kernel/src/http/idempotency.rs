@@ -50,7 +50,8 @@ type Rendering =
     Box<dyn for<'t> FnOnce(&'t mut Tx) -> Pin<Box<dyn Future<Output = Result<Rendered>> + Send + 't>> + Send>;
 
 /// The header of a request, looked at when the body has been accepted, and what makes the request another than one with the
-/// same body: no handler can forget it.
+/// same body: no handler can forget it. Cloned by whoever tries again what somebody else came before.
+#[derive(Clone)]
 pub struct Idempotency {
     headers: HeaderMap,
     route: String,

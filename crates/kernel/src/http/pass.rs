@@ -17,7 +17,7 @@ use super::context::Context;
 use super::limiter::Policy;
 use super::rules::{Route, Rules};
 use crate::auth::unauthenticated;
-use crate::base::{Actor, ActorRef, Error, Result, TenantId};
+use crate::base::{Actor, ActorRef, Chain, Error, Result, TenantId};
 use crate::store::{Db, Purpose};
 
 /// A kind of credential.
@@ -61,7 +61,7 @@ impl<P, R> Holder<P, R> {
             credential: None,
             address: Some(self.context.address.0),
             request_id: Some(self.context.request_id.clone()),
-            depth: 0,
+            chain: Chain::default(),
         };
         self.app.store.tenant(self.owner.tenant, actor)
     }

@@ -41,6 +41,9 @@ pub struct Tx {
     announced: bool,
 }
 
+/// Who acted before a workflow did: see [`Tx::act_as`].
+pub struct Before(Arc<Handle>);
+
 /// What was asked and has not been waited for: see [`Tx::ask`].
 pub struct Ahead<T>(Asked<T>);
 
@@ -68,13 +71,19 @@ impl Tx {
         &self.handle.world
     }
 
-    /// Lets a workflow act from here on: what it does is noted as its own. Nobody else acts in another's place.
-    pub fn act_as(&mut self, actor: Actor) -> Result<()> {
+    /// Lets a workflow act from here on: what it does is noted as its own. Nobody else acts in another's place. Who acted
+    /// before may act again.
+    pub fn act_as(&mut self, actor: Actor) -> Result<Before> {
         if actor.who.kind != ActorKind::Workflow {
             return Err(Error::internal("only a workflow acts in somebody's place"));
         }
-        self.handle = Arc::new(self.handle.acting(actor));
-        Ok(())
+        let acting = Arc::new(self.handle.acting(actor));
+        Ok(Before(replace(&mut self.handle, acting)))
+    }
+
+    /// Lets those act again who did before.
+    pub fn act_again(&mut self, before: Before) {
+        self.handle = before.0;
     }
 
     /// Who follows the events of this transaction.

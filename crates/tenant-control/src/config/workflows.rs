@@ -16,6 +16,10 @@ pub struct WorkflowArgs {
     #[arg(long, value_name = "N", env = "TENANT_CONTROL_WORKFLOW_RUNS_QUEUED", default_value_t = 50_000,
           value_parser = clap::value_parser!(i64).range(1..=1_000_000))]
     pub workflow_runs_queued: i64,
+    /// Runs that one event, call or moment of a schedule sets off by way of others
+    #[arg(long, value_name = "N", env = "TENANT_CONTROL_WORKFLOW_RUNS_CHAINED", default_value_t = 1_000,
+          value_parser = clap::value_parser!(i64).range(1..=1_000_000))]
+    pub workflow_runs_chained: i64,
     /// A run that is not over by then is ended; less than events are kept [default: 28, or a little less than those]
     #[arg(long, value_name = "DAYS", env = "TENANT_CONTROL_WORKFLOW_RUN_DAYS",
           value_parser = clap::value_parser!(i64).range(1..=3650))]
@@ -33,6 +37,7 @@ impl WorkflowArgs {
         Settings {
             runs_in_flight: self.workflow_runs_in_flight,
             runs_queued: self.workflow_runs_queued,
+            runs_chained: self.workflow_runs_chained,
             run_max_ms: self.workflow_run_days.map_or(shorter, |days| days * DAY_MS),
             ..usual
         }

@@ -34,6 +34,10 @@ struct Script {
     due: Mutex<VecDeque<Vec<(u32, End)>>>,
     /// Whether the next settling fails because the database is away.
     away: AtomicBool,
+    /// The same of the next load.
+    away_at_load: AtomicBool,
+    /// Whether something comes after the next load and before what is due is asked for.
+    comes: AtomicBool,
     asked: Mutex<Vec<String>>,
     rests: Notify,
     worked: Notify,
@@ -90,6 +94,10 @@ impl LaneWork for ScriptedLane {
     }
 
     async fn load(&mut self, _: &UnderWay<u32>) -> Result<Load> {
+        if self.script.away_at_load.swap(false, Ordering::Relaxed) {
+            self.script.note("away");
+            return Err(Error::unavailable("the database is away"));
+        }
         let load = {
             let mut loads = self.script.loads.lock().unwrap();
             let Some(load) = loads.pop_front() else { return Ok(Load::Go) };
@@ -111,6 +119,9 @@ impl LaneWork for ScriptedLane {
             return Ok(Some(Due::default()));
         }
         self.script.note("due");
+        if self.script.comes.swap(false, Ordering::Relaxed) {
+            return Ok(Some(Due { jobs: VecDeque::new(), next: Some(self.lane.db().world().now()) }));
+        }
         let jobs = self.script.due.lock().unwrap().pop_front().unwrap_or_default();
         Ok(Some(Due { jobs: jobs.into(), next: None }))
     }
@@ -241,6 +252,13 @@ over_http! {
         assert_eq!(script.asked(), "load due load due start(1) noted due release");
     }
 
+    async fn what_comes_between_loading_and_asking_is_loaded_at_once(server: Server) {
+        let due: &[&[(u32, End)]] = &[&[(1, End::Noted)]];
+        let comes = Script { comes: AtomicBool::new(true), ..script(&[Load::Go, Load::Go], due) };
+        let (_, script) = work(&server, comes).await;
+        assert_eq!(script.asked(), "load due load due start(1) noted due release");
+    }
+
     async fn a_lane_at_rest_starts_nothing_and_is_given_back_when_nothing_is_under_way(server: Server) {
         // Settling the first asks for a look, while the second is still under way.
         let due: &[&[(u32, End)]] = &[&[(1, End::ToNote), (2, End::NotedAtRest)], &[(3, End::Noted)]];
@@ -266,6 +284,12 @@ over_http! {
         let away = Script { away: AtomicBool::new(true), ..script(&[], &[&[(1, End::ToNote)]]) };
         let (_, script) = work(&server, away).await;
         assert_eq!(script.asked(), "due start(1) learn(1) settle([1]) settle([1]) noted due release");
+    }
+
+    async fn a_lane_is_kept_while_the_database_is_away_for_a_moment(server: Server) {
+        let away = Script { away_at_load: AtomicBool::new(true), ..script(&[Load::Go], &[&[(1, End::Noted)]]) };
+        let (_, script) = work(&server, away).await;
+        assert_eq!(script.asked(), "away load due start(1) noted due release", "not taken up when the lease ends");
     }
 
     async fn two_kinds_on_one_node_are_both_told_of_a_commit(server: Server) {

@@ -11,6 +11,7 @@ use crate::support::load::{Api, Load, Note, Revocation, settle};
 use crate::support::postgres::fresh_database;
 use crate::support::process::{Launch, Process, say, until};
 use crate::support::receiver::{Behaviour, Gate, Received, Receiver};
+use crate::support::workflows::WORKFLOWS;
 use crate::webhooks::{DELIVERIES, WEBHOOKS};
 
 const WRITERS: usize = 8;
@@ -26,8 +27,8 @@ fn sending(launch: Launch, timeout_seconds: u64) -> Launch {
         .flag("--webhook-timeout", &timeout_seconds.to_string())
 }
 
-async fn make_endpoint(api: &Api, url: &str) -> String {
-    let body = json!({"name": "Hook", "url": url, "events": ["*"]});
+async fn make_endpoint(api: &Api, url: &str, events: &str) -> String {
+    let body = json!({"name": "Hook", "url": url, "events": [events]});
     let made = api.post(WEBHOOKS, &body).await.unwrap();
     assert_eq!(made.status, 201, "{}", made.body);
     made.text("id")
@@ -55,7 +56,7 @@ async fn kill_again_and_again(store: &str, launch: &Launch) {
     });
     let mut server = launch.start().await;
     let cookie = launch.sign_in();
-    make_endpoint(&server.api(&cookie), &receiver.url("/hook")).await;
+    make_endpoint(&server.api(&cookie), &receiver.url("/hook"), "*").await;
     let mut ledger: Vec<Note> = Vec::new();
     for cycle in 0..KILLS {
         let load = Load::start(&server.api(&cookie), &format!("cycle{cycle}"), WRITERS);
@@ -122,7 +123,7 @@ async fn a_frozen_node_is_taken_over_and_its_late_writes_are_refused() {
     let held = gate.clone();
     receiver
         .on_each("/hook", move |nth, _| if nth < 2 { Behaviour::Hold(held.clone()) } else { Behaviour::Answer(204) });
-    let webhook = make_endpoint(&api, &receiver.url("/hook")).await;
+    let webhook = make_endpoint(&api, &receiver.url("/hook"), "*").await;
     for number in 0..20 {
         assert_eq!(api.create_key(&format!("key{number}")).await.unwrap().status, 201);
     }
@@ -173,7 +174,22 @@ async fn log(api: &Api, webhook: &str) -> Vec<Value> {
     page.body["data"].as_array().unwrap().clone()
 }
 
-/// What an endpoint has answered is remembered until it can be written down.
+/// A run that asks somebody, waits a little and makes a ticket.
+async fn start_run(api: &Api, url: &str) -> String {
+    let steps = json!([
+        {"id": "call", "uses": "http.request", "with": {"method": "POST", "url": url}},
+        {"id": "pause", "uses": "wait", "needs": ["call"], "with": {"seconds": 1}},
+        {"id": "make", "uses": "ticket.create", "needs": ["pause"], "with": {"subject": "Made"}},
+    ]);
+    let definition = json!({"action": "create", "name": "Work", "on": {"manual": {}}, "steps": steps});
+    let workflow = api.post(WORKFLOWS, &definition).await.unwrap();
+    assert_eq!(workflow.status, 201, "{}", workflow.body);
+    let run = api.post(WORKFLOWS, &json!({"workflow_id": workflow.text("id")})).await.unwrap();
+    assert_eq!(run.status, 202, "{}", run.body);
+    run.text("id")
+}
+
+/// What an endpoint has answered is remembered until it can be written down, and so is what a step of a workflow was.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_comes_while_the_database_is_away_is_noted_when_it_is_back() {
     let (folder, cluster) = (TempDir::new().unwrap(), Cluster::start().await);
@@ -182,18 +198,24 @@ async fn an_answer_that_comes_while_the_database_is_away_is_noted_when_it_is_bac
     let api = server.api(&launch.sign_in());
     let receiver = Receiver::start().await;
     let gate = Gate::closed();
-    receiver.on("/hook", [Behaviour::Hold(gate.clone())]);
-    let webhook = make_endpoint(&api, &receiver.url("/hook")).await;
+    for path in ["/hook", "/call"] {
+        receiver.on(path, [Behaviour::Hold(gate.clone())]);
+    }
+    let run = start_run(&api, &receiver.url("/call")).await;
+    receiver.wait_for_on("/call", 1).await;
+    let webhook = make_endpoint(&api, &receiver.url("/hook"), "api_key.*").await;
     for number in 0..2 {
         assert_eq!(api.create_key(&format!("key{number}")).await.unwrap().status, 201);
     }
     receiver.wait_for_on("/hook", 2).await;
     cluster.stop_at_once();
     gate.open();
-    until("the answers could not be noted", WAIT_MAX, async || {
-        server.stderr().contains("what became of deliveries could not be noted").then_some(())
-    })
-    .await;
+    for what in ["deliveries", "steps"] {
+        until("the answers could not be noted", WAIT_MAX, async || {
+            server.stderr().contains(&format!("what became of {what} could not be noted")).then_some(())
+        })
+        .await;
+    }
     cluster.start_again().unwrap();
     let noted = until("the answers are noted", WAIT_MAX, async || {
         let page =
@@ -207,4 +229,10 @@ async fn an_answer_that_comes_while_the_database_is_away_is_noted_when_it_is_bac
     assert_eq!(api.create_key("after").await.unwrap().status, 201);
     receiver.wait_for_acknowledged("/hook", 3).await;
     assert_eq!(receiver.count_on("/hook"), 3, "nothing was sent again");
+    let run = until("the run is over", WAIT_MAX, async || {
+        let run = api.get(&format!("{WORKFLOWS}?run_id={run}")).await.ok()?.body;
+        (!run["ended_at"].is_null()).then_some(run)
+    })
+    .await;
+    assert_eq!((&run["status"], receiver.count_on("/call")), (&json!("succeeded"), 1), "{run:#}");
 }

@@ -1,10 +1,14 @@
 //! `/api/psa/workflows/trigger`: workflows and their runs.
 
 mod actions;
+mod alone;
 mod authority;
+mod bounds;
 mod control;
 mod create;
+mod crowds;
 mod custom;
+mod depth;
 mod documented;
 mod dry_run;
 mod faults;

@@ -110,10 +110,13 @@ impl<W: Work> Run<W> {
                     continue;
                 }
                 Ok(Next::Wait(until)) => until,
-                Err(error) if self.bears(&error) => None,
+                Err(error) if self.bears(&error, stopping) => None,
                 Err(error) => return Err(error),
             };
-            let ms = until.map_or(POLL_MS, |until| (until.as_millis() - self.now().as_millis()).clamp(1, POLL_MS));
+            let ms = match until {
+                Some(until) => (until.as_millis() - self.now().as_millis()).clamp(1, POLL_MS),
+                None => POLL_MS.max(self.away_ms()),
+            };
             timer.as_mut().reset(Instant::now() + Duration::from_millis(ms.unsigned_abs()));
             tokio::select! {
                 Some(ended) = self.jobs.join_next() => {
@@ -161,11 +164,18 @@ impl<W: Work> Run<W> {
     }
 
     /// Whether to stay although the database is away: leaving forgets the outcomes that are on their way to it, and what
-    /// they were about would be done again.
-    fn bears(&mut self, error: &Error) -> bool {
-        let busy = self.is_busy();
+    /// they were about would be done again. And a lane that is left without being given back rests until its lease ends, which
+    /// is long for what may be over in a moment. Who is to stop does not wait for that.
+    fn bears(&mut self, error: &Error, stopping: bool) -> bool {
+        let stays = self.is_busy() || !stopping;
         let since = *self.away_since.get_or_insert_with(Instant::now);
-        busy && error.code() == Code::Unavailable && since.elapsed() < SETTLE_MAX
+        stays && error.code() == Code::Unavailable && since.elapsed() < SETTLE_MAX
+    }
+
+    /// For how long the database has been away: whoever has nothing to note asks it less and less often.
+    fn away_ms(&self) -> i64 {
+        let away = self.away_since.filter(|_| !self.is_busy()).map_or(0, |since| since.elapsed().as_millis());
+        i64::try_from(away).unwrap_or(i64::MAX)
     }
 
     /// Everything that can be done now, without waiting for a job.

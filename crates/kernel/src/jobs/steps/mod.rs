@@ -42,16 +42,22 @@ crate::statements! {
     GET = crate::sql![StepColumns::SELECT, " AND kind = $2 AND owner_id = $3 AND name = $4"];
     DUE = crate::sql![
         StepColumns::SELECT,
-        " AND kind = $2 AND lane = $3 AND next_at <= $4 ORDER BY next_at, owner_id, name LIMIT $5"
+        " AND kind = $2 AND lane = $3 AND next_at <= $4 ORDER BY next_at, owner_id, name LIMIT $5 OFFSET $6"
     ];
     NEXT_DUE = "SELECT MIN(next_at) FROM steps WHERE tenant_id = $1 AND kind = $2 AND lane = $3 AND next_at IS NOT NULL";
     STATES = "SELECT name, state, next_at FROM steps WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 ORDER BY name LIMIT $4";
+    OUTPUTS = "SELECT name, state, output FROM steps WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 ORDER BY name LIMIT $4";
+    ERRORS = "SELECT name, state, error FROM steps WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 ORDER BY name LIMIT $4";
+    /// Neither engine reads a value to tell how long it is.
+    BYTES = "SELECT CAST(COALESCE(SUM(COALESCE(octet_length(input), 0) + COALESCE(octet_length(output), 0)), 0) AS BIGINT)
+        FROM steps WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 AND name <> $4";
     FIND_AT = "SELECT name FROM steps WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 AND name = $4 AND attempt = $5
         AND ended_at IS NULL";
     SHOW = "UPDATE steps SET state = 'running' WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 AND name = $4
         AND attempt = $5 AND state = 'pending'";
     FORGET = "DELETE FROM steps WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 AND name = $4";
-    END_ALL = "UPDATE steps SET state = $4, ended_at = $5, next_at = NULL
+    /// Without the error of an attempt before: that is not why it ends.
+    END_ALL = "UPDATE steps SET state = $4, ended_at = $5, next_at = NULL, error = NULL
         WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 AND ended_at IS NULL";
 }
 
@@ -275,9 +281,38 @@ pub async fn states(tx: &mut Tx, kind: &str, owner: &str) -> Result<Vec<(String,
     found.into_iter().map(state).collect()
 }
 
-/// What somebody must look at by now on a lane, the longest waiting first.
-pub async fn due(db: &Db, lane: &Lane, now: Timestamp, limit: i64) -> Result<Vec<Step>> {
-    db.list(DUE, crate::args![lane.kind(), lane.key, now, limit]).await
+/// What a step has come to: its name, how it stands, and its output or error as JSON.
+pub type Found = (String, State, Option<String>);
+
+/// The steps of an owner with what they have answered.
+pub async fn outputs(db: &Db, kind: &str, owner: &str) -> Result<Vec<Found>> {
+    found(db.list(OUTPUTS, crate::args![kind, owner, STEPS_MAX]).await?)
+}
+
+/// The steps of an owner with why they have failed.
+pub async fn errors(tx: &mut Tx, kind: &str, owner: &str) -> Result<Vec<Found>> {
+    found(tx.list(ERRORS, crate::args![kind, owner, STEPS_MAX]).await?)
+}
+
+fn found(rows: Vec<(String, String, Option<String>)>) -> Result<Vec<Found>> {
+    rows.into_iter().map(|(name, state, text)| Ok((name, State::stored(&state)?, text))).collect()
+}
+
+/// How many bytes all other steps of an owner were given and have answered.
+pub async fn bytes_beside(tx: &mut Tx, kind: &str, seen: &Seen) -> Result<usize> {
+    let bytes: i64 = tx.one(BYTES, crate::args![kind, seen.owner, seen.name]).await?;
+    Ok(usize::try_from(bytes).unwrap_or_default())
+}
+
+/// The same, outside of a transaction.
+pub async fn bytes_beside_now(db: &Db, kind: &str, seen: &Seen) -> Result<usize> {
+    let bytes: i64 = db.one(BYTES, crate::args![kind, seen.owner, seen.name]).await?;
+    Ok(usize::try_from(bytes).unwrap_or_default())
+}
+
+/// What somebody must look at by now on a lane, the longest waiting first and behind so many.
+pub async fn due(db: &Db, lane: &Lane, now: Timestamp, limit: i64, behind: i64) -> Result<Vec<Step>> {
+    db.list(DUE, crate::args![lane.kind(), lane.key, now, limit, behind]).await
 }
 
 /// When the next of them is due.

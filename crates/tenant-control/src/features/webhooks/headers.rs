@@ -14,16 +14,17 @@ const REFUSED: &[&str] =
 const REFUSED_FAMILIES: &[&str] = &["content-", "proxy-", "webhook-"];
 const NAME_BYTES_MAX: usize = 100;
 
-/// Reads them; `own` are those that this kind of request has of itself.
-pub fn parse(field: &mut Field<'_>, own: &[&str]) -> Option<BTreeMap<String, String>> {
+/// Reads them; `own` are those that this kind of request has of itself, and `free` those that it leaves to the tenant.
+pub fn parse(field: &mut Field<'_>, own: &[&str], free: &[&str]) -> Option<BTreeMap<String, String>> {
     let mut seen = Vec::new();
     let headers = field.map(HEADERS_MAX, |name, value| {
         let lower = name.to_ascii_lowercase();
         if !is_name(name) {
             return value.wrong("invalid_header", NOT_A_NAME);
         }
-        let refused = REFUSED.contains(&lower.as_str()) || own.contains(&lower.as_str());
-        if refused || REFUSED_FAMILIES.iter().any(|family| lower.starts_with(family)) {
+        let refused = [REFUSED, own].iter().any(|names| names.contains(&lower.as_str()))
+            || REFUSED_FAMILIES.iter().any(|family| lower.starts_with(family));
+        if refused && !free.contains(&lower.as_str()) {
             return value.wrong("header_not_allowed", "is set by the service and cannot be given");
         }
         if seen.contains(&lower) {

@@ -52,7 +52,7 @@ impl FromBody for Input {
         let url = fields.required("url", parse_url);
         let events = fields.required("events", parse_events);
         let enabled = fields.optional("enabled", |field| field.boolean());
-        let headers = fields.optional("headers", |field| headers::parse(field, &[]));
+        let headers = fields.optional("headers", |field| headers::parse(field, &[], &[]));
         let rate = fields.optional("rate_limit_per_second", |field| field.or_null(|rate| rate.integer(1..=RATE_MAX)));
         let ordered = fields.optional("ordered", |field| field.boolean());
         Some(Input {

@@ -198,11 +198,12 @@ impl Checking {
 
     fn template(&mut self, at: usize, step: &Step, places: &HashMap<&str, usize>) -> Option<Template> {
         let prefix = format!("/steps/{at}/with");
-        if !step.with.values().all(is_shallow) {
+        let with = Value::Object(step.with.clone());
+        if !is_shallow(&with) {
             self.wrong(prefix, "too_deep", format!("must be at most {DEPTH_MAX} deep"));
             return None;
         }
-        match Template::parse(&Value::Object(step.with.clone())) {
+        match Template::parse(&with) {
             Ok(with) => {
                 for (pointer, expression) in with.expressions() {
                     self.expressions += 1;

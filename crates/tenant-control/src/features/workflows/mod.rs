@@ -50,6 +50,7 @@ use kernel::events::EventKind;
 use kernel::http::Record;
 pub use kernel::jobs::steps::State as Status;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
@@ -94,6 +95,10 @@ pub const DEFINITION_BYTES_MAX: usize = 128 << 10;
 pub const INPUT_BYTES_MAX: usize = 64 << 10;
 /// Of what a step is given after its expressions are evaluated, and of what it answers.
 pub const STEP_BYTES_MAX: usize = 256 << 10;
+/// Of all that the steps of one run are given and answer: what a request about a run shows, and what is read to show it.
+pub const RUN_BYTES_MAX: usize = 4 << 20;
+/// Less than this of one step is not worth a look at all the others.
+pub const STEP_BYTES_SMALL: usize = 16 << 10;
 /// Expressions of one definition.
 pub const EXPRESSIONS_MAX: usize = 500;
 pub const RETRIES_MAX: i64 = 10;
@@ -111,6 +116,9 @@ pub struct Settings {
     pub runs_in_flight: i64,
     /// Runs of a tenant that wait for their turn; beyond, events wait and calls are refused.
     pub runs_queued: i64,
+    /// Runs that one event, call or moment of a schedule sets off by way of others. Depth alone would let two workflows that
+    /// start on everything make tens of thousands of one ticket.
+    pub runs_chained: i64,
     /// A run that is not over by then is ended.
     pub run_max_ms: i64,
     /// For one `http.request`, the answer's body included.
@@ -125,11 +133,19 @@ pub struct Settings {
     pub stop_max: Duration,
 }
 
+impl Settings {
+    /// Of the steps under way, those that may be requests: servers that do not answer keep no other step of the tenant waiting.
+    pub fn requests_under_way(&self) -> usize {
+        (self.steps_under_way * 3 / 4).max(1)
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Settings {
             runs_in_flight: 100,
             runs_queued: 50_000,
+            runs_chained: 1_000,
             run_max_ms: 28 * DAY_MS,
             http_timeout: Duration::from_mins(1),
             steps_under_way: 32,
@@ -361,7 +377,7 @@ pub struct RunError {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = WorkflowRunDetail, example = json!({
     "id": "run_01jd8z6v2mfkpb7h3q9xw5t4rc", "workflow_id": "wf_01jd8z6v2mfkpb7h3q9xw5t4ra", "workflow_name": "Escalate",
-    "revision": 1, "status": "succeeded", "dry_run": false, "depth": 0,
+    "revision": 1, "status": "succeeded", "dry_run": false, "depth": 1,
     "trigger": {"type": "manual", "event_id": null, "scheduled_for": null, "late": false,
         "by": {"type": "user", "id": "usr_01jd8z6v2mfkpb7h3q9xw5t4rb", "name": "Admin"}},
     "input": {"minutes": 5}, "error": null, "deadline_at": "2026-12-13T08:00:00.000Z",
@@ -396,10 +412,10 @@ pub struct RunStep {
     pub status: Status,
     /// What the action was given, after its expressions were evaluated; values of headers are masked.
     #[schema(required, value_type = Option<Object>)]
-    pub input: Option<Value>,
+    pub input: Option<Box<RawValue>>,
     /// What the action answered.
     #[schema(required, value_type = Option<Object>)]
-    pub output: Option<Value>,
+    pub output: Option<Box<RawValue>>,
     #[schema(required)]
     pub error: Option<StepError>,
     pub attempts: Vec<Attempt>,
@@ -443,7 +459,7 @@ pub struct Attempt {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "id": "run_01jd8z6v2mfkpb7h3q9xw5t4rc", "workflow_id": "wf_01jd8z6v2mfkpb7h3q9xw5t4ra", "workflow_name": "Reboot",
-    "revision": 1, "status": "waiting", "dry_run": false, "depth": 0,
+    "revision": 1, "status": "waiting", "dry_run": false, "depth": 1,
     "trigger": {"type": "manual", "event_id": null, "scheduled_for": null, "late": false,
         "by": {"type": "user", "id": "usr_01jd8z6v2mfkpb7h3q9xw5t4rb", "name": "Admin"}},
     "input": {}, "error": null, "deadline_at": "2026-12-13T08:00:00.000Z",

@@ -266,23 +266,33 @@ pub async fn change(
         }
         (_, _, Change::Workflow(_)) => return Err(Error::invalid("/action", "required", "is required")),
     };
-    let change = if let Some(enabled) = patch.enabled_alone() {
-        Saved::Enable(enabled)
-    } else {
-        let (version, saving) = match store::current(&db, &secrets, id).await {
-            Ok(current) => (Some(current.version), saving::changed(current, patch).await),
-            Err(error) => (None, Err(error)),
+    for tries in 1.. {
+        let change = if let Some(enabled) = patch.enabled_alone() {
+            Saved::Enable(enabled)
+        } else {
+            let (version, saving) = match store::current(&db, &secrets, id).await {
+                Ok(current) => (Some(current.version), saving::changed(current, patch.clone()).await),
+                Err(error) => (None, Err(error)),
+            };
+            Saved::Save { version, saving: checked(&caller, saving).await.map(Box::new) }
         };
-        Saved::Save { version, saving: checked(&caller, saving).await.map(Box::new) }
-    };
-    idempotency
-        .once(&caller, &db, body.digest, async move |tx| {
+        let (if_match, secrets) = (if_match.clone(), secrets.clone());
+        let changed = idempotency.clone().once(&caller, &db, body.digest, async move |tx| {
             let rights = grant.confirm(tx).await?;
             let changed = store::change(tx, &rights, id, &if_match, change, &secrets).await?;
             Ok(Changed::Workflow(Box::new(Versioned(changed))))
-        })
-        .await
+        });
+        match changed.await {
+            // Somebody else was first: the same change of what it is now.
+            Err(error) if error.code() == Code::Conflict && tries < TRIES_MAX => {}
+            changed => return changed,
+        }
+    }
+    Err(Error::internal("the last try is answered"))
 }
+
+/// How often a change is made anew because another was first.
+const TRIES_MAX: usize = 20;
 
 /// Does with a run what it is told.
 async fn tell_run(

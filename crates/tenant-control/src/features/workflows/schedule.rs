@@ -1,12 +1,12 @@
 //! When a schedule fires: five fields of cron, on the clocks of a time zone.
 //!
-//! A fixed time that the clocks jump over fires when they have jumped, and one that they show twice fires once; `*/15` and
-//! its like fire at each quarter of an hour that there is.
+//! Fixed times, also several, that the clocks jump over fire when they have jumped, and those that they show twice fire once;
+//! `*/15` and its like fire at each quarter of an hour that there is.
 
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
 use jiff::civil::Date;
-use jiff::tz::TimeZone;
+use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{ToSpan, Zoned};
 use kernel::base::Timestamp;
 
@@ -18,11 +18,16 @@ const ZONE_BYTES_MAX: usize = 64;
 const CALENDAR: (i16, i16) = (2000, 2027);
 /// How many changes of the clocks are looked beyond where a time falls into hours that never were.
 const JUMPS_MAX: usize = 8;
+const DAY_SECONDS: i32 = 24 * 60 * 60;
+/// How many fixed times are looked at that the clocks have shown already.
+const SHOWN_MAX: usize = 10_000;
 
 #[derive(Clone, Debug)]
 pub struct Schedule {
     cron: Cron,
     zone: TimeZone,
+    /// Its minutes and hours are said one by one.
+    fixed: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +54,7 @@ impl ScheduleField {
 
 impl Schedule {
     pub fn parse(cron: &str, timezone: &str) -> Result<Schedule, ScheduleFault> {
-        let schedule = Schedule { cron: parse_cron(cron)?, zone: parse_zone(timezone)? };
+        let schedule = Schedule { cron: parse_cron(cron)?, zone: parse_zone(timezone)?, fixed: is_fixed(cron) };
         if schedule.ever() {
             Ok(schedule)
         } else {
@@ -61,16 +66,43 @@ impl Schedule {
     /// The first time later than this one. None where there is none that can be written.
     pub fn next_after(&self, at: Timestamp) -> Option<Timestamp> {
         let from = jiff::Timestamp::from_millisecond(at.as_millis()).ok()?;
-        let next = self.search(&from.to_zoned(self.zone.clone()), false).or_else(|| self.beyond_a_jump(from))?;
-        Some(Timestamp::from_millis(next.timestamp().as_millisecond()))
+        let next = if self.fixed {
+            self.next_fixed(from)?
+        } else {
+            let next = self.search(&from.to_zoned(self.zone.clone()), false).or_else(|| self.beyond_a_jump(from))?;
+            next.timestamp()
+        };
+        Some(Timestamp::from_millis(next.as_millisecond()))
+    }
+
+    /// Looked for on clocks that never change, and found on those of the zone: at the jump for what they jump over, and the
+    /// first time for what they show twice.
+    fn next_fixed(&self, from: jiff::Timestamp) -> Option<jiff::Timestamp> {
+        let mut shown = from.to_zoned(self.zone.clone()).datetime();
+        for _ in 0..SHOWN_MAX {
+            shown = self.search(&shown.to_zoned(TimeZone::UTC).ok()?, false)?.datetime();
+            let at = match self.zone.to_ambiguous_timestamp(shown).offset() {
+                AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(shown).ok()?,
+                AmbiguousOffset::Fold { before, .. } => before.to_timestamp(shown).ok()?,
+                // A day that never was has no times: Samoa had no 30 December 2011.
+                AmbiguousOffset::Gap { before, after } if after.seconds() - before.seconds() >= DAY_SECONDS => continue,
+                AmbiguousOffset::Gap { after, .. } => {
+                    self.zone.following(after.to_timestamp(shown).ok()?).next()?.timestamp()
+                }
+            };
+            if at > from {
+                return Some(at);
+            }
+        }
+        None
     }
 
     fn search(&self, from: &Zoned, inclusive: bool) -> Option<Zoned> {
         self.cron.find_next_occurrence(from, inclusive).ok()
     }
 
-    /// A fixed time within hours that were left out, more than two of them, is an error of the search: Samoa had no 30
-    /// December 2011. It goes on where the clocks do.
+    /// A time within hours that were left out, more than two of them, can be an error of the search: Samoa had no 30 December
+    /// 2011. It goes on where the clocks do.
     fn beyond_a_jump(&self, from: jiff::Timestamp) -> Option<Zoned> {
         let mut jumps = self.zone.following(from).take(JUMPS_MAX);
         jumps.find_map(|jump| self.search(&jump.timestamp().to_zoned(self.zone.clone()), true))
@@ -104,6 +136,12 @@ impl Schedule {
     }
 }
 
+/// Whether neither minutes nor hours go by steps.
+fn is_fixed(cron: &str) -> bool {
+    let fields: Vec<&str> = cron.split_whitespace().collect();
+    fields.len() == 5 && !fields[..2].iter().any(|field| field.contains(['*', '/', '?']))
+}
+
 fn parse_cron(text: &str) -> Result<Cron, ScheduleFault> {
     let fault = |detail: String| ScheduleFault { field: ScheduleField::Cron, code: "invalid", detail };
     if text.len() > CRON_BYTES_MAX {
@@ -114,7 +152,9 @@ fn parse_cron(text: &str) -> Result<Cron, ScheduleFault> {
 }
 
 fn parse_zone(name: &str) -> Result<TimeZone, ScheduleFault> {
-    let known = if name.len() > ZONE_BYTES_MAX { None } else { TimeZone::get(name).ok() };
+    // Files of the database that are no zone but this machine's, which other nodes have otherwise.
+    let is_local = ["localtime", "posixrules"].iter().any(|local| local.eq_ignore_ascii_case(name));
+    let known = if name.len() > ZONE_BYTES_MAX || is_local { None } else { TimeZone::get(name).ok() };
     known.ok_or_else(|| ScheduleFault {
         field: ScheduleField::Timezone,
         code: "invalid",

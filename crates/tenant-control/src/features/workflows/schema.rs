@@ -14,7 +14,7 @@ const DEPTH_MAX: usize = 16;
 const NODES_MAX: usize = 500;
 /// Each is compiled, and tried on each text that it is for: in the worst case a place takes 20 ns for each byte of input.
 const PATTERNS_MAX: usize = 20;
-const PATTERN_PLACES_MAX: usize = 300;
+const PATTERN_PLACES_MAX: usize = 150;
 const PATTERN_BYTES: usize = 64 << 10;
 const PATTERN_CACHE_BYTES: usize = 256 << 10;
 /// More is not told at once, and not longer: some details list what they did not expect.

@@ -84,6 +84,10 @@ kernel::statements! {
     INSERT = NewWorkflowColumns::INSERT;
     UPDATE = ChangedColumns::UPDATE;
     INSERT_REVISION = NewRevisionColumns::INSERT;
+    /// A revision that is not in force any more, if no run is of it: nobody can ask for it.
+    DROP_REVISION = "DELETE FROM workflow_revisions WHERE tenant_id = $1 AND workflow_id = $2 AND revision = $3
+            AND revision <> (SELECT w.revision FROM workflows w WHERE w.tenant_id = $1 AND w.id = $2)
+            AND NOT EXISTS (SELECT 1 FROM workflow_runs r WHERE r.tenant_id = $1 AND r.workflow_id = $2 AND r.revision = $3)";
     DELETE = "UPDATE workflows SET deleted_at = $3, ends_runs = TRUE, enabled = FALSE, next_run_at = NULL, version = version + 1, updated_at = $3
         WHERE tenant_id = $1 AND id = $2";
     ANY_TRIGGER = "SELECT workflow_id FROM workflow_triggers WHERE tenant_id = $1 LIMIT 1";
@@ -237,10 +241,10 @@ pub async fn change(
     }
     let definition = new.as_ref().map_or(&before, |(_, definition, _)| definition);
     // A moment that has come already is not passed over.
-    let next_run_at = if enabled && old.enabled && definition.on == before.on {
-        old.next_run_at
-    } else {
-        next_run(tx, enabled, &definition.on)?
+    let kept = old.next_run_at.filter(|_| enabled && old.enabled && definition.on == before.on);
+    let next_run_at = match kept {
+        Some(kept) => Some(kept),
+        None => next_run(tx, enabled, &definition.on)?,
     };
     let row = ChangedColumns {
         id: id.into(),
@@ -252,6 +256,7 @@ pub async fn change(
         updated_at: now.into(),
     };
     tx.later(UPDATE, row.into_vec()).await?;
+    drop_revision(tx, id, old.revision).await?;
     set_triggers(tx, id, enabled, &definition.on, sequence).await?;
     if enabled != old.enabled {
         let action = if enabled { "workflow.enable" } else { "workflow.disable" };
@@ -259,6 +264,12 @@ pub async fn change(
     }
     wake(tx).await?;
     Ok(read(tx, id).await?.record)
+}
+
+/// Forgets a revision that is neither in force nor that of a run. Whoever makes a run has the tenant's clock, as whoever
+/// calls this, and looks which one is in force.
+pub async fn drop_revision(tx: &mut Tx, id: WorkflowId, revision: i64) -> Result<()> {
+    tx.later(DROP_REVISION, vec![id.into(), revision.into()]).await
 }
 
 /// Its runs stay readable; those that are not over are ended by whoever works on the lane.

@@ -16,6 +16,7 @@ use super::AHEAD_MS;
 use crate::support::people::{KEYS, SESSION};
 use crate::support::receiver::{Behaviour, Receiver};
 use crate::support::stores::TestStore;
+use crate::support::workflows;
 use crate::support::{Server, Setup, Tenancy, over_http};
 use crate::tickets::TICKETS;
 use crate::webhooks::{WEBHOOKS, endpoint, open};
@@ -139,6 +140,46 @@ over_http! {
         server.set_clock(acme.tenant.id, server.now().plus(AHEAD_MS)).await;
         assert_eq!(repair(&server, &acme).await.deliveries, 0);
         assert_eq!(ask(&server, "SELECT MAX(next_attempt_at) FROM deliveries", args![]).await, due);
+    }
+
+    async fn schedules_fire_by_the_right_time_again(setup: Setup) {
+        let server = workflows::open(setup).await;
+        let acme = server.tenant("acme").await;
+        let pause = [workflows::wait("pause", 60)];
+        let daily = server.workflow(&acme, &workflows::on_schedule("30 12 * * *", "UTC", pause)).await;
+        let next = daily["next_run_at"].clone();
+        server.advance(AHEAD_MS);
+        server.work().await;
+        server.advance(-AHEAD_MS);
+        assert_eq!(repair(&server, &acme).await.workflow_steps, 1, "that which waits for the wrong time");
+        assert_eq!(server.read_workflow(&acme, &daily).await["next_run_at"], next);
+        server.work().await;
+        let runs = server.runs_of(&acme, &daily).await;
+        assert_eq!((runs.len(), &runs[0]["status"]), (1, &json!("succeeded")), "{runs:#?}");
+        // What was made up for in the wrong time is not made again.
+        server.work_for(2 * DAY_MS).await;
+        let mut runs = server.runs_of(&acme, &daily).await;
+        // That of the wrong time has an id of then.
+        runs.sort_by_key(|run| run["trigger"]["scheduled_for"].as_str().unwrap().to_owned());
+        assert_eq!((runs.len(), &runs[0]["trigger"]["scheduled_for"]), (2, &next), "{runs:#?}");
+        let day_after = workflows::time(&next).plus(DAY_MS);
+        assert_eq!(workflows::time(&runs[1]["trigger"]["scheduled_for"]), day_after);
+        assert_eq!((&runs[1]["status"], &runs[1]["trigger"]["late"]), (&json!("succeeded"), &json!(false)));
+    }
+
+    async fn an_approval_goes_on_waiting_for_somebody(setup: Setup) {
+        let server = workflows::open(setup).await;
+        let acme = server.tenant("acme").await;
+        let asked = server.workflow(&acme, &workflows::manual([workflows::approval("asked").timeout(28 * 24 * 60 * 60)])).await;
+        server.advance(AHEAD_MS);
+        let run = server.start_run(&acme, &asked, &json!({})).await;
+        server.work().await;
+        server.advance(-AHEAD_MS);
+        assert_eq!(repair(&server, &acme).await.workflow_steps, 1);
+        server.work_for(DAY_MS).await;
+        assert_eq!(server.read_run(&acme, &run).await["status"], "waiting", "nobody has said a word");
+        server.tell_run(&acme, &run, "approve").await.is(200);
+        assert_eq!(server.read_run(&acme, &run).await["status"], "succeeded");
     }
 
     async fn promises_are_counted_anew(server: Server) {

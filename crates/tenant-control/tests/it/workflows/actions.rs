@@ -178,9 +178,15 @@ over_http! {
             send("list", "PATCH", "/list", json!([1, "${{ input.n }}"])),
             step("none", "http.request", json!({"method": "DELETE", "url": receiver.url("/none/${{ input.n }}")})),
             step("head", "http.request", json!({"method": "HEAD", "url": receiver.url("/head")})),
+            step(
+                "form",
+                "http.request",
+                json!({"method": "POST", "url": receiver.url("/form"), "body": "grant_type=client_credentials",
+                    "headers": {"Content-Type": "application/x-www-form-urlencoded"}}),
+            ),
         ]);
         let run = server.run_with(&acme, &definition, &json!({"n": 7})).await;
-        assert_ended(&run, "succeeded: json succeeded, text succeeded, list succeeded, none succeeded, head succeeded");
+        assert_ended(&run, "succeeded: json succeeded, text succeeded, list succeeded, none succeeded, head succeeded, form succeeded");
         let one = |path: &str| receiver.received_on(path).remove(0);
         let json = one("/json?q=1");
         assert_eq!((json.method.as_str(), json.json()), ("POST", json!({"n": 7})));
@@ -193,13 +199,14 @@ over_http! {
         let none = one("/none/7");
         assert_eq!((none.method.as_str(), none.body.len()), ("DELETE", 0));
         assert_eq!(one("/head").method, "HEAD");
+        assert_eq!(one("/form").headers["content-type"], "application/x-www-form-urlencoded");
         let output = &step_of(&run, "json")["output"];
         assert_eq!((&output["status"], &output["body"]), (&json!(201), &json!({"ok": true, "list": [1, 2]})));
         assert_eq!(output["headers"]["x-more"], "Yes");
         assert_eq!(step_of(&run, "text")["output"]["status"], 204);
         let keys: std::collections::BTreeSet<String> =
             receiver.received().iter().map(|request| request.headers["idempotency-key"].clone()).collect();
-        assert_eq!(keys.len(), 5, "each step its own");
+        assert_eq!(keys.len(), 6, "each step its own");
         assert!(keys.iter().all(|key| key.contains(id_of(&run))), "{keys:?}");
     }
 

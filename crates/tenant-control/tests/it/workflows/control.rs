@@ -1,12 +1,14 @@
 //! What somebody can tell a run: to end, to try again, to go on, to go no further.
 
+use kernel::base::DAY_MS;
 use serde_json::{Value, json};
 
 use crate::support::over_http;
+use crate::support::people::AUDIT;
 use crate::support::receiver::{Behaviour, Gate, Receiver};
 use crate::support::workflows::{
-    approval, assert_ended, attempt_codes, failing, get, id_of, manual, one_run, open, step, step_of, ticket,
-    ticket_once, time, wait,
+    approval, assert_ended, attempt_codes, failing, get, id_of, manual, on_event_if, one_run, open, step, step_of,
+    ticket, ticket_once, time, wait,
 };
 use crate::tickets::{self, without};
 
@@ -172,12 +174,14 @@ over_http! {
         let acme = server.tenant("acme").await;
         let receiver = Receiver::start().await;
         receiver.on("/a", [Behaviour::Answer(500), Behaviour::Answer(500), Behaviour::Answer(204)]);
-        let run = server.run(&acme, &manual([get("call", &receiver.url("/a")).retry(1, 1)])).await;
+        let body = json!({"method": "POST", "url": receiver.url("/a"), "body": {"at": "${{ now }}"}});
+        let run = server.run(&acme, &manual([step("call", "http.request", body).retry(1, 1)])).await;
         server.work_for(5_000).await;
         server.tell_run(&acme, &run, "retry").await.is(200);
         server.work().await;
         assert_ended(&server.read_run(&acme, &run).await, "succeeded: call succeeded");
         let received = receiver.received();
+        assert!(received.iter().all(|request| request.body == received[0].body), "the same request under the same key");
         let keys: Vec<&String> = received.iter().map(|request| &request.headers["idempotency-key"]).collect();
         assert!(keys.len() == 3 && keys.iter().all(|key| *key == keys[0]), "{keys:?}");
     }
@@ -198,6 +202,45 @@ over_http! {
         server.work().await;
         assert_ended(&server.read_run(&acme, &run).await, "succeeded: asked succeeded, after succeeded");
         assert_eq!(server.kinds_of(&acme, "workflow.approval.").await.len(), 2, "asked twice");
+    }
+
+    async fn what_its_run_took_along_when_its_time_was_over_is_tried_again_too(setup: Setup) {
+        let server = open(setup).await;
+        let acme = server.tenant("acme").await;
+        let tried = failing("tried").retry(10, 24 * 60 * 60).or_continue().needs(&["pause"]);
+        let after = ticket("after", "After").needs(&["asked", "tried"]);
+        let steps = [wait("pause", 20 * 24 * 60 * 60), approval("asked").or_continue(), tried, after];
+        let run = server.run(&acme, &manual(steps)).await;
+        // Ended between two attempts of the one, while nobody answered the other.
+        server.work_for(28 * DAY_MS).await;
+        let ended = server.read_run(&acme, &run).await;
+        assert_eq!(ended["status"], "timed_out");
+        server.tell_run(&acme, &run, "retry").await.is(200);
+        server.work().await;
+        let again = server.read_run(&acme, &run).await;
+        assert_eq!((&step_of(&again, "asked")["status"], &again["status"]), (&json!("waiting"), &json!("waiting")));
+        assert_eq!(step_of(&again, "tried")["status"], step_of(&again, "after")["status"], "pending, the both of them");
+        server.tell_run(&acme, &run, "approve").await.is(200);
+        server.work_for(27 * DAY_MS).await;
+        assert_ended(&server.read_run(&acme, &run).await, "succeeded: pause succeeded, asked succeeded, tried failed, after succeeded");
+    }
+
+    async fn what_the_end_of_a_run_sets_off_counts_on_whoever_ended_it(setup: Setup) {
+        let server = open(setup).await;
+        let acme = server.tenant("acme").await;
+        let ends = ["workflow.run.cancelled", "workflow.run.succeeded"];
+        let follows = server.workflow(&acme, &on_event_if(&ends, "event.data.depth == 1", [wait("a", 1)])).await;
+        let asking = server.workflow(&acme, &manual([approval("asked")])).await;
+        for action in ["cancel", "approve"] {
+            let run = server.start_run(&acme, &asking, &json!({})).await;
+            server.work().await;
+            server.tell_run(&acme, &run, action).await.is(200);
+        }
+        server.work_for(1_000).await;
+        let runs = server.runs_of(&acme, &follows).await;
+        assert_eq!(runs.iter().map(|run| run["depth"].clone()).collect::<Vec<_>>(), [2, 2]);
+        let trail = server.get(format!("{AUDIT}?action=workflow.cancel")).cookie(&acme.admin).await.ok(200);
+        assert_eq!(trail["data"][0]["actor"]["type"], "user", "it was they who cancelled it");
     }
 
     async fn a_run_waits_until_somebody_approves(setup: Setup) {
@@ -354,10 +397,12 @@ over_http! {
                     get("call", &receiver.url("/a")).when("input.how == 'call'"),
                     ticket("after", "Never").needs(&["call"]),
                     ticket("done", "Done").when("input.how == 'done'"),
+                    failing("bad").when("input.how == 'bad'"),
                 ]),
             )
             .await;
         let other = server.run(&acme, &manual([approval("asked")])).await;
+        let bad = server.start_run(&acme, &workflow, &json!({"how": "bad"})).await;
         let done = server.start_run(&acme, &workflow, &json!({"how": "done"})).await;
         let asked = server.start_run(&acme, &workflow, &json!({"how": "asked"})).await;
         server.work().await;
@@ -377,8 +422,11 @@ over_http! {
         assert_eq!(server.read_run(&acme, &other).await["status"], "waiting");
         // Asked for just before: it may have been done or not, but is over.
         assert!(["cancelled", "succeeded"].contains(&server.read_run(&acme, &fresh).await["status"].as_str().unwrap()));
-        assert_eq!(server.runs_of(&acme, &workflow).await.len(), 4);
-        server.tell_run(&acme, &asked, "retry").await.problem("invalid_transition");
+        assert_eq!(server.runs_of(&acme, &workflow).await.len(), 5);
+        assert_eq!(server.read_run(&acme, &bad).await["status"], "failed");
+        for over in [&asked, &bad] {
+            server.tell_run(&acme, over, "retry").await.problem("invalid_transition");
+        }
         assert!(tickets::list(&server, &acme, "").await.iter().all(|made| made["subject"] == "Done"));
     }
 

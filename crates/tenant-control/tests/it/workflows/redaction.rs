@@ -98,6 +98,52 @@ over_http! {
         assert!(!everything(&server, &acme, &run).await.contains(SECRET));
     }
 
+    async fn a_secret_is_found_however_it_is_spelt_and_a_number_is_none(setup: Setup) {
+        let server = open(setup).await;
+        let acme = server.tenant("acme").await;
+        let receiver = Receiver::start().await;
+        let body = r#"{"seen": "Bearer ab\/cd\u002Bef\u003D", "\u0061b\/cd+ef=": [1234567, "no. 1234567"], "account": 1234567}"#;
+        let kind = vec![("content-type".to_owned(), "application/json; charset=utf-8".to_owned())];
+        receiver.on("/a", [Behaviour::AnswerWith { status: 200, headers: kind, body: body.into() }]);
+        let headers = json!({"Authorization": "Bearer ab/cd+ef=", "X-Account": "1234567"});
+        let with = json!({"method": "GET", "url": receiver.url("/a"), "headers": headers});
+        let call = step("call", "http.request", with);
+        let tell = json!({"name": "told", "data": {"it": "${{ steps.call.output }}", "sum": "${{ steps.call.output.body.account + 1 }}"}});
+        let tell = step("tell", "event.emit", tell).needs(&["call"]);
+        let run = server.run(&acme, &manual([call, tell])).await;
+        assert_ended(&run, "succeeded: call succeeded, tell succeeded");
+        let seen = json!({"seen": MASK, MASK: [1_234_567, format!("no. {MASK}")], "account": 1_234_567});
+        assert_eq!(step_of(&run, "call")["output"]["body"], seen);
+        let told = &server.events_of(&acme, "custom.told").await[0]["data"];
+        assert_eq!((&told["it"]["body"], &told["sum"]), (&seen, &json!(1_234_568)));
+        let all = everything(&server, &acme, &run).await;
+        assert!(!all.contains("ab/cd") && !all.contains("cd+ef"), "{all}");
+    }
+
+    async fn what_is_no_secret_stays_and_what_is_cut_off_in_one_goes(setup: Setup) {
+        let server = open(setup).await;
+        let acme = server.tenant("acme").await;
+        let receiver = Receiver::start().await;
+        let json_headers = vec![("content-type".to_owned(), "application/json".to_owned())];
+        let body = json!({"token_type": "Bearer", "for": SECRET}).to_string().into_bytes();
+        receiver.on("/a", [Behaviour::AnswerWith { status: 200, headers: json_headers, body }]);
+        // 64 KiB are read, and half of the secret is among them.
+        let mut cut = "x".repeat((64 << 10) - SECRET.len() / 2).into_bytes();
+        cut.extend_from_slice(SECRET.as_bytes());
+        receiver.on("/b", [Behaviour::AnswerWith { status: 200, headers: Vec::new(), body: cut }]);
+        let call = |id: &str, path: &str| {
+            let headers = json!({"Authorization": format!("Bearer {SECRET}"), "Accept": "application/json"});
+            step(id, "http.request", json!({"method": "GET", "url": receiver.url(path), "headers": headers}))
+        };
+        let run = server.run(&acme, &manual([call("a", "/a"), call("b", "/b")])).await;
+        assert_ended(&run, "succeeded: a succeeded, b succeeded");
+        let output = &step_of(&run, "a")["output"];
+        assert_eq!(output["body"], json!({"token_type": "Bearer", "for": MASK}));
+        assert_eq!(output["headers"]["content-type"], "application/json");
+        let cut = step_of(&run, "b")["output"]["body"].as_str().unwrap();
+        assert!(cut.ends_with(&format!("x{MASK}")), "{}", &cut[cut.len() - 40..]);
+    }
+
     async fn a_dry_run_shows_no_secret(setup: Setup) {
         let server = open(setup).await;
         let acme = server.tenant("acme").await;

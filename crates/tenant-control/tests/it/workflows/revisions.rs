@@ -29,6 +29,7 @@ over_http! {
     async fn a_change_is_a_new_revision(server: Server) {
         let acme = server.tenant("acme").await;
         let made = create(&server, &acme, &named("First")).await.ok(201);
+        server.start_run(&acme, &made, &json!({})).await;
         let steps = json!([{"id": "a", "uses": "wait", "with": {"seconds": 1}, "retry": {"max": 2}}]);
         server.advance(1_000);
         let answer = change(&server, &acme, &made, &json!({"name": "Second", "steps": steps})).await;
@@ -37,11 +38,12 @@ over_http! {
         assert_eq!((&changed["name"], changed["steps"].as_array().unwrap().len()), (&json!("Second"), 1));
         assert_eq!(changed["steps"][0]["retry"], json!({"max": 2, "backoff_seconds": 10}), "with its defaults");
         assert_eq!((&changed["created_at"], &changed["updated_at"]), (&made["created_at"], &json!(server.now().to_string())));
+        server.start_run(&acme, &made, &json!({})).await;
         let schema = json!({"type": "object", "default": null});
         assert_eq!(change(&server, &acme, &made, &json!({"input_schema": schema})).await.ok(200)["input_schema"], schema);
         let cleared = change(&server, &acme, &made, &json!({"input_schema": null})).await.ok(200);
         assert_eq!((&cleared["input_schema"], &cleared["revision"]), (&Value::Null, &json!(4)));
-        // The old ones are as they were.
+        // The old ones are as they were, as long as they have runs.
         let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::system());
         let id = id_of(&made).parse().unwrap();
         for (revision, name, step) in [(1, "First", "pause"), (2, "Second", "a"), (4, "Second", "a")] {
@@ -53,6 +55,20 @@ over_http! {
         let told = json!({"name": {"from": "First", "to": "Second"}, "revision": {"from": 1, "to": 2}});
         let is_told = |entry: &Value| ["name", "revision"].iter().all(|field| entry["changes"][field] == told[field]);
         assert!(trail.iter().any(|entry| entry["action"] == "workflow.update" && is_told(entry)), "{trail:?}");
+    }
+
+    async fn changes_at_once_are_made_one_after_the_other(server: Server) {
+        let acme = server.tenant("acme").await;
+        let made = create(&server, &acme, &named("First")).await.ok(201);
+        let patches: Vec<Value> = (0..6).map(|number| json!({"name": format!("Name {number}")})).collect();
+        let changing = patches.iter().map(|patch| change(&server, &acme, &made, patch));
+        for answer in futures_util::future::join_all(changing).await {
+            answer.ok(200);
+        }
+        assert_eq!(read(&server, &acme, &made).await["revision"], 7);
+        // Who names a version is told that it has moved.
+        let stale = server.patch(one(&made)).cookie(&acme.admin).header("if-match", "\"1\"").json(&patches[0]).await;
+        stale.problem("version_mismatch");
     }
 
     async fn enabling_is_no_revision(server: Server) {

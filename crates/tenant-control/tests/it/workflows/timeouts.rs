@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::support::over_http;
 use crate::support::receiver::{Behaviour, Gate, Receiver};
 use crate::support::workflows::{
-    approval, assert_ended, failing, get, manual, open, step, step_of, summary, ticket, time, wait,
+    approval, assert_ended, attempt_codes, failing, get, manual, open, step, step_of, summary, ticket, time, wait,
 };
 use crate::tickets;
 
@@ -130,6 +130,25 @@ over_http! {
         for id in ["hang", "drip"] {
             assert_eq!(step_of(&run, id)["error"]["code"], "timeout", "{run:#}");
         }
+    }
+
+    async fn a_request_is_given_no_more_time_than_its_step_has_left(setup: Setup) {
+        let server = open(setup).await;
+        let acme = server.tenant("acme").await;
+        let receiver = Receiver::start().await;
+        receiver.on("/a", [Behaviour::Answer(503), Behaviour::Hang]);
+        let call = get("call", &receiver.url("/a")).retry(5, 1).timeout(2);
+        let run = server.run(&acme, &manual([call, ticket("beside", "A")])).await;
+        // The clock stands still while it hangs: that much is left of two seconds, and a minute of its own.
+        server.advance(2 * SECOND_MS - 20);
+        let hanging = std::time::Instant::now();
+        server.work().await;
+        assert!(hanging.elapsed() < std::time::Duration::from_secs(10), "{:?}", hanging.elapsed());
+        let tried = server.read_run(&acme, &run).await;
+        assert_eq!(attempt_codes(step_of(&tried, "call")), ["http_status", "timeout"], "{tried:#}");
+        server.work_for(20).await;
+        assert_ended(&server.read_run(&acme, &run).await, "timed_out: call timed_out, beside succeeded");
+        assert_eq!(receiver.count(), 2);
     }
 
     async fn a_whole_run_has_its_time_too(setup: Setup) {

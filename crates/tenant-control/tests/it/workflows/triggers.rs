@@ -1,6 +1,8 @@
 //! Runs that events start: which, how often, in which order, and where it ends.
 
+use kernel::jobs::lanes;
 use serde_json::{Value, json};
+use tenant_control::features::workflows::WORKFLOW_LANE;
 
 use crate::support::people::KEYS;
 use crate::support::receiver::{Behaviour, Gate, Receiver};
@@ -397,5 +399,7 @@ over_http! {
         server.post(DELIVERIES).cookie(&acme.admin).json(&body).await.is(202);
         server.work().await;
         assert_eq!(server.runs_of(&acme, &workflow).await.len(), 0);
+        let due = lanes::next_due(&server.app.store, WORKFLOW_LANE).await.unwrap();
+        assert_eq!(due, None, "and nobody looks for what it could start");
     }
 }

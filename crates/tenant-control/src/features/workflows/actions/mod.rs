@@ -51,7 +51,8 @@ impl FromBody for HttpRequest {
         });
         let url = fields.required("url", parse_url);
         // The key is the same in every attempt.
-        let headers = fields.optional("headers", |field| headers::parse(field, &["idempotency-key"]));
+        let headers =
+            fields.optional("headers", |field| headers::parse(field, &["idempotency-key"], &["content-type"]));
         let body = fields.optional("body", |field| Some(field.take()));
         let expect_status = fields.optional("expect_status", statuses);
         Some(HttpRequest {

@@ -22,10 +22,12 @@ use super::super::engine::revisions::Revision;
 use super::super::engine::store::{lost, needs, rights_for};
 use super::super::expression::Meter;
 use super::super::plan::{self, plan};
-use super::super::runs::start::store::{check, prepare};
+use super::super::runs::start::store::{changed_meanwhile, check, check_in_force, prepare};
 use super::super::runs::store::insert;
 use super::super::runs::{StoredRun, detail, parse_optional};
-use super::super::{LANE_KEY, RunDetail, Settings, Status, StepError, WORKFLOW_LANE, WorkflowId};
+use super::super::{
+    LANE_KEY, RUN_BYTES_MAX, RunDetail, STEP_BYTES_MAX, Settings, Status, StepError, WORKFLOW_LANE, WorkflowId,
+};
 
 /// What came of a dry run, ready to be kept.
 pub struct Simulated {
@@ -50,9 +52,13 @@ pub async fn simulate(
 ) -> Result<Simulated> {
     let tenant = db.tenant_id().ok_or_else(|| Error::internal("a workflow belongs to a tenant"))?;
     let checked = check(db, id, input).await?;
-    let revision = Arc::new(Revision::load(db, secrets, id, checked.revision).await?);
+    let revision = match Revision::load(db, secrets, id, checked.revision).await {
+        // It was there a moment ago.
+        Err(error) if error.code() == Code::NotFound => return Err(changed_meanwhile()),
+        revision => Arc::new(revision?),
+    };
     let meter = Meter::new(TRIAL_COST, TRIAL_COST_BYTES);
-    let mut trial = Trial { tenant, revision, outbound, meter };
+    let mut trial = Trial { tenant, revision, outbound, meter, bytes: 0 };
     let made: Arc<Mutex<Option<Simulated>>> = Arc::default();
     let kept = made.clone();
     let tried = db.write(async move |tx| {
@@ -79,6 +85,8 @@ struct Trial {
     revision: Arc<Revision>,
     outbound: Outbound,
     meter: Meter,
+    /// What the steps so far were given and have answered.
+    bytes: usize,
 }
 
 impl Trial {
@@ -89,6 +97,8 @@ impl Trial {
         let definition = &revision.compiled.definition;
         let (needs, owner) = (needs(&definition.steps), run.run.id.to_string());
         let mut noted: Vec<Option<steps::Step>> = vec![None; definition.steps.len()];
+        // What later steps see of those before them.
+        let mut seen = Seen { event: Value::Null, steps: json!({}), run: run.scope() };
         loop {
             let states: Vec<Option<Status>> = noted.iter().map(|step| step.as_ref().map(|step| step.state)).collect();
             let plan = plan(&definition.steps, &needs, &states);
@@ -105,8 +115,10 @@ impl Trial {
                 let step = steps::Step::ready(&owner, &definition.steps[place].id, at);
                 let job =
                     Job { tenant, run: Arc::new(run.clone()), revision: revision.clone(), place, request: None, step };
-                let seen = Seen { event: Value::Null, steps: outputs(&noted)?, run: run.scope() };
-                noted[place] = Some(self.step(tx, job, &seen, at).await?);
+                let step = self.step(tx, job, &seen, at).await?;
+                let output: Option<Value> = parse_optional(step.output.as_deref())?;
+                seen.steps[&step.name] = json!({ "status": step.state, "output": output });
+                noted[place] = Some(step);
             }
         }
         let mut ended = Vec::with_capacity(noted.len());
@@ -139,7 +151,15 @@ impl Trial {
         step.attempt = 1;
         match done {
             Ok(output) => {
-                step.output = Some(text(&output)?);
+                let output = text(&output)?;
+                self.bytes += output.len() + step.input.as_ref().map_or(0, String::len);
+                if output.len() > STEP_BYTES_MAX || self.bytes > RUN_BYTES_MAX {
+                    let detail = format!(
+                        "Of what a step answers {STEP_BYTES_MAX} bytes are kept, and {RUN_BYTES_MAX} of all that the steps of a run are given and answer."
+                    );
+                    return failed(step, &StepError { code: "output_too_large".to_owned(), detail }, at);
+                }
+                step.output = Some(output);
                 step.end(Status::Succeeded, at);
                 Ok(step)
             }
@@ -181,16 +201,6 @@ impl Trial {
     }
 }
 
-/// What later steps see of those before them.
-fn outputs(noted: &[Option<steps::Step>]) -> Result<Value> {
-    let mut outputs = Map::new();
-    for step in noted.iter().flatten() {
-        let output: Option<Value> = parse_optional(step.output.as_deref())?;
-        outputs.insert(step.name.clone(), json!({ "status": step.state, "output": output }));
-    }
-    Ok(Value::Object(outputs))
-}
-
 fn failed(mut step: steps::Step, error: &StepError, at: Timestamp) -> Result<steps::Step> {
     step.error = Some(text(error)?);
     step.end(Status::Failed, at);
@@ -204,6 +214,7 @@ fn text<T: serde::Serialize + ?Sized>(value: &T) -> Result<String> {
 /// Keeps what came of it as a run, and tells nobody.
 pub async fn keep(tx: &mut Tx, simulated: Simulated) -> Result<RunDetail> {
     let Simulated { run, steps, revision } = simulated;
+    check_in_force(tx, run.run.workflow_id, run.run.revision).await?;
     insert(tx, &run).await?;
     for step in &steps {
         steps::add(tx, WORKFLOW_LANE, LANE_KEY, step).await?;

@@ -11,7 +11,7 @@ use super::super::action::store::Does;
 use super::super::depth::{DEPTH_MAX, is_shallow};
 use super::super::expression::{Expression, Fault, Meter, Scope};
 use super::super::runs::parse_optional;
-use super::super::{STEP_BYTES_MAX, StepError, WORKFLOW_LANE};
+use super::super::{RUN_BYTES_MAX, STEP_BYTES_MAX, STEP_BYTES_SMALL, StepError, WORKFLOW_LANE};
 use super::act::store::Job;
 
 /// What all expressions of one step may cost together.
@@ -49,13 +49,29 @@ pub async fn evaluate(db: &Db, job: &Job) -> Result<Evaluated> {
     };
     let mut outputs = Map::new();
     if names("steps") {
-        for step in steps::list(db, WORKFLOW_LANE, &job.step.owner).await? {
-            let output: Option<Value> = parse_optional(step.output.as_deref())?;
-            outputs.insert(step.name, json!({ "status": step.state, "output": output }));
+        for (name, state, output) in steps::outputs(db, WORKFLOW_LANE, &job.step.owner).await? {
+            let output: Option<Value> = parse_optional(output.as_deref())?;
+            outputs.insert(name, json!({ "status": state, "output": output }));
         }
     }
     let seen = Seen { event, steps: Value::Object(outputs), run: job.run.scope() };
-    Ok(evaluate_with(job, &seen, &mut Meter::new(STEP_COST, STEP_COST_BYTES)))
+    let evaluated = evaluate_with(job, &seen, &mut Meter::new(STEP_COST, STEP_COST_BYTES));
+    let Evaluated::Do(with) = &evaluated else { return Ok(evaluated) };
+    let own = bytes(with);
+    if own > STEP_BYTES_SMALL {
+        let all = own + steps::bytes_beside_now(db, WORKFLOW_LANE, &job.seen()).await?;
+        if all > RUN_BYTES_MAX {
+            let detail = format!(
+                "With what it is given the steps of the run would have {all} bytes, and {RUN_BYTES_MAX} are kept."
+            );
+            return Ok(fault("input_too_large", detail));
+        }
+    }
+    Ok(evaluated)
+}
+
+fn bytes(with: &Map<String, Value>) -> usize {
+    serde_json::to_string(with).map_or(0, |text| text.len())
 }
 
 /// The same, with what expressions see at hand.
@@ -79,7 +95,7 @@ pub fn evaluate_with(job: &Job, seen: &Seen, meter: &mut Meter) -> Evaluated {
                 let detail = format!("What it is given is more than {DEPTH_MAX} deep.");
                 return fault("input_too_deep", detail);
             }
-            let bytes = serde_json::to_string(&with).map_or(0, |text| text.len());
+            let bytes = bytes(&with);
             if bytes > STEP_BYTES_MAX {
                 let detail = format!("What it is given is {bytes} bytes long; at most {STEP_BYTES_MAX} are taken.");
                 return fault("input_too_large", detail);

@@ -26,6 +26,12 @@ const USER_AGENT: &str = concat!("tenant-control/", env!("CARGO_PKG_VERSION"));
 static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Shorter values are found in texts that have nothing to do with them.
 const SECRET_CHARS_MIN: usize = 6;
+/// Headers that say how an answer is wanted, and words that say of which kind a secret is: answers say the same.
+const PLAIN_HEADERS: [&str; 7] =
+    ["accept", "accept-charset", "accept-encoding", "accept-language", "cache-control", "content-type", "prefer"];
+const PLAIN_WORDS: [&str; 6] = ["bearer", "basic", "digest", "negotiate", "token", "apikey"];
+/// So much of the beginning of a secret, where an answer is cut off, is taken for one.
+const BEGINNING_CHARS_MIN: usize = 3;
 
 /// Sends it and tells what came back. None when nobody was asked for anything: it can be tried again a little later.
 pub async fn request(engine: &Running, job: &Job, with: Map<String, Value>, shown: Value) -> Result<Option<Verdict>> {
@@ -77,11 +83,11 @@ fn build(engine: &Running, job: &Job, wanted: &HttpRequest) -> Option<Request> {
     let body = match &wanted.body {
         None => Bytes::new(),
         Some(Value::String(text)) => {
-            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+            kind(&mut headers, "text/plain; charset=utf-8");
             Bytes::from(text.clone())
         }
         Some(json) => {
-            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            kind(&mut headers, "application/json");
             Bytes::from(serde_json::to_vec(json).ok()?)
         }
     };
@@ -97,6 +103,11 @@ fn build(engine: &Running, job: &Job, wanted: &HttpRequest) -> Option<Request> {
         body_max: ANSWER_BYTES_MAX,
         for_whom: Some(job.tenant),
     })
+}
+
+/// Of which kind a body is, unless the step says so itself.
+fn kind(headers: &mut HeaderMap, kind: &'static str) {
+    headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static(kind));
 }
 
 fn attempt(job: &Job, at: Timestamp, ended_at: Timestamp, status: Option<u16>, end: &End) -> Attempt {
@@ -116,16 +127,20 @@ fn output(response: &Response, secrets: &[String]) -> Value {
         let value = redact(&value, secrets);
         headers.entry(name.to_string()).and_modify(|known| *known = format!("{known}, {value}")).or_insert(value);
     }
-    let text = String::from_utf8_lossy(&response.body);
+    let truncated = response.body.len() >= ANSWER_BYTES_MAX;
+    let mut text = String::from_utf8_lossy(&response.body).into_owned();
+    if truncated {
+        mask_beginning(&mut text, secrets);
+    }
     let is_json = response.headers.get(header::CONTENT_TYPE).is_some_and(|kind| {
         let kind = kind.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         kind == "application/json" || kind.ends_with("+json")
     });
     // What is escaped is plain only when it is parsed.
     let parsed: Option<Value> = if is_json { serde_json::from_str(&text).ok().filter(is_shallow) } else { None };
-    let body = redact_all(parsed.unwrap_or_else(|| Value::String(text.into_owned())), secrets);
+    let body = redact_all(parsed.unwrap_or(Value::String(text)), secrets);
     let mut output = json!({ "status": response.status, "headers": headers, "body": body });
-    if response.body.len() >= ANSWER_BYTES_MAX {
+    if truncated {
         output["truncated"] = true.into();
     }
     output
@@ -134,15 +149,28 @@ fn output(response: &Response, secrets: &[String]) -> Value {
 /// The values of headers, and the words of those that are several, as `Bearer <token>` is.
 fn secrets(headers: &BTreeMap<String, String>) -> Vec<String> {
     let mut secrets: Vec<String> = Vec::new();
-    for value in headers.values() {
+    let is_plain = |words: &[&str], word: &str| words.iter().any(|known| known.eq_ignore_ascii_case(word));
+    for (_, value) in headers.iter().filter(|(name, _)| !is_plain(&PLAIN_HEADERS, name)) {
         secrets.push(value.clone());
-        secrets.extend(value.split_whitespace().map(str::to_owned));
+        secrets.extend(value.split_whitespace().filter(|word| !is_plain(&PLAIN_WORDS, word)).map(str::to_owned));
     }
     secrets.retain(|secret| secret.chars().count() >= SECRET_CHARS_MIN);
     // The longest first: a part of one must not keep the whole from being found.
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     secrets.dedup();
     secrets
+}
+
+/// Masks what an answer that was cut off had begun to say of a secret.
+fn mask_beginning(text: &mut String, secrets: &[String]) {
+    let begins = |secret: &String| {
+        let lengths = secret.char_indices().map(|(at, _)| at).skip(BEGINNING_CHARS_MIN).collect::<Vec<_>>();
+        lengths.into_iter().rev().find(|length| text.ends_with(&secret[..*length]))
+    };
+    if let Some(length) = secrets.iter().filter_map(begins).max() {
+        text.truncate(text.len() - length);
+        text.push_str(MASK);
+    }
 }
 
 /// In every text of a value, names of fields among them.

@@ -52,7 +52,11 @@ async fn step(engine: &Running, lane: &Lane, job: &Job) -> Result<Ended<Outcome>
         return Ok(noted(&act::note(lane, job, Verdict { input: None, attempt: None, end: End::TimedOut }).await?));
     }
     if job.step.state == Status::Waiting {
-        return wake(lane, job).await;
+        return match job.action().does {
+            // Nothing but somebody's word or the end of its time comes of it, whatever has made it due.
+            Does::Approval => Ok(noted(&act::wait_on(lane, job).await?)),
+            _ => wake(lane, job).await,
+        };
     }
     let with = match evaluate(lane.db(), job).await? {
         Evaluated::Do(with) => with,

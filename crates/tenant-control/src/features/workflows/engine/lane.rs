@@ -22,6 +22,11 @@ use super::{Running, fire, follow, store};
 /// How long a step waits that could not be done because the database was away.
 const REST_MS: i64 = SECOND_MS;
 
+/// Runs that are remembered; each has an input of up to 64 KiB.
+const RUNS_KEPT: usize = 500;
+/// How often it is looked behind what cannot be started.
+const PAGES_MAX: i64 = 8;
+
 /// A step at an attempt: which run, which place in its definition, which attempt.
 pub type StepId = (RunId, usize, i64);
 
@@ -29,8 +34,6 @@ pub type StepId = (RunId, usize, i64);
 pub struct TenantLane {
     engine: Running,
     lane: Lane,
-    /// How far events were read; what is behind has been made runs of, or nobody wants it.
-    read_to: Option<i64>,
     /// Steps that are left alone until then.
     resting: HashMap<StepId, Timestamp>,
     /// What is under way: its name, and whether it is a request.
@@ -45,7 +48,7 @@ impl TenantLane {
     pub fn new(engine: Running, lane: Lane) -> Self {
         let of_tenant = engine.node.outbound.places().of(lane.tenant_id);
         let (resting, started, runs) = (HashMap::new(), HashMap::new(), HashMap::new());
-        TenantLane { engine, lane, read_to: None, resting, started, of_tenant, runs }
+        TenantLane { engine, lane, resting, started, of_tenant, runs }
     }
 
     fn now(&self) -> Timestamp {
@@ -80,12 +83,8 @@ impl TenantLane {
 
     /// Lets runs begin that wait for their turn. None when the lane is lost.
     async fn begin(&self) -> Result<store::Upkeep> {
-        let room = store::room(self.lane.db(), self.engine.settings.runs_in_flight).await?;
-        if room == 0 {
-            return Ok(Some(0));
-        }
         let mut begun = Vec::new();
-        for run in store::queued(self.lane.db(), room).await? {
+        for run in store::queued(self.lane.db(), self.engine.settings.runs_in_flight).await? {
             if let Some(revision) = self.revision(&run).await? {
                 begun.push((run.run.id, revision));
             }
@@ -105,10 +104,12 @@ impl LaneWork for TenantLane {
     }
 
     async fn load(&mut self, _: &UnderWay<StepId>) -> Result<Load> {
-        self.runs.clear();
+        if self.runs.len() > RUNS_KEPT {
+            self.runs.clear();
+        }
         let settings = self.engine.settings.clone();
         let ended = store::end_some(&self.lane).await?;
-        let followed = follow::store::step(&self.engine, &self.lane, &mut self.read_to).await?;
+        let followed = follow::store::step(&self.engine, &self.lane).await?;
         let fired = fire::store::step(&self.engine, &self.lane, settings.run_max_ms).await?;
         let begun = self.begin().await?;
         let mut more = false;
@@ -128,32 +129,12 @@ impl LaneWork for TenantLane {
         let most = self.engine.settings.steps_under_way;
         let room = most.saturating_sub(under_way.len());
         let mut jobs = VecDeque::new();
-        if room > 0 {
-            // Those under way are due as well, for they are not noted yet.
-            // And requests may wait for a place, which keeps nothing else waiting.
-            let limit = i64::try_from(most * 4 + self.resting.len()).unwrap_or(i64::MAX);
-            let mut requests = self.started.values().filter(|(_, is_request)| *is_request).count();
-            for step in steps::due(self.lane.db(), &self.lane, now, limit).await? {
-                let is_under_way = |(seen, _): &(Seen, bool)| {
-                    seen.attempt == step.attempt && seen.name == step.name && seen.owner == step.owner
-                };
-                if jobs.len() >= room || self.started.values().any(is_under_way) {
-                    continue;
-                }
-                let Some(mut job) = self.job(step).await? else { continue };
-                let id = Self::id(&job);
-                if under_way.contains(&id) || self.resting.contains_key(&id) {
-                    continue;
-                }
-                if matches!(job.action().does, Does::Http) {
-                    // One for which there is no place waits for one that is under way.
-                    let Some(place) = self.engine.node.outbound.places().take(&self.of_tenant, requests) else {
-                        continue;
-                    };
-                    job.request = Some(Arc::new(place));
-                    requests += 1;
-                }
-                jobs.push_back(job);
+        // Those under way are due as well, for they are not noted yet. And requests may wait for a place, which keeps nothing
+        // else waiting: then it is looked for behind them.
+        let page = i64::try_from(most * 4 + self.resting.len()).unwrap_or(i64::MAX);
+        for number in 0..PAGES_MAX {
+            if jobs.len() >= room || !self.page(under_way, &mut jobs, room, page, number * page).await? {
+                break;
             }
         }
         let next = if jobs.is_empty() { self.next().await? } else { None };
@@ -197,6 +178,46 @@ impl LaneWork for TenantLane {
 }
 
 impl TenantLane {
+    /// Adds what can be started of some that are due. Whether there may be more behind them.
+    async fn page(
+        &mut self,
+        under_way: &UnderWay<StepId>,
+        jobs: &mut VecDeque<Job>,
+        room: usize,
+        limit: i64,
+        behind: i64,
+    ) -> Result<bool> {
+        let due = steps::due(self.lane.db(), &self.lane, self.now(), limit, behind).await?;
+        let more = due.len() >= usize::try_from(limit).unwrap_or(usize::MAX);
+        let is_request = |job: &&Job| job.request.is_some();
+        let mut requests = self.started.values().filter(|(_, is_request)| *is_request).count();
+        requests += jobs.iter().filter(is_request).count();
+        for step in due {
+            let is_under_way = |(seen, _): &(Seen, bool)| {
+                seen.attempt == step.attempt && seen.name == step.name && seen.owner == step.owner
+            };
+            if jobs.len() >= room || self.started.values().any(is_under_way) {
+                continue;
+            }
+            let Some(mut job) = self.job(step).await? else { continue };
+            let id = Self::id(&job);
+            if under_way.contains(&id) || self.resting.contains_key(&id) {
+                continue;
+            }
+            if matches!(job.action().does, Does::Http) {
+                // One for which there is no place waits for one that is under way.
+                if requests >= self.engine.settings.requests_under_way() {
+                    continue;
+                }
+                let Some(place) = self.engine.node.outbound.places().take(&self.of_tenant, requests) else { continue };
+                job.request = Some(Arc::new(place));
+                requests += 1;
+            }
+            jobs.push_back(job);
+        }
+        Ok(more)
+    }
+
     /// When something is to be done next that is not about to be.
     async fn next(&self) -> Result<Option<Timestamp>> {
         // What rests is due, and not to be done yet.

@@ -23,7 +23,7 @@ pub mod store;
 use std::future::Future;
 use std::sync::Arc;
 
-use kernel::base::{Actor, Result};
+use kernel::base::{Actor, Chain, Result};
 use kernel::jobs::Node;
 use kernel::jobs::dispatch::{Dispatcher, Limits, Work};
 use kernel::jobs::lanes::Lane;
@@ -82,6 +82,6 @@ impl Work for Running {
 
 /// Who acts in a run.
 pub fn actor(run: &StoredRun) -> Actor {
-    let run = &run.run;
-    Actor::workflow(run.workflow_id, &run.workflow_name, run.id, run.depth)
+    let (root, run) = (run.root, &run.run);
+    Actor::workflow(run.workflow_id, &run.workflow_name, run.id, Chain { depth: run.depth, root })
 }

@@ -42,7 +42,10 @@ impl Running {
             Ok(ready) => Ok(Ok(ready)),
             Err(error) if error.code() == Code::Unavailable => Err(error),
             Err(error) => {
-                tracing::error!(%error, workflow = %id, revision, "a revision cannot be run any more");
+                // One that was replaced a moment ago is looked for again.
+                if error.code() != Code::NotFound {
+                    tracing::error!(%error, workflow = %id, revision, "a revision cannot be run any more");
+                }
                 let fields = error.fields().iter().map(|field| format!(" {} {}.", field.pointer, field.detail));
                 let detail = format!("This revision cannot be run any more.{}", fields.collect::<String>());
                 Ok(Err(RunError { code: "invalid_definition".to_owned(), detail, step_id: None }))

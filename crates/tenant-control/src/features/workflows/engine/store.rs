@@ -16,7 +16,8 @@ use super::super::runs::store::{self as runs, RunColumns};
 use super::super::runs::{StoredRun, parse_optional};
 use super::super::{
     DEPTH_MAX, FOLLOWER, LANE_KEY, RunError, RunId, Settings, Status, Step, StepError, Trigger, WORKFLOW_LANE,
-    WORKFLOW_RUN_CANCELLED, WORKFLOW_RUN_FAILED, WORKFLOW_RUN_STARTED, WORKFLOW_RUN_SUCCEEDED, WorkflowId, tally,
+    WORKFLOW_RUN_CANCELLED, WORKFLOW_RUN_FAILED, WORKFLOW_RUN_STARTED, WORKFLOW_RUN_SUCCEEDED, WORKFLOWS_MAX,
+    WorkflowId, tally,
 };
 use super::actor;
 use super::revisions::Revision;
@@ -29,6 +30,12 @@ kernel::statements! {
     ];
     QUEUED = kernel::sql![RunColumns::SELECT, " AND status = 'pending' ORDER BY id LIMIT $2"];
     COUNT_RUNNING = "SELECT COUNT(*) FROM workflow_runs WHERE tenant_id = $1 AND status = 'running'";
+    /// The first run in the queue of each workflow of which none acts.
+    FIRST_OF_EACH = "SELECT (SELECT p.id FROM workflow_runs p WHERE p.tenant_id = $1 AND p.workflow_id = w.id
+                AND p.status = 'pending' ORDER BY p.id LIMIT 1)
+            FROM workflows w WHERE w.tenant_id = $1 AND w.deleted_at IS NULL
+                AND (SELECT a.id FROM workflow_runs a WHERE a.tenant_id = $1 AND a.workflow_id = w.id
+                    AND a.status = 'running' ORDER BY a.id LIMIT 1) IS NULL ORDER BY w.created_at, w.id LIMIT $2";
     /// A deleted workflow whose runs are still to be ended.
     ENDING = "SELECT id FROM workflows WHERE tenant_id = $1 AND ends_runs ORDER BY id LIMIT 1";
     ENDED = "UPDATE workflows SET ends_runs = FALSE WHERE tenant_id = $1 AND id = $2";
@@ -39,28 +46,25 @@ kernel::statements! {
     OPEN_OF = kernel::sql![RunColumns::SELECT, " AND workflow_id = $2 AND status = $3 ORDER BY id LIMIT $4"];
     IS_DELETED = "SELECT id FROM workflows WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NOT NULL";
     /// The first of all that can be waited for: a step, a schedule, the end of a run's time; and now, if a deleted workflow
-    /// has runs, if a run that waits may begin, or if an event waits to be made a run of and there is room for it: looked for
-    /// among the next 200, and if they are so many, whatever they are. A test of
-    /// an endpoint is nobody's event: taken for one, the lane would be due for ever.
+    /// has runs, if a run that waits may begin, or if events wait to be made runs of and there is room for them. Each is one
+    /// look at an index also where PostgreSQL knows nothing of the tables: not `MIN`, and the queue is counted for a follower
+    /// that is behind alone.
     NEXT = "SELECT MIN(at) FROM (
-            SELECT MIN(s.next_at) AS at FROM steps s
+            SELECT (SELECT s.next_at FROM steps s
                 WHERE s.tenant_id = $1 AND s.kind = $2 AND s.lane = $3 AND s.next_at IS NOT NULL
-            UNION ALL SELECT MIN(w.next_run_at) FROM workflows w WHERE w.tenant_id = $1 AND w.next_run_at IS NOT NULL
-            UNION ALL SELECT MIN(r.deadline_at) FROM workflow_runs r WHERE r.tenant_id = $1 AND r.ended_at IS NULL
+                ORDER BY s.next_at LIMIT 1) AS at
+            UNION ALL SELECT (SELECT w.next_run_at FROM workflows w WHERE w.tenant_id = $1 AND w.next_run_at IS NOT NULL
+                ORDER BY w.next_run_at LIMIT 1)
+            UNION ALL SELECT (SELECT r.deadline_at FROM workflow_runs r WHERE r.tenant_id = $1 AND r.ended_at IS NULL
+                ORDER BY r.deadline_at LIMIT 1)
             UNION ALL SELECT CAST($4 AS BIGINT) FROM workflows w WHERE w.tenant_id = $1 AND w.ends_runs
             UNION ALL SELECT CAST($4 AS BIGINT)
                 WHERE (SELECT r.id FROM workflow_runs r WHERE r.tenant_id = $1 AND r.status = 'pending'
                     ORDER BY r.id LIMIT 1) IS NOT NULL
                 AND (SELECT COUNT(*) FROM workflow_runs r WHERE r.tenant_id = $1 AND r.status = 'running') < $5
-            UNION ALL SELECT CAST($4 AS BIGINT) FROM (
-                SELECT COUNT(*) AS behind, SUM(CASE WHEN EXISTS (SELECT 1 FROM workflow_triggers g WHERE g.tenant_id = $1
-                        AND (g.pattern = x.type OR g.pattern = x.family || '.*' OR g.pattern = '*')
-                        AND x.type <> 'webhook.test' AND g.after_sequence < x.sequence) THEN 1 ELSE 0 END) AS wanted
-                    FROM (SELECT v.type, v.family, v.sequence FROM events v WHERE v.tenant_id = $1 AND v.sequence >
-                            (SELECT f.position FROM followers f WHERE f.tenant_id = $1 AND f.name = $6)
-                        ORDER BY v.sequence LIMIT 200) x) news
-                WHERE (news.wanted > 0 OR news.behind >= 200) AND (SELECT COUNT(*) FROM (SELECT r.id FROM workflow_runs r
-                    WHERE r.tenant_id = $1 AND r.status = 'pending' LIMIT $7) queued) < $7
+            UNION ALL SELECT CAST($4 AS BIGINT) FROM followers f WHERE f.tenant_id = $1 AND f.name = $6 AND f.behind
+                AND (SELECT COUNT(*) FROM (SELECT r.id FROM workflow_runs r
+                    WHERE r.tenant_id = f.tenant_id AND r.status = 'pending' LIMIT $7) queued) < $7
         ) moments";
 }
 
@@ -170,15 +174,23 @@ pub async fn stop(tx: &mut Tx, run: &mut StoredRun, status: Status) -> Result<()
     tell(tx, run).await
 }
 
-/// How many more runs may begin.
-pub async fn room(db: &Db, in_flight: i64) -> Result<i64> {
+/// Runs whose turn has come, the first that came first: as many as may act at once, and beyond that one of each workflow of
+/// which none does. So a workflow whose servers do not answer keeps no other from going on.
+pub async fn queued(db: &Db, in_flight: i64) -> Result<Vec<StoredRun>> {
     let running: i64 = db.one(COUNT_RUNNING, args![]).await?;
-    Ok((in_flight - running).max(0))
-}
-
-/// Those that wait for their turn, the first that came first.
-pub async fn queued(db: &Db, room: i64) -> Result<Vec<StoredRun>> {
-    db.list(QUEUED, args![room.min(RUNS_MAX)]).await
+    let room = (in_flight - running).clamp(0, RUNS_MAX);
+    let mut queued: Vec<StoredRun> = db.list(QUEUED, args![room.max(1)]).await?;
+    if queued.is_empty() {
+        return Ok(queued);
+    }
+    let of_each: Vec<Option<RunId>> = db.list(FIRST_OF_EACH, args![WORKFLOWS_MAX]).await?;
+    let mut first = Vec::new();
+    for id in of_each.into_iter().flatten() {
+        first.extend(runs::find(db, id).await?);
+    }
+    queued.truncate(usize::try_from(room).unwrap_or_default());
+    queued.retain(|run| first.iter().all(|other| other.run.id != run.run.id));
+    Ok(first.into_iter().chain(queued).collect())
 }
 
 /// Lets runs begin, each with the revision it is of. None when the lane is lost.
@@ -246,8 +258,11 @@ pub fn lost(error: Error) -> Result<StepError> {
     if code.status() >= 500 {
         return Err(error);
     }
-    let fields: Vec<String> =
-        error.fields().iter().map(|field| format!("{} {}", field.pointer, field.detail)).collect();
+    let fields: Vec<String> = error
+        .fields()
+        .iter()
+        .map(|field| format!("{} {}", field.pointer, field.detail.trim_end_matches('.')))
+        .collect();
     let detail =
         if fields.is_empty() { error.detail().to_owned() } else { format!("Not valid: {}.", fields.join("; ")) };
     Ok(StepError { code: code.name().to_owned(), detail })
@@ -276,12 +291,12 @@ pub async fn go_on(tx: &mut Tx, run: &mut StoredRun, steps: &[Step]) -> Result<(
         steps::add(tx, WORKFLOW_LANE, LANE_KEY, &skipped).await?;
     }
     if matches!(plan.status, Status::Failed | Status::TimedOut) {
-        let noted = steps::read_all(tx, WORKFLOW_LANE, &owner).await?;
+        let noted = steps::errors(tx, WORKFLOW_LANE, &owner).await?;
         let mut ended = Vec::with_capacity(steps.len());
         for step in steps {
-            let noted = noted.iter().find(|noted| noted.name == step.id);
-            let error = noted.and_then(|noted| noted.error.as_deref());
-            ended.push((noted.map(|noted| noted.state), parse_optional(error)?));
+            let noted = noted.iter().find(|(name, ..)| *name == step.id);
+            let error = noted.and_then(|(.., error)| error.as_deref());
+            ended.push((noted.map(|(_, state, _)| *state), parse_optional(error)?));
         }
         run.run.error = plan::error(steps, &ended, plan.status);
     }
@@ -298,7 +313,8 @@ pub fn needs(steps: &[Step]) -> Vec<Vec<usize>> {
     steps.iter().map(|step| step.needs.iter().filter_map(place).collect()).collect()
 }
 
-/// Tells of a run that has begun, or ended.
+/// Tells of a run that has begun, or ended. Whoever made it end, it is told as the run's own, and so is how deep it is: what
+/// that sets off counts on from there.
 async fn tell(tx: &mut Tx, run: &StoredRun) -> Result<()> {
     let kind = match run.run.status {
         Status::Running => &WORKFLOW_RUN_STARTED,
@@ -307,7 +323,10 @@ async fn tell(tx: &mut Tx, run: &StoredRun) -> Result<()> {
         Status::Cancelled => &WORKFLOW_RUN_CANCELLED,
         Status::Pending | Status::Waiting => return Ok(()),
     };
-    events::publish(tx, kind, run.run.id, &run.run).await.map(drop)
+    let before = tx.act_as(actor(run))?;
+    let published = events::publish(tx, kind, run.run.id, &run.run).await.map(drop);
+    tx.act_again(before);
+    published
 }
 
 /// When something is to be done on the lane.

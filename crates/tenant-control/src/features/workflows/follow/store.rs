@@ -15,11 +15,15 @@ kernel::statements! {
     WAKE = "UPDATE lanes SET due_at = CASE WHEN due_at IS NULL OR due_at > $2 THEN $2 ELSE due_at END
         WHERE kind = 'workflow' AND tenant_id = $1 AND key = 'all' AND EXISTS (SELECT 1 FROM workflow_triggers t
             WHERE t.tenant_id = $1 AND t.pattern IN ($3, $4, $5))";
+    /// Unless it has more to read already. What has happened since it came to the end was wanted by nobody.
+    FALL_BEHIND = "UPDATE followers SET position = $2, behind = TRUE
+        WHERE tenant_id = $1 AND name = 'workflows' AND NOT behind AND EXISTS (SELECT 1 FROM workflow_triggers t
+            WHERE t.tenant_id = $1 AND t.pattern IN ($3, $4, $5))";
 }
 
 /// Workflows that start on events.
 pub const TRIGGERS: Follower =
-    Follower { name: FOLLOWER, only_if: Some((WANTED, wanted)), statements: &[(WAKE, waking)] };
+    Follower { name: FOLLOWER, only_if: Some((WANTED, wanted)), statements: &[(WAKE, waking), (FALL_BEHIND, falling)] };
 
 fn wanted(event: &Happening<'_>) -> Vec<Value> {
     patterns(event.kind).map(Into::into).into()
@@ -27,4 +31,8 @@ fn wanted(event: &Happening<'_>) -> Vec<Value> {
 
 fn waking(event: &Happening<'_>) -> Vec<Value> {
     [event.now.into()].into_iter().chain(wanted(event)).collect()
+}
+
+fn falling(event: &Happening<'_>) -> Vec<Value> {
+    [(event.sequence - 1).into()].into_iter().chain(wanted(event)).collect()
 }

@@ -59,8 +59,9 @@ pub async fn bring_back(db: &Db, now: Timestamp, run_max_ms: i64) -> Result<u64>
 async fn bring_schedules_back(tx: &mut Tx, now: Timestamp) -> Result<()> {
     let scheduled: Vec<(WorkflowId, Timestamp, String)> = tx.list(SCHEDULED, args![now, WORKFLOWS_MAX]).await?;
     for (id, set_to, definition) in scheduled {
-        let definition: Definition = parse(&definition)?;
-        let Trigger::Schedule(on) = &definition.on else { continue };
+        // One that cannot be read keeps no other from being brought back.
+        let definition: Option<Definition> = parse(&definition).ok();
+        let Some(Trigger::Schedule(on)) = definition.map(|definition| definition.on) else { continue };
         let next = Schedule::parse(&on.cron, &on.timezone).ok().and_then(|schedule| schedule.next_after(now));
         if next.is_some_and(|next| next < set_to) {
             tx.exec(SET_NEXT, args![id, next]).await?;

@@ -4,11 +4,12 @@ use kernel::args;
 use kernel::base::{Result, TenantId, Timestamp};
 use kernel::store::{Db, Tx};
 
+use super::super::store::drop_revision;
 use super::super::{RunId, WORKFLOW_LANE, WorkflowId};
 
 kernel::statements! {
     NEXT_TENANT = "SELECT MIN(tenant_id) FROM workflows WHERE tenant_id > $1";
-    OLD_RUNS = "SELECT id FROM workflow_runs WHERE tenant_id = $1 AND ended_at < $2 ORDER BY ended_at, id LIMIT $3";
+    OLD_RUNS = "SELECT id, workflow_id, revision FROM workflow_runs WHERE tenant_id = $1 AND ended_at < $2 ORDER BY ended_at, id LIMIT $3";
     DELETE_STEPS = "DELETE FROM steps WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3";
     /// Unless somebody has just begun it anew.
     DELETE_RUN = "DELETE FROM workflow_runs WHERE tenant_id = $1 AND id = $2 AND ended_at < $3";
@@ -32,10 +33,15 @@ pub async fn tenant_after(db: &Db, after: Option<TenantId>) -> Result<Option<Ten
 
 /// One step of cleaning; whether there may be more.
 pub async fn clean(tx: &mut Tx, before: Timestamp) -> Result<bool> {
-    let old: Vec<RunId> = tx.list(OLD_RUNS, args![before, RUNS_MAX]).await?;
-    for id in &old {
+    let old: Vec<(RunId, WorkflowId, i64)> = tx.list(OLD_RUNS, args![before, RUNS_MAX]).await?;
+    if !old.is_empty() {
+        // The clock, for a run that is made meanwhile needs its revision.
+        tx.tick().await?;
+    }
+    for (id, workflow, revision) in &old {
         if tx.exec(DELETE_RUN, args![*id, before]).await? == 1 {
             tx.later(DELETE_STEPS, vec![WORKFLOW_LANE.into(), (*id).into()]).await?;
+            drop_revision(tx, *workflow, *revision).await?;
         }
     }
     if !old.is_empty() {

@@ -21,6 +21,8 @@ use super::{Definition, Run, RunDetail, RunStep, Status};
 pub struct StoredRun {
     pub run: Run,
     pub event_sequence: Option<i64>,
+    /// Where the chain of runs began to which it belongs.
+    pub root: i64,
     /// Whether it is another than in its row.
     pub changed: bool,
 }

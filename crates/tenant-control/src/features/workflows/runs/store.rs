@@ -10,7 +10,7 @@ use super::{StoredRun, parse, parse_optional};
 kernel::columns! {
     /// All of a run.
     pub struct RunColumns in "workflow_runs" by id {
-        id, workflow_id, workflow_name, revision, status, dry_run, depth, trigger_type, event_sequence, event_id,
+        id, workflow_id, workflow_name, revision, status, dry_run, depth, root, trigger_type, event_sequence, event_id,
         scheduled_for, late, started_by_type, started_by_id, started_by_name, input, error, deadline_at, started_at,
         ended_at, version, created_at, updated_at,
     }
@@ -58,13 +58,13 @@ impl FromRow for StoredRun {
             created_at: row.get(AT.created_at)?,
             updated_at: row.get(AT.updated_at)?,
         };
-        Ok(StoredRun { run, event_sequence: row.get(AT.event_sequence)?, changed: false })
+        Ok(StoredRun { run, event_sequence: row.get(AT.event_sequence)?, root: row.get(AT.root)?, changed: false })
     }
 }
 
 impl StoredRun {
     fn values(&self) -> Result<Vec<Value>> {
-        let StoredRun { run, event_sequence, .. } = self;
+        let StoredRun { run, event_sequence, root, .. } = self;
         let (by, json) = (run.trigger.by.clone(), |value: &_| serde_json::to_string(value).map_err(Error::internal));
         let error =
             run.error.as_ref().map(|error| serde_json::to_string(error).map_err(Error::internal)).transpose()?;
@@ -76,6 +76,7 @@ impl StoredRun {
             status: run.status.as_str().into(),
             dry_run: run.dry_run.into(),
             depth: run.depth.into(),
+            root: (*root).into(),
             trigger_type: run.trigger.kind.as_str().into(),
             event_sequence: (*event_sequence).into(),
             event_id: run.trigger.event_id.as_deref().into(),
@@ -103,6 +104,7 @@ pub struct NewRun {
     pub workflow_name: String,
     pub revision: i64,
     pub depth: i64,
+    pub root: i64,
     pub trigger: RunTrigger,
     pub event_sequence: Option<i64>,
     pub input: serde_json::Value,
@@ -131,7 +133,7 @@ impl NewRun {
             created_at: at,
             updated_at: at,
         };
-        StoredRun { run, event_sequence: self.event_sequence, changed: true }
+        StoredRun { run, event_sequence: self.event_sequence, root: self.root, changed: true }
     }
 }
 

@@ -50,6 +50,28 @@ fn new_york_loses_an_hour_and_has_one_twice() {
 }
 
 #[test]
+fn each_of_several_fixed_times_is_one() {
+    let zone = "Europe/Berlin";
+    fires(
+        "45 2,4 * * *",
+        zone,
+        "2027-03-27T12:00:00Z",
+        &["2027-03-28T01:00:00Z", "2027-03-28T02:45:00Z", "2027-03-29T00:45:00Z"],
+    );
+    // Both are in the lost hour, which has one end.
+    fires("15,45 2 * * *", zone, "2027-03-27T12:00:00Z", &["2027-03-28T01:00:00Z", "2027-03-29T00:15:00Z"]);
+    fires(
+        "45 1-2 * * *",
+        zone,
+        "2027-10-30T12:00:00Z",
+        &["2027-10-30T23:45:00Z", "2027-10-31T00:45:00Z", "2027-11-01T00:45:00Z"],
+    );
+    // Asked within the hour that comes again: all of it has been.
+    fires("15,45 2 * * *", zone, "2027-10-31T01:05:00Z", &["2027-11-01T01:15:00Z"]);
+    fires("0,30 12 * * *", "Pacific/Apia", "2011-12-29T22:00:00Z", &["2011-12-29T22:30:00Z", "2011-12-30T22:00:00Z"]);
+}
+
+#[test]
 fn lord_howe_changes_by_half_an_hour() {
     fires(
         "15 2 * * *",
@@ -136,9 +158,16 @@ fn what_is_no_schedule_is_refused_by_its_field() {
         let fault = Schedule::parse(cron, "UTC").expect_err(cron);
         assert_eq!((fault.field.name(), fault.code), ("cron", "invalid"), "{cron}: {fault:?}");
     }
-    for zone in
-        ["", "Mars/Olympus", "+02:00", "../../etc/passwd", "/etc/localtime", "Europe/Berlin\0", &"x".repeat(1_000)]
-    {
+    for zone in [
+        "",
+        "Mars/Olympus",
+        "+02:00",
+        "../../etc/passwd",
+        "/etc/localtime",
+        "localtime",
+        "Europe/Berlin\0",
+        &"x".repeat(1_000),
+    ] {
         let fault = Schedule::parse("* * * * *", zone).expect_err(zone);
         assert_eq!((fault.field.name(), fault.code), ("timezone", "invalid"), "{zone}: {fault:?}");
     }

@@ -15,8 +15,8 @@ use super::super::super::action::store::{Action, Inside};
 use super::super::super::runs::store as runs;
 use super::super::super::runs::{StoredRun, parse};
 use super::super::super::{
-    Approval, ApprovalRequested, Attempt, LANE_KEY, STEP_BYTES_MAX, Status, StepError, WORKFLOW_APPROVAL_REQUESTED,
-    WORKFLOW_LANE, tally,
+    Approval, ApprovalRequested, Attempt, LANE_KEY, RUN_BYTES_MAX, STEP_BYTES_MAX, STEP_BYTES_SMALL, Status, StepError,
+    WORKFLOW_APPROVAL_REQUESTED, WORKFLOW_LANE, tally,
 };
 use super::super::revisions::Revision;
 use super::super::store::{go_on, is_deleted, lost, rights_for};
@@ -118,6 +118,10 @@ pub async fn inside(
             Ok(output) => output,
             Err(error) => return Err(refuse(lost(error)?, true)),
         };
+        // What cannot be kept is not done, either: a retry would do it twice.
+        if let Some(error) = too_large(tx, &doing.step, Some(&input), json(&output)?.len()).await? {
+            return Err(refuse(error, false));
+        }
         tx.world().faults.check("steps.act.after_effect")?;
         let attempt = attempt(&doing, began_at, tx.world().now(), None);
         let verdict =
@@ -172,6 +176,7 @@ pub async fn park(lane: &Lane, job: &Job, input: Value, until: Option<Timestamp>
         // What it waits for stands there until it is over.
         step.output = until.map(|until| json(&serde_json::json!({ "until": until }))).transpose()?;
         step.input = Some(json(&input)?);
+        bound_input(tx, &mut step).await?;
         steps::save(tx, WORKFLOW_LANE, LANE_KEY, &step).await?;
         go_on(tx, &mut run, &parked.revision.compiled.definition.steps).await?;
         if until.is_some() {
@@ -181,6 +186,16 @@ pub async fn park(lane: &Lane, job: &Job, input: Value, until: Option<Timestamp>
         let approval = Approval { step_id: step.name.clone(), message };
         let requested = ApprovalRequested { run: run.run.clone(), approval };
         events::publish(tx, &WORKFLOW_APPROVAL_REQUESTED, run.run.id, &requested).await.map(drop)
+    })
+    .await
+}
+
+/// Lets a step that was looked at too early wait on, until its time is over.
+pub async fn wait_on(lane: &Lane, job: &Job) -> Result<Acted<()>> {
+    let waiting = job.clone();
+    steps::act(lane, actor(&job.run), job.seen(), async move |tx| {
+        let step = steps::Step { next_at: waiting.step.deadline_at, ..waiting.step.clone() };
+        steps::save(tx, WORKFLOW_LANE, LANE_KEY, &step).await
     })
     .await
 }
@@ -244,9 +259,8 @@ pub async fn apply(tx: &mut Tx, run: &mut StoredRun, job: &Job, verdict: &Verdic
     match &verdict.end {
         End::Succeeded(output) => {
             let output = json(output)?;
-            if output.len() > STEP_BYTES_MAX {
-                let detail = format!("What it answered is {} bytes long, and {STEP_BYTES_MAX} are kept.", output.len());
-                failed(&mut step, &StepError { code: "output_too_large".to_owned(), detail })?;
+            if let Some(error) = too_large(tx, &step, None, output.len()).await? {
+                failed(&mut step, &error)?;
                 step.end(Status::Failed, at);
             } else {
                 (step.output, step.error) = (Some(output), None);
@@ -276,9 +290,47 @@ pub async fn apply(tx: &mut Tx, run: &mut StoredRun, job: &Job, verdict: &Verdic
             }
         }
     }
+    bound_input(tx, &mut step).await?;
     steps::save(tx, WORKFLOW_LANE, LANE_KEY, &step).await?;
     go_on(tx, run, &job.revision.compiled.definition.steps).await?;
     Ok(Noted::new(&step, run))
+}
+
+/// Why what a step has answered cannot be kept.
+async fn too_large(
+    tx: &mut Tx,
+    step: &steps::Step,
+    input: Option<&Map<String, Value>>,
+    bytes: usize,
+) -> Result<Option<StepError>> {
+    let refused = |detail| Ok(Some(StepError { code: "output_too_large".to_owned(), detail }));
+    if bytes > STEP_BYTES_MAX {
+        return refused(format!("What it answered is {bytes} bytes long, and {STEP_BYTES_MAX} are kept."));
+    }
+    let input = match input {
+        Some(input) => json(input)?.len(),
+        None => step.input.as_ref().map_or(0, String::len),
+    };
+    let own = bytes + input;
+    if own > STEP_BYTES_SMALL {
+        let others = steps::bytes_beside(tx, WORKFLOW_LANE, &step.seen()).await?;
+        if own + others > RUN_BYTES_MAX {
+            let all = own + others;
+            return refused(format!(
+                "With what it answered the steps of the run would have {all} bytes, and {RUN_BYTES_MAX} are kept."
+            ));
+        }
+    }
+    Ok(None)
+}
+
+/// Steps that began together did not see each other when they were looked at: what is too much then is not kept.
+async fn bound_input(tx: &mut Tx, step: &mut steps::Step) -> Result<()> {
+    let own = [&step.input, &step.output].into_iter().flatten().map(String::len).sum::<usize>();
+    if own > STEP_BYTES_SMALL && own + steps::bytes_beside(tx, WORKFLOW_LANE, &step.seen()).await? > RUN_BYTES_MAX {
+        step.input = None;
+    }
+    Ok(())
 }
 
 /// Adds the attempt to those of the step.

@@ -16,8 +16,10 @@ use super::super::store::Upkeep;
 kernel::statements! {
     DUE = "SELECT id, revision, next_run_at, name FROM workflows WHERE tenant_id = $1 AND next_run_at <= $2
         ORDER BY next_run_at, id LIMIT $3";
-    /// Only from where it was: whoever changed the schedule meanwhile has set it anew.
-    SET_NEXT = "UPDATE workflows SET next_run_at = $4 WHERE tenant_id = $1 AND id = $2 AND next_run_at = $3";
+    /// Only from where it was: whoever changed the schedule meanwhile has set it anew. If anything else was changed, the run
+    /// is of what it says now, and made in the next step.
+    SET_NEXT = "UPDATE workflows SET next_run_at = $5
+        WHERE tenant_id = $1 AND id = $2 AND next_run_at = $3 AND revision = $4";
 }
 
 /// Schedules of one step.
@@ -25,7 +27,7 @@ const FIRES_MAX: i64 = 50;
 /// A run that begins later than this after its moment is late.
 const LATE_MS: i64 = MINUTE_MS;
 
-/// Makes runs of what is due by the calendar. How many; none when the lane is lost.
+/// Makes runs of what is due by the calendar. How many were; none when the lane is lost.
 pub async fn step(engine: &Running, lane: &Lane, run_max_ms: i64) -> Result<Upkeep> {
     let (db, now) = (lane.db(), lane.db().world().now());
     let due: Vec<(WorkflowId, i64, Timestamp, String)> = db.list(DUE, args![now, FIRES_MAX]).await?;
@@ -50,11 +52,13 @@ pub async fn step(engine: &Running, lane: &Lane, run_max_ms: i64) -> Result<Upke
         if !held.hold(tx).await? {
             return Ok(None);
         }
-        let mut count = 0;
+        let looked_at = fires.len();
         for (workflow_id, revision, moment, workflow_name, next, error) in fires {
-            if tx.exec(SET_NEXT, args![workflow_id, moment, next]).await? == 0 {
+            if tx.exec(SET_NEXT, args![workflow_id, moment, revision, next]).await? == 0 {
                 continue;
             }
+            // Each is a cause of its own.
+            let sequence = tx.next_sequence().await?;
             let trigger = RunTrigger {
                 kind: TriggerKind::Schedule,
                 event_id: None,
@@ -67,18 +71,18 @@ pub async fn step(engine: &Running, lane: &Lane, run_max_ms: i64) -> Result<Upke
                 workflow_name,
                 revision,
                 depth: 1,
+                root: sequence,
                 trigger,
                 event_sequence: None,
                 input: json!({}),
                 error,
                 dry_run: false,
             };
-            let run = new.at(RunId::new_numbered(tx.world(), tick.at, tick.sequence), tick.at, run_max_ms);
+            let run = new.at(RunId::new_numbered(tx.world(), tick.at, sequence), tick.at, run_max_ms);
             runs::insert(tx, &run).await?;
-            count += 1;
         }
         tx.world().faults.check("fire.made.before_commit")?;
-        Ok(Some(count))
+        Ok(Some(looked_at))
     });
     fired.await
 }

@@ -1,9 +1,10 @@
 //! SQL of making runs of events: in the order in which they happened, and one of each.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use kernel::args;
-use kernel::base::Result;
+use kernel::base::{Code, Error, Result};
 use kernel::events::follow::{self, Head};
 use kernel::jobs::lanes::Lane;
 use kernel::store::{Db, Tx};
@@ -23,7 +24,12 @@ kernel::statements! {
     TRIGGERS = "SELECT g.pattern, g.workflow_id, g.after_sequence, w.revision, w.name FROM workflow_triggers g
         JOIN workflows w ON w.tenant_id = g.tenant_id AND w.id = g.workflow_id
         WHERE g.tenant_id = $1 ORDER BY g.workflow_id, g.pattern LIMIT $2";
-    IS_WANTED = "SELECT id FROM workflows WHERE tenant_id = $1 AND id = $2 AND enabled AND deleted_at IS NULL";
+    /// The revision in force, if the workflow wants what happened then.
+    IN_FORCE = "SELECT w.revision FROM workflows w WHERE w.tenant_id = $1 AND w.id = $2 AND w.enabled
+        AND w.deleted_at IS NULL AND EXISTS (SELECT 1 FROM workflow_triggers g
+            WHERE g.tenant_id = $1 AND g.workflow_id = $2 AND g.after_sequence < $3)";
+    COUNT_CHAIN = "SELECT COUNT(*) FROM (SELECT id FROM workflow_runs WHERE tenant_id = $1 AND root = $2 AND depth > 1
+        LIMIT $3) AS chain";
     COUNT_QUEUED = "SELECT COUNT(*) FROM (SELECT id FROM workflow_runs WHERE tenant_id = $1 AND status = 'pending'
         LIMIT $2) AS queued";
 }
@@ -31,11 +37,9 @@ kernel::statements! {
 /// Workflows of a tenant are 200, and each has 50 patterns at most.
 const TRIGGERS_MAX: i64 = 10_000;
 /// Events looked at in one step.
-const HEADS_MAX: i64 = 500;
+const HEADS_MAX: i64 = 1_000;
 /// Bodies read and filters evaluated in one step, and runs made of them.
 const RUNS_MAX: usize = 100;
-/// So many events that nobody wants are passed before that is written down.
-const UNWANTED_MAX: i64 = 100;
 
 struct Wanted {
     workflow_id: WorkflowId,
@@ -44,28 +48,25 @@ struct Wanted {
     name: String,
 }
 
-/// Makes runs of what has happened. How many events came by that somebody wants; none when the lane is lost.
-pub async fn step(engine: &Running, lane: &Lane, read_to: &mut Option<i64>) -> Result<Upkeep> {
+/// Makes runs of what has happened. One if there was anything to look at; none when the lane is lost.
+pub async fn step(engine: &Running, lane: &Lane) -> Result<Upkeep> {
     let db = lane.db();
     let Some(position) = follow::position(db, FOLLOWER).await? else { return Ok(Some(0)) };
-    let from = read_to.map_or(position, |read| read.max(position));
-    let heads = follow::next(db, from, HEADS_MAX).await?;
-    let Some(last) = heads.last().map(|head| head.sequence) else { return Ok(Some(0)) };
-    let triggers = triggers(db).await?;
     let room = match queue_room(db, &engine.settings).await? {
         // Events wait where they are until there is room for their runs.
         0 => return Ok(Some(0)),
         room => room.min(RUNS_MAX),
     };
-    let (mut made, mut reached, mut any, mut judged) = (Vec::new(), last, false, 0);
+    let (heads, triggers) = (follow::next(db, position, HEADS_MAX).await?, triggers(db).await?);
+    let mut reached = heads.last().map_or(position, |head| head.sequence);
+    let (mut made, mut judged, mut chains) = (Vec::new(), 0, Chains::default());
     for head in &heads {
         let wanted = wanted(&triggers, head);
         if wanted.is_empty() {
             continue;
         }
-        any = true;
         // A run of the ninth depth is told of; whatever that sets off is left.
-        if head.depth > DEPTH_MAX {
+        if head.chain.depth > DEPTH_MAX {
             continue;
         }
         if judged > 0 && judged + wanted.len() > room {
@@ -75,37 +76,41 @@ pub async fn step(engine: &Running, lane: &Lane, read_to: &mut Option<i64>) -> R
         let Some(event) = event(db, head.sequence).await? else { continue };
         judged += wanted.len();
         for workflow in wanted {
-            made.extend(engine.judge(db, workflow, head, &event).await?);
+            if let Some(new) = engine.judge(db, workflow, head, &event).await? {
+                made.extend(chains.link(db, new, engine.settings.runs_chained).await?.map(|new| (head.sequence, new)));
+            }
             // Filters take their time, and others want theirs.
             tokio::task::yield_now().await;
         }
     }
-    let count = made.len();
-    if !any && reached - position < UNWANTED_MAX {
-        *read_to = Some(reached);
-        return Ok(Some(0));
-    }
     let (held, run_max_ms) = (lane.clone(), engine.settings.run_max_ms);
     let written = db.write(async move |tx| {
         tx.tick().await?;
-        if !held.hold(tx).await? || !follow::advance(tx, FOLLOWER, position, reached).await? {
+        if !held.hold(tx).await? {
             return Ok(None);
+        }
+        // Somebody has switched off the last trigger meanwhile and perhaps on again: it begins anew, and so does this.
+        if !follow::advance(tx, FOLLOWER, position, reached).await? {
+            return Ok(Some(1));
         }
         for (number, new) in made {
             make(tx, new, number, run_max_ms).await?;
         }
         tx.world().faults.check("follow.made.before_commit")?;
-        Ok(Some(count.max(1)))
+        Ok(Some(1))
     });
-    let written = written.await?;
-    *read_to = Some(reached);
-    Ok(written)
+    match written.await {
+        // Changed meanwhile: its events are judged anew, by what it says now.
+        Err(error) if error.code() == Code::Conflict => Ok(Some(1)),
+        written => written,
+    }
 }
 
 async fn make(tx: &mut Tx, new: NewRun, number: i64, run_max_ms: i64) -> Result<()> {
-    // Disabled meanwhile: what it has not begun it does not begin.
-    if tx.find::<WorkflowId>(IS_WANTED, args![new.workflow_id]).await?.is_none() {
-        return Ok(());
+    // Disabled meanwhile, if only for a moment: what it has not begun it does not begin.
+    let Some(revision) = tx.find::<i64>(IN_FORCE, args![new.workflow_id, number]).await? else { return Ok(()) };
+    if revision != new.revision {
+        return Err(Error::conflict("the workflow has been changed"));
     }
     let at = tx.tick().await?.at;
     let id = RunId::new_numbered(tx.world(), at, number);
@@ -147,9 +152,9 @@ async fn event(db: &Db, sequence: i64) -> Result<Option<Value>> {
 }
 
 impl Running {
-    /// The run to be made of an event, with the number that orders it. A filter that fails is told of by a run that does, and
-    /// so is a definition that cannot be run any more.
-    async fn judge(&self, db: &Db, workflow: &Wanted, head: &Head, event: &Value) -> Result<Option<(i64, NewRun)>> {
+    /// The run to be made of an event. A filter that fails is told of by a run that does, and so is a definition that cannot be
+    /// run any more.
+    async fn judge(&self, db: &Db, workflow: &Wanted, head: &Head, event: &Value) -> Result<Option<NewRun>> {
         let now = db.world().now();
         let error = match self.ready(db, workflow.workflow_id, workflow.revision).await? {
             Err(error) => Some(error),
@@ -170,14 +175,39 @@ impl Running {
             workflow_id: workflow.workflow_id,
             workflow_name: workflow.name.clone(),
             revision: workflow.revision,
-            depth: head.depth + 1,
+            depth: head.chain.depth + 1,
+            root: if head.chain.depth == 0 { head.sequence } else { head.chain.root },
             trigger,
             event_sequence: Some(head.sequence),
             input: json!({}),
             error,
             dry_run: false,
         };
-        Ok(Some((head.sequence, new)))
+        Ok(Some(new))
+    }
+}
+
+/// How many runs belong to each chain of those that are looked at.
+#[derive(Default)]
+struct Chains(HashMap<i64, i64>);
+
+impl Chains {
+    /// Lets a run belong to its chain. The first that is too many is told of by a run that fails, and no other is made.
+    async fn link(&mut self, db: &Db, mut new: NewRun, most: i64) -> Result<Option<NewRun>> {
+        // One that was begun before chains were counted has no root; its depth bounds it.
+        if new.depth == 1 || new.root == 0 {
+            return Ok(Some(new));
+        }
+        let count = match self.0.entry(new.root) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => unknown.insert(db.one(COUNT_CHAIN, args![new.root, most + 1]).await?),
+        };
+        *count += 1;
+        if *count == most + 1 {
+            let detail = format!("More than {most} runs have come of one cause. No more of them are made.");
+            new.error = Some(RunError { code: "loop_detected".to_owned(), detail, step_id: None });
+        }
+        Ok((*count <= most + 1).then_some(new))
     }
 }
 

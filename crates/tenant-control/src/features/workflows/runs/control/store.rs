@@ -65,9 +65,15 @@ async fn retry(tx: &mut Tx, run: &mut StoredRun, definition: &Definition, settin
     let mut anew = vec![false; definition.steps.len()];
     for (place, step) in definition.steps.iter().enumerate() {
         let Some(known) = noted.iter().find(|known| known.name == step.id) else { continue };
-        if matches!(known.state, Status::Failed | Status::TimedOut) && step.on_error == OnError::Fail {
+        // One without an error of its own was ended with the run.
+        let is_why = step.on_error == OnError::Fail || known.error.is_none();
+        if matches!(known.state, Status::Failed | Status::TimedOut) && is_why {
             anew[place] = true;
             let mut again = steps::Step { attempt: known.attempt, ..steps::Step::ready(&owner, &step.id, at) };
+            if step.uses == "http.request" {
+                // `now` stays what it was: the same name is on the same request.
+                again.ready_at = known.ready_at;
+            }
             again.next_at = Some(now);
             again.deadline_at = step.timeout_seconds.map(|seconds| now.plus(seconds * 1_000));
             again.attempts.clone_from(&known.attempts);

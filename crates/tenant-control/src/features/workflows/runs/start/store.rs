@@ -11,11 +11,13 @@ use super::super::super::schema::InputSchema;
 use super::super::super::{
     Definition, LANE_KEY, RunDetail, RunId, RunTrigger, Settings, TriggerKind, WORKFLOW_LANE, WorkflowId,
 };
-use super::super::control::store::DEFINITION;
 use super::super::store::{NewRun, check_queue, insert};
 use super::super::{StoredRun, detail, parse};
 
 kernel::statements! {
+    DEFINED = "SELECT w.enabled, w.revision, r.definition FROM workflows w
+        JOIN workflow_revisions r ON r.tenant_id = w.tenant_id AND r.workflow_id = w.id AND r.revision = w.revision
+        WHERE w.tenant_id = $1 AND w.id = $2 AND w.deleted_at IS NULL";
     WORKFLOW = "SELECT name, enabled, revision FROM workflows WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL";
 }
 
@@ -29,9 +31,9 @@ pub struct Checked {
 /// Looks at the input outside of the transaction, for which all others would wait: 404, 409 if the workflow is disabled, 422
 /// if the input does not fit.
 pub async fn check(db: &Db, id: WorkflowId, input: Value) -> Result<Checked> {
-    let (_, enabled, revision): (String, bool, i64) = db.one(WORKFLOW, args![id]).await?;
+    let (enabled, revision, definition): (bool, i64, String) = db.one(DEFINED, args![id]).await?;
     check_enabled(enabled)?;
-    let definition: Definition = parse(&db.one::<String>(DEFINITION, args![id, revision]).await?)?;
+    let definition: Definition = parse(&definition)?;
     let checking = move || check_input(&definition, &input).map(|()| Checked { definition, revision, input });
     tokio::task::spawn_blocking(checking).await.map_err(Error::internal)?
 }
@@ -40,7 +42,22 @@ fn check_enabled(enabled: bool) -> Result<()> {
     if enabled { Ok(()) } else { Err(Error::conflict("This workflow is disabled. Enable it to run it.")) }
 }
 
-/// A run that somebody asks for, as it would be made. Of the revision that was checked, if the workflow has been changed since.
+/// A run of this revision may be made: the workflow is there, enabled, and as it was when the input was looked at.
+pub async fn check_in_force(tx: &mut Tx, id: WorkflowId, wanted: i64) -> Result<String> {
+    tx.tick().await?;
+    let (name, enabled, revision): (String, bool, i64) = tx.one(WORKFLOW, args![id]).await?;
+    check_enabled(enabled)?;
+    if revision == wanted {
+        return Ok(name);
+    }
+    Err(changed_meanwhile())
+}
+
+pub fn changed_meanwhile() -> Error {
+    Error::conflict("Somebody changed the workflow at the same time. Try again.")
+}
+
+/// A run that somebody asks for, as it would be made.
 pub async fn prepare(
     tx: &mut Tx,
     id: WorkflowId,
@@ -48,10 +65,9 @@ pub async fn prepare(
     dry_run: bool,
     settings: &Settings,
 ) -> Result<(StoredRun, Definition)> {
-    let tick = tx.tick().await?;
-    let (workflow_name, enabled, _): (String, bool, i64) = tx.one(WORKFLOW, args![id]).await?;
-    check_enabled(enabled)?;
     let Checked { definition, revision, input } = checked;
+    let workflow_name = check_in_force(tx, id, revision).await?;
+    let tick = tx.tick().await?;
     let by = tx.actor().who.clone();
     let trigger =
         RunTrigger { kind: TriggerKind::Manual, event_id: None, scheduled_for: None, late: false, by: Some(by) };
@@ -60,6 +76,7 @@ pub async fn prepare(
         workflow_name,
         revision,
         depth: 1,
+        root: tick.sequence,
         trigger,
         event_sequence: None,
         input,
