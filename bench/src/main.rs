@@ -20,6 +20,7 @@ mod store_postgres;
 mod store_sqlite;
 mod tickets;
 mod webhooks;
+mod workflows;
 mod workload;
 
 use std::error::Error;
@@ -34,10 +35,11 @@ type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
 const USAGE: &str = "usage: bench store-sqlite | store-postgres | read | start | memory | webhooks-rate |\n\
     webhooks-latency | webhooks-neighbours | webhooks-backlog | tickets-create | tickets-create-postgres |\n\
-    tickets-lists [SIZES] [--data FOLDER] | tickets-follow [postgres] | lists [ROWS] | fairness | faults [log | answers] | all\n\
+    tickets-lists [SIZES] [--data FOLDER] | tickets-follow [postgres] | lists [ROWS] | fairness | faults [log | answers] |\n\
+    workflows-steps | workflows-latency | workflows-fairness | all\n\
     rounds and sizes: see README.md";
 
-const ALL: [&str; 16] = [
+const ALL: [&str; 19] = [
     "store-sqlite",
     "store-postgres",
     "read",
@@ -54,6 +56,9 @@ const ALL: [&str; 16] = [
     "faults",
     "lists",
     "fairness",
+    "workflows-steps",
+    "workflows-latency",
+    "workflows-fairness",
 ];
 
 fn main() -> ExitCode {
@@ -88,6 +93,9 @@ fn run(arguments: &[&str]) -> Outcome {
         ["faults", more @ ..] => faults::run(more),
         ["lists", more @ ..] => lists::run(more),
         ["fairness"] => fairness::run(),
+        ["workflows-steps"] => workflows::steps::run(),
+        ["workflows-latency"] => workflows::latency::run(),
+        ["workflows-fairness"] => workflows::fairness::run(),
         ["all"] => {
             for part in ALL {
                 run(&[part])?;

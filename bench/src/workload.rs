@@ -94,12 +94,25 @@ pub async fn drive<F>(first: usize, count: usize, job: impl Fn(usize) -> F + Clo
 where
     F: Future<Output = Outcome> + Send,
 {
+    drive_by(CALLERS, first, count, job).await
+}
+
+/// The same, with so many at once.
+pub async fn drive_by<F>(
+    callers: usize,
+    first: usize,
+    count: usize,
+    job: impl Fn(usize) -> F + Clone + Send + 'static,
+) -> Outcome<f64>
+where
+    F: Future<Output = Outcome> + Send,
+{
     let next = Arc::new(AtomicUsize::new(first));
     let started = Instant::now();
-    let mut callers: JoinSet<Outcome> = JoinSet::new();
-    for _ in 0..CALLERS {
+    let mut calling: JoinSet<Outcome> = JoinSet::new();
+    for _ in 0..callers {
         let (next, job) = (next.clone(), job.clone());
-        callers.spawn(async move {
+        calling.spawn(async move {
             loop {
                 let n = next.fetch_add(1, Ordering::Relaxed);
                 if n >= first + count {
@@ -109,7 +122,7 @@ where
             }
         });
     }
-    for ended in callers.join_all().await {
+    for ended in calling.join_all().await {
         ended?;
     }
     Ok(f64::from(u32::try_from(count)?) / started.elapsed().as_secs_f64())

@@ -2,101 +2,153 @@
 //! else. Nothing is parsed, checked, looked up or answered.
 
 use kernel::args;
-use kernel::base::{AuditId, EventId, Result};
-use kernel::store::{Db, Value};
+use kernel::base::{AuditId, EventId, Result, Timestamp};
+use kernel::store::{Db, Tick, Tx, Value};
 use kernel::{audit, events};
 use tenant_control::features::tickets::TicketId;
+use tenant_control::features::tickets::store::{INSERT, INSERT_CHANGE, INSERT_TERMS, NEXT_NUMBER};
+use tenant_control::features::tickets::stored::TicketColumns;
 use tenant_control::features::webhooks::follow::store as follow;
 
 use super::new::New;
 
-pub const NEXT_NUMBER: &str =
-    "UPDATE tenant_clocks SET ticket_number = ticket_number + 1 WHERE tenant_id = $1 RETURNING ticket_number";
-/// The product's statement of that name, as are the others.
-pub const INSERT: &str =
-    "INSERT INTO tickets (tenant_id, id, number, subject, type, status, priority, organization_id, requester_name,
-        requester_email, assignee_id, team, category, tags, device_ids, external_id, source, due_at,
-        first_response_due_at, first_response_risk_at, first_responded_at, resolution_due_at, resolution_risk_at,
-        sla_paused_at, sla_pauses, sla_policy, resolved_at, closed_at, comment_count, version, created_at, updated_at,
-        custom_fields, description)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,
-        $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34)";
-pub const INSERT_TERMS: &str =
-    "INSERT INTO ticket_terms (tenant_id, term, number)
-    SELECT CAST($1 AS TEXT), slot.column1, CAST($2 AS BIGINT) FROM (VALUES (CAST($3 AS TEXT)), ($4), ($5), ($6), ($7), ($8), ($9), ($10),
-        ($11), ($12), ($13), ($14), ($15), ($16), ($17), ($18)) AS slot WHERE slot.column1 IS NOT NULL";
-/// Its places.
+/// The places of [`INSERT_TERMS`].
 pub const TERMS: usize = 16;
-pub const INSERT_CHANGE: &str =
-    "INSERT INTO ticket_changes (tenant_id, number, version, at, actor_type, actor_id, actor_name, size_bytes, changes)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 
 const ID: &str = "key_01jd8z6v2mfkpb7h3q9xw5t4rb";
 const CHANGES: &str = r#"{"status":{"from":null,"to":"new"}}"#;
-const NONE: Option<&str> = None;
+
+/// Who is noted as having done it.
+pub struct By<'a> {
+    pub kind: &'a str,
+    pub id: &'a str,
+    pub name: &'a str,
+    pub address: Option<&'a str>,
+    pub credential: Option<(&'a str, &'a str)>,
+    pub request: &'a str,
+    pub depth: i64,
+    pub source: &'a str,
+}
+
+const KEY: By<'_> = By {
+    kind: "api_key",
+    id: ID,
+    name: "bench",
+    address: Some("127.0.0.1"),
+    credential: Some(("api_key", ID)),
+    request: ID,
+    depth: 0,
+    source: "api",
+};
+
+impl By<'_> {
+    /// The audit entry.
+    pub fn entry(&self, id: AuditId, at: Timestamp, action: &str, ticket: &str) -> Vec<Value> {
+        let credential = self.credential;
+        audit::EntryColumns {
+            id: id.into(),
+            at: at.into(),
+            actor_type: self.kind.into(),
+            actor_id: self.id.into(),
+            actor_name: self.name.into(),
+            action: action.into(),
+            target_type: "ticket".into(),
+            target_id: ticket.into(),
+            address: self.address.into(),
+            credential_type: credential.map(|(kind, _)| kind).into(),
+            credential_id: credential.map(|(_, id)| id).into(),
+            request_id: self.request.into(),
+            changes: Value::Null,
+        }
+        .into_vec()
+    }
+}
+
+/// A ticket that was made.
+pub struct Made {
+    pub id: String,
+    pub number: i64,
+    tick: Tick,
+}
+
+impl Made {
+    /// All of it as it is stored.
+    pub fn row(&self, new: &New, by: &By<'_>) -> TicketColumns<Value> {
+        TicketColumns {
+            id: self.id.as_str().into(),
+            number: self.number.into(),
+            subject: new.subject.as_str().into(),
+            r#type: "incident".into(),
+            status: "new".into(),
+            priority: (new.priority as i64).into(),
+            organization_id: new.organization.as_deref().into(),
+            requester_name: Value::Null,
+            requester_email: Value::Null,
+            assignee_id: Value::Null,
+            team: Value::Null,
+            category: Value::Null,
+            tags: format!("[\"{}\"]", new.tag).into(),
+            device_ids: "[]".into(),
+            external_id: Value::Null,
+            source: by.source.into(),
+            due_at: Value::Null,
+            first_response_due_at: Value::Null,
+            first_response_risk_at: Value::Null,
+            first_responded_at: Value::Null,
+            resolution_due_at: Value::Null,
+            resolution_risk_at: Value::Null,
+            sla_paused_at: Value::Null,
+            sla_pauses: "[]".into(),
+            sla_policy: Value::Null,
+            resolved_at: Value::Null,
+            closed_at: Value::Null,
+            comment_count: 0_i64.into(),
+            version: 1_i64.into(),
+            created_at: self.tick.at.into(),
+            updated_at: self.tick.at.into(),
+            custom_fields: "{}".into(),
+            description: Value::Null,
+            sequence: self.tick.sequence.into(),
+            sla_counted_until: Value::Null,
+            sla_counted_ms: Value::Null,
+        }
+    }
+}
 
 pub async fn write(db: &Db, new: New) -> Result<()> {
-    let (terms, body, tags) = (new.terms(), new.event(), format!("[\"{}\"]", new.tag));
-    db.write(async move |tx| {
-        let tick = tx.tick().await?;
-        let number: i64 = tx.one(NEXT_NUMBER, args![]).await?;
-        let (at, id) = (tick.at, TicketId::new_numbered(tx.world(), tick.at, number).to_string());
-        let mut row: Vec<Value> = vec![Value::Null; 33];
-        let given: [(usize, Value); 16] = [
-            (0, id.as_str().into()),
-            (1, number.into()),
-            (2, new.subject.as_str().into()),
-            (3, "incident".into()),
-            (4, "new".into()),
-            (5, (new.priority as i64).into()),
-            (6, new.organization.as_deref().into()),
-            (12, tags.as_str().into()),
-            (13, "[]".into()),
-            (15, "api".into()),
-            (23, "[]".into()),
-            (27, 0_i64.into()),
-            (28, 1_i64.into()),
-            (29, at.into()),
-            (30, at.into()),
-            (31, "{}".into()),
-        ];
-        for (place, value) in given {
-            row[place] = value;
-        }
-        tx.exec_each(INSERT, &[row]).await?;
-        let mut slots: Vec<Value> = vec![number.into()];
-        slots.extend(terms.iter().map(|term| Value::from(term.as_str())));
-        slots.resize(1 + TERMS, Value::Null);
-        tx.exec_each(INSERT_TERMS, &[slots]).await?;
-        tx.exec(INSERT_CHANGE, args![number, 1_i64, at, "api_key", ID, "bench", CHANGES.len() as i64, CHANGES]).await?;
-        let entry = AuditId::new(tx.world());
-        tx.exec(
-            audit::INSERT,
-            args![
-                entry,
-                at,
-                "api_key",
-                ID,
-                "bench",
-                "ticket.create",
-                "ticket",
-                id,
-                "127.0.0.1",
-                "api_key",
-                ID,
-                ID,
-                NONE
-            ],
-        )
-        .await?;
-        let event = EventId::new_at(tx.world(), at);
-        let (name, family, any) = ("ticket.created", "ticket.*", "*");
-        tx.exec(events::INSERT, args![tick.sequence, event, name, "ticket", id, at, body]).await?;
-        if tx.is_worthwhile(follow::SUBSCRIBED, args![name, family, any]).await? {
-            tx.exec(follow::WAKE, args![at, name, family, any]).await?;
-            tx.exec(follow::DELIVER, args![event, tick.sequence, name, id, at, at, name, family, any]).await?;
-        }
-        Ok(())
-    })
-    .await
+    let body = new.event();
+    db.write(async move |tx| create(tx, &new, &body, &KEY).await.map(drop)).await
+}
+
+/// The writes of a ticket; `told` is the body of its event.
+pub async fn create(tx: &mut Tx, new: &New, told: &str, by: &By<'_>) -> Result<Made> {
+    let tick = tx.tick().await?;
+    let number: i64 = tx.one(NEXT_NUMBER, args![]).await?;
+    let id = TicketId::new_numbered(tx.world(), tick.at, number).to_string();
+    let made = Made { id, number, tick };
+    tx.later(INSERT, made.row(new, by).into_vec()).await?;
+    let mut slots: Vec<Value> = vec![number.into()];
+    slots.extend(new.terms().iter().map(|term| Value::from(term.as_str())));
+    slots.resize(1 + TERMS, Value::Null);
+    tx.later(INSERT_TERMS, slots).await?;
+    let size = CHANGES.len() as i64;
+    tx.exec(INSERT_CHANGE, args![number, 1_i64, tick.at, by.kind, by.id, by.name, size, CHANGES]).await?;
+    let entry = AuditId::new(tx.world());
+    tx.later(audit::INSERT, by.entry(entry, tick.at, "ticket.create", &made.id)).await?;
+    tell(tx, "ticket.created", &made.id, told, by.depth).await?;
+    Ok(made)
+}
+
+/// The writes of an event.
+pub async fn tell(tx: &mut Tx, name: &str, record: &str, body: &str, depth: i64) -> Result<()> {
+    let (at, sequence) = (tx.tick().await?.at, tx.next_sequence().await?);
+    let (id, of) = (EventId::new_at(tx.world(), at), name.split('.').next().unwrap_or_default());
+    let (family, any) = (format!("{of}.*"), "*");
+    let root = if depth == 0 { 0 } else { sequence };
+    tx.exec(events::INSERT, args![sequence, id, name, of, record, at, body, depth, root]).await?;
+    if tx.is_worthwhile(follow::SUBSCRIBED, args![name, family, any]).await? {
+        tx.exec(follow::WAKE, args![at, name, family, any]).await?;
+        tx.exec(follow::DELIVER, args![id, sequence, name, record, at, at, name, family, any]).await?;
+    }
+    Ok(())
 }

@@ -62,9 +62,13 @@ pub fn get(key: &str, query: &str) -> String {
 }
 
 pub fn post(key: &str, body: &str) -> String {
+    post_to(PATH, key, body)
+}
+
+pub fn post_to(path: &str, key: &str, body: &str) -> String {
     let length = body.len();
     format!(
-        "POST {PATH} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\n\
+        "POST {path} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\n\
          Content-Length: {length}\r\n\r\n{body}"
     )
 }

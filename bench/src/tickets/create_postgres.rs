@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use kernel::store::PostgresOptions;
 use kernel::{audit, events};
+use tenant_control::features::tickets::store::{INSERT, INSERT_CHANGE, INSERT_TERMS, NEXT_NUMBER};
 use tenant_control::features::webhooks::follow::store as follow;
 
-use super::bare::{INSERT, INSERT_CHANGE, INSERT_TERMS, NEXT_NUMBER, TERMS};
+use super::bare::TERMS;
 use super::data::{Chance, Makings};
 use super::new::New;
 use super::{PATH, client};
@@ -121,7 +122,7 @@ fn script_text() -> String {
     let (now, none) = (":last_at", "NULL");
     let ticket = format!(
         ":tenant :record :number :subject 'incident' 'new' 1 :organization {none} {none} {none} {none} {none} '[\"printer\"]' \
-         '[]' {none} 'api' {} {now} {now} '{{}}' {none}",
+         '[]' {none} 'api' {} {now} {now} '{{}}' {none} :sequence {none} {none}",
         [none; 7].join(" ") + " '[]' NULL NULL NULL 0 1"
     );
     let names = "'ticket.created' 'ticket.*' '*'";
@@ -149,7 +150,7 @@ fn script_text() -> String {
                  :key {none}"
             ),
         ),
-        bound(events::INSERT, &format!(":tenant :sequence :record 'ticket.created' 'ticket' :record {now} :body")),
+        bound(events::INSERT, &format!(":tenant :sequence :record 'ticket.created' 'ticket' :record {now} :body 0")),
         bound(follow::WAKE, &format!(":tenant :now {names}")),
         bound(follow::DELIVER, &format!(":tenant :record :sequence 'ticket.created' :record :now {now} {names}")),
         "\\endpipeline\nCOMMIT;\n".to_owned(),

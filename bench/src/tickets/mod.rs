@@ -3,7 +3,7 @@
 //!
 //! Deliberately left out: what becomes of a ticket after it was made, and lists on PostgreSQL.
 
-mod bare;
+pub mod bare;
 pub mod client;
 pub mod create;
 pub mod create_postgres;

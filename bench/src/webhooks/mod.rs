@@ -6,11 +6,11 @@
 
 pub mod backlog;
 mod bare;
-mod causes;
+pub mod causes;
 pub mod latency;
 pub mod neighbours;
 pub mod rate;
-mod receipts;
+pub mod receipts;
 pub mod sink;
 
 use std::net::SocketAddr;
@@ -27,18 +27,18 @@ use crate::server::{Server, make_key_of, post};
 const ALLOWED: &str = "127.0.0.0/8";
 
 /// The release binary, allowed to call this host.
-fn start(data: &Path, more: &[&str]) -> Outcome<Server> {
+pub fn start(data: &Path, more: &[&str]) -> Outcome<Server> {
     Server::start_with(data, &[&["--webhook-allow-cidr", ALLOWED], more].concat())
 }
 
 /// A tenant with a key that may do everything.
-struct Tenant {
+pub struct Tenant {
     slug: String,
-    key: String,
+    pub key: String,
 }
 
 impl Tenant {
-    fn make(server: &Server, data: &Path, slug: &str) -> Outcome<Self> {
+    pub fn make(server: &Server, data: &Path, slug: &str) -> Outcome<Self> {
         Ok(Tenant { slug: slug.to_owned(), key: make_key_of(server, data, slug)? })
     }
 
@@ -56,7 +56,7 @@ impl Tenant {
     }
 }
 
-fn database(data: &Path) -> PathBuf {
+pub fn database(data: &Path) -> PathBuf {
     data.join("tenant-control.db")
 }
 
