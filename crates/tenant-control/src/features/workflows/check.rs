@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::action::store::{Action, Does};
 use super::depth::{DEPTH_MAX, is_shallow};
 use super::expression::{Expression, Fault};
-use super::schedule::Schedule;
+use super::schedule::{Schedule, ScheduleField};
 use super::schema::InputSchema;
 use super::template::Template;
 use super::{DEFINITION_BYTES_MAX, Definition, EXPRESSIONS_MAX, Step, Trigger, secrets};
@@ -131,8 +131,19 @@ impl Checking {
 
     fn schedule(&mut self, on: &Trigger) -> Option<Schedule> {
         let Trigger::Schedule(schedule) = on else { return None };
-        let parsed = Schedule::parse(&schedule.cron, &schedule.timezone);
-        parsed.map_err(|bad| self.wrong(format!("/on/schedule/{}", bad.field.name()), bad.code, bad.detail)).ok()
+        let bad = match Schedule::parse(&schedule.cron, &schedule.timezone) {
+            Ok(schedule) => return Some(schedule),
+            Err(bad) => bad,
+        };
+        // Where the one is wrong the other has not been looked at.
+        let zone = match bad.field {
+            ScheduleField::Cron => Schedule::parse("0 0 * * *", &schedule.timezone).err(),
+            ScheduleField::Timezone => None,
+        };
+        for bad in [Some(bad), zone].into_iter().flatten() {
+            self.wrong(format!("/on/schedule/{}", bad.field.name()), bad.code, bad.detail);
+        }
+        None
     }
 
     fn input_schema(&mut self, schema: &Value) -> Option<InputSchema> {

@@ -172,6 +172,8 @@ over_http! {
         ] {
             assert_eq!(on(bad).await.pointers(), [pointer]);
         }
+        let both = on(json!({"schedule": {"cron": "61 * * * *", "timezone": "localtime"}})).await;
+        assert_eq!(both.pointers(), ["/on/schedule/cron", "/on/schedule/timezone"], "all that is wrong at once");
         let made = on(json!({"event": {"types": ["ticket.*", "custom.x", "custom.*", "ticket.*"]}})).await.ok(201);
         assert_eq!(made["on"], json!({"event": {"types": ["ticket.*", "custom.x", "custom.*"], "if": null}}), "each once");
     }
