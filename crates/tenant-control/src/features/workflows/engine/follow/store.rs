@@ -30,8 +30,6 @@ kernel::statements! {
             WHERE g.tenant_id = $1 AND g.workflow_id = $2 AND g.after_sequence < $3)";
     COUNT_CHAIN = "SELECT COUNT(*) FROM (SELECT id FROM workflow_runs WHERE tenant_id = $1 AND root = $2 AND depth > 1
         LIMIT $3) AS chain";
-    COUNT_QUEUED = "SELECT COUNT(*) FROM (SELECT id FROM workflow_runs WHERE tenant_id = $1 AND status = 'pending'
-        LIMIT $2) AS queued";
 }
 
 /// Workflows of a tenant are 200, and each has 50 patterns at most.
@@ -212,6 +210,6 @@ impl Chains {
 }
 
 async fn queue_room(db: &Db, settings: &Settings) -> Result<usize> {
-    let queued: i64 = db.one(COUNT_QUEUED, args![settings.runs_queued]).await?;
+    let queued: i64 = db.one(runs::COUNT_QUEUED, args![settings.runs_queued]).await?;
     Ok(usize::try_from(settings.runs_queued - queued).unwrap_or(0))
 }
