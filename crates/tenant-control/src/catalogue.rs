@@ -10,11 +10,12 @@ use kernel::events::{Described, family};
 use kernel::store::Followers;
 use kernel::store::refer::Referable;
 
+use crate::features::devices::DEVICES;
 use crate::features::organizations::ORGANIZATIONS;
 use crate::features::webhooks::EVERYTHING;
 use crate::features::workflows::action::store::Action;
 use crate::features::workflows::actions::{CUSTOM_EVENT, is_custom};
-use crate::features::{api_keys, tickets, webhooks, workflows};
+use crate::features::{api_keys, devices, inventory, tickets, webhooks, workflows};
 
 /// Who follows what is published.
 pub const FOLLOWERS: Followers = &[webhooks::follow::store::SUBSCRIBERS, workflows::follow::store::TRIGGERS];
@@ -34,6 +35,10 @@ pub fn kinds() -> Result<&'static [Described]> {
         workflows::WORKFLOW_RUN_FAILED.describe()?,
         workflows::WORKFLOW_RUN_CANCELLED.describe()?,
         workflows::WORKFLOW_APPROVAL_REQUESTED.describe()?,
+        devices::DEVICE_CREATED.describe()?,
+        devices::DEVICE_UPDATED.describe()?,
+        devices::DEVICE_OFFLINE.describe()?,
+        devices::DEVICE_DELETED.describe()?,
         api_keys::API_KEY_CREATED.describe()?,
         api_keys::API_KEY_ROTATED.describe()?,
         api_keys::API_KEY_REVOKED.describe()?,
@@ -45,18 +50,19 @@ pub fn kinds() -> Result<&'static [Described]> {
     Ok(KINDS.get_or_init(|| kinds))
 }
 
-/// Which records others may refer to. Devices come with the inventory; before that no id names one.
-pub const REFERABLE: &[Referable] = &[ORGANIZATIONS, USERS];
+/// Which records others may refer to.
+pub const REFERABLE: &[Referable] = &[ORGANIZATIONS, USERS, DEVICES];
 
 /// Every code that a request can be refused with, in the order of their status: those of the kernel, then of the features.
 pub fn codes() -> Vec<Code> {
-    let mut codes = [Code::KERNEL, tickets::CODES].concat();
+    let mut codes = [Code::KERNEL, tickets::CODES, inventory::routes::CODES].concat();
     codes.sort_by_key(|code| code.status());
     codes
 }
 
 /// What steps of workflows can do, by feature. What is not here is not in the document either.
-pub const ACTIONS: &[&[Action]] = &[tickets::actions::store::ACTIONS, workflows::actions::store::ACTIONS];
+pub const ACTIONS: &[&[Action]] =
+    &[tickets::actions::store::ACTIONS, devices::actions::store::ACTIONS, workflows::actions::store::ACTIONS];
 
 pub fn actions() -> impl Iterator<Item = &'static Action> {
     ACTIONS.iter().copied().flatten()

@@ -1,6 +1,7 @@
 //! Settings: a flag, else its environment variable, else the TOML file, else the default. A setting that nobody knows
 //! is refused with the name that was probably meant.
 
+mod devices;
 mod workflows;
 
 use std::ffi::OsString;
@@ -20,6 +21,7 @@ use kernel::store::{Options, PostgresOptions, Store, Synchronous};
 use crate::catalogue;
 use crate::features::webhooks::sender;
 use crate::features::workflows::Settings as WorkflowSettings;
+use devices::DeviceArgs;
 use workflows::WorkflowArgs;
 
 /// The text of a secrets file, for installations that keep it elsewhere.
@@ -253,6 +255,8 @@ pub struct ServeArgs {
     pub delivery_days: i64,
     #[command(flatten)]
     pub workflow: WorkflowArgs,
+    #[command(flatten)]
+    pub device: DeviceArgs,
     /// Address for Prometheus to read /metrics from; off when not given
     #[arg(long, value_name = "ADDRESS", env = "TENANT_CONTROL_METRICS_LISTEN")]
     pub metrics_listen: Option<SocketAddr>,
@@ -286,6 +290,7 @@ impl ServeArgs {
         settings.event_retention_ms = self.event_days * DAY_MS;
         settings.outbound = self.outbound.settings();
         settings.set_of_feature(self.workflows());
+        settings.set_of_feature(self.device.settings());
         if let Some(ms) = std::env::var(NEWS_WAIT_VARIABLE).ok().and_then(|text| text.parse().ok()) {
             settings.news_wait_max = Duration::from_millis(ms);
         }
@@ -315,6 +320,7 @@ impl ServeArgs {
     /// What settings must be to each other.
     pub fn check(&self) -> Result<(), String> {
         self.workflow.check(self.event_days)?;
+        self.device.check()?;
         if self.event_days <= self.delivery_days {
             return Ok(());
         }

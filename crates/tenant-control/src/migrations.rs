@@ -24,6 +24,7 @@ pub const MIGRATIONS: Migrations = migrations! {
     "0008_live_tickets"
     "0009_workflows"
     "0010_followers"
+    "0011_inventory"
 };
 
 #[cfg(test)]

@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use axum::Router;
+use axum::http::Method;
 use kernel::base::Result;
 use kernel::http::{Api, Document, DocumentInfo, Page, Policy, Shared};
 use kernel::operations;
 use utoipa_axum::routes;
 
 use crate::catalogue;
-use crate::features::{api_keys, audit, openapi, pages, probes, session, tickets, webhooks, workflows};
+use crate::features::{
+    api_keys, asset_inventory, audit, devices, inventory, openapi, pages, probes, session, tickets, webhooks, workflows,
+};
 
 /// The service and the document that describes it.
 pub fn build(api: Api) -> Result<(Router, Arc<Document>)> {
@@ -39,6 +42,7 @@ pub fn table(app: &Shared) -> Api {
             workflows::routes::change,
             workflows::routes::delete
         ))
+        .tenant(operations!(asset_inventory::routes::list))
         // Own extras of the contract.
         .tenant(operations!(webhooks::deliveries::routes::list, webhooks::deliveries::routes::act))
         .tenant(operations!(webhooks::events::routes::list))
@@ -64,8 +68,19 @@ pub fn table(app: &Shared) -> Api {
         .schema::<workflows::routes::View>()
         .schema::<workflows::ApprovalRequested>()
         .schema::<workflows::actions::CustomEvent>()
+        .schema::<Page<asset_inventory::shown::Shown>>()
+        .schema::<asset_inventory::shown::Shown>()
+        .schema::<Page<devices::Change>>()
+        .schema::<asset_inventory::Summary>()
+        .schema::<asset_inventory::Part>()
+        .schema::<asset_inventory::Format>()
+        .schema::<asset_inventory::View>()
+        .schema::<devices::UpdatedDevice>()
         .schema::<session::Session>()
         .schema::<Page<audit::AuditEntry>>()
+        // For agents.
+        .internal(Method::POST, inventory::routes::PATH, inventory::routes::receive)
+        .internal(Method::GET, inventory::routes::PATH, inventory::routes::configure)
         // Pages for people.
         .page("/", Policy::Public, pages::home)
         .page("/api/rate-limits/", Policy::Public, pages::rate_limits)
@@ -89,6 +104,7 @@ fn document_info() -> Result<DocumentInfo> {
         tags: vec![
             ("Control plane", "API keys, webhook endpoints and the audit trail of a tenant."),
             ("Service workflows", "Tickets of the service desk, and workflows across the modules."),
+            ("Search and reporting", "The inventory of devices, in lists, files and figures."),
             ("Session", "Who is calling, and signing out."),
             ("Schema", "This document."),
         ],

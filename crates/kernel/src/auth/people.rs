@@ -208,7 +208,7 @@ pub async fn list_tenants(db: &Db) -> Result<Vec<Tenant>> {
 }
 
 /// Users as others refer to them.
-pub const USERS: Referable = Referable { prefix: UserId::PREFIX, table: "users" };
+pub const USERS: Referable = Referable { prefix: UserId::PREFIX, table: "users", only: None };
 
 /// Whether the tenant has this user.
 pub async fn has_user(tx: &mut Tx, id: UserId) -> Result<bool> {

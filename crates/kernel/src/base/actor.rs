@@ -41,7 +41,7 @@ impl ActorKind {
 pub struct ActorRef {
     #[serde(rename = "type")]
     pub kind: ActorKind,
-    /// Null for the system and for the operator at the command line.
+    /// Null for the service itself and for the operator at the command line.
     #[schema(required)]
     pub id: Option<String>,
     pub name: String,

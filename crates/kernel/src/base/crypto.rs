@@ -8,6 +8,15 @@ pub fn sha256(data: &[u8]) -> [u8; 32] {
     to_array(digest::digest(&digest::SHA256, data).as_ref())
 }
 
+/// The same, of what is in parts.
+pub fn sha256_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
+    let mut context = digest::Context::new(&digest::SHA256);
+    for part in parts {
+        context.update(part);
+    }
+    to_array(context.finish().as_ref())
+}
+
 pub fn hmac_sha256(key: &[u8], data: &[u8]) -> [u8; 32] {
     HmacKey::new(key).sign(data)
 }

@@ -21,7 +21,7 @@ pub(crate) use chance::BASE62;
 pub use chance::Chance;
 pub use clock::{Clock, DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
 pub use code::Code;
-pub use crypto::{HmacKey, equal, hmac_sha256, sha256};
+pub use crypto::{HmacKey, equal, hmac_sha256, sha256, sha256_parts};
 pub use email::is_email;
 pub use error::{Error, FieldError, OnDuplicate, Result};
 pub use fault::{Fault, Faults};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use axum::http::{Extensions, HeaderValue, Uri};
 use ipnet::IpNet;
-use tokio::sync::{Mutex, broadcast, watch};
+use tokio::sync::{Mutex, Semaphore, broadcast, watch};
 
 use super::answer::{Unsent, UnsentMax};
 use super::context::Context;
@@ -54,8 +54,15 @@ pub struct App {
     pub(super) in_flight_of: Places<TenantId>,
     /// Requests of a tenant that are being answered.
     pub(super) serving: TenantTurns,
+    /// What takes a thread and memory for a while: of all tenants, and of each.
+    pub(super) working: Arc<Semaphore>,
+    pub(super) working_of: TenantTurns,
+    /// What was read so and is to be written.
+    pub(super) writing_of: TenantTurns,
     /// Bodies that are awaited, by who pays for the request.
     pub(super) bodies: Places<Payer>,
+    /// What bodies of more than one MiB take up of memory, in MiB.
+    pub(super) large_bodies: Arc<Semaphore>,
     /// Requests that wait for news, by tenant and by credential.
     pub(super) waits: Places<Payer>,
     pub(super) waits_of: Places<Arc<str>>,
@@ -87,7 +94,11 @@ impl App {
             in_flight: AtomicUsize::new(0),
             in_flight_of: Places::default(),
             serving: TenantTurns::new(serving_max()),
+            working: Arc::new(Semaphore::new(WORKING_MAX)),
+            working_of: TenantTurns::new(1),
+            writing_of: TenantTurns::new(WRITING_MAX),
             bodies: Places::default(),
+            large_bodies: Arc::new(Semaphore::new(LARGE_BODIES_MIB)),
             waits: Places::default(),
             waits_of: Places::default(),
             unsent: Unsent::default(),
@@ -112,6 +123,14 @@ impl App {
         self.store.ping().await
     }
 }
+
+/// Bodies that are read off the threads that serve requests, each of another tenant: the largest takes some 150 MiB.
+const WORKING_MAX: usize = 3;
+/// Of one tenant, read and about to be written: as many as are worth one commit.
+const WRITING_MAX: usize = 16;
+
+/// Large bodies of all tenants, in MiB: 16 of the largest at once, half of them of one tenant.
+pub(super) const LARGE_BODIES_MIB: usize = 256;
 
 /// Reads of one tenant that are worked on at once; the others wait for their turn. A read takes a thread for as long as it
 /// lasts: so a neighbour's request finds a few before it, and not all that one tenant has asked for.

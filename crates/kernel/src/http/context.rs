@@ -22,18 +22,25 @@ use tower::{Layer, Service};
 
 use super::address::ClientAddress;
 use super::answer::{AnswerBytes, Counted, Full, Held, Stall, Taker};
-use super::app::Shared;
+use super::app::{LARGE_BODIES_MIB, Shared};
 use super::compress::{Encodings, compress};
 use super::limiter::Policy;
+use super::manner::Manner;
 use super::patience::UnderWay;
 use super::payer::Payer;
 use super::places::Place;
-use super::problem;
+use super::problem::{self, Refused};
 use super::rate_state::RateState;
 use super::rest::Rest;
 use super::trace::{REQUEST_ID, TraceParent, request_id};
 use crate::base::{Code, Error, Result, TenantId};
 use crate::store::Lane;
+
+/// What a large body takes up: of what its tenant may have, and of what all may.
+pub(super) struct Room {
+    _of_tenant: Vec<Place<Payer>>,
+    _of_all: OwnedSemaphorePermit,
+}
 
 /// What the connection knows of a request.
 #[derive(Clone)]
@@ -49,6 +56,7 @@ pub struct Context {
     pub address: ClientAddress,
     rate: Mutex<Option<RateState>>,
     who: OnceLock<Arc<str>>,
+    manner: OnceLock<Manner>,
     flight: Mutex<Option<Flight>>,
     turn: Mutex<Option<OwnedSemaphorePermit>>,
     waiting: OnceLock<(Place<Arc<str>>, Place<Payer>)>,
@@ -63,6 +71,7 @@ impl Context {
             address: ClientAddress::find(peer, request.headers(), &app.settings.trusted_proxies),
             rate: Mutex::new(None),
             who: OnceLock::new(),
+            manner: OnceLock::new(),
             flight: Mutex::new(None),
             turn: Mutex::new(None),
             waiting: OnceLock::new(),
@@ -81,6 +90,11 @@ impl Context {
     /// The credential's id, for the log.
     pub(crate) fn note_who(&self, who: Arc<str>) {
         let _ = self.who.set(who);
+    }
+
+    /// How it is refused from here on.
+    pub(super) fn note_manner(&self, manner: Manner) {
+        let _ = self.manner.set(manner);
     }
 
     /// Takes one request from the address's own budget.
@@ -116,10 +130,22 @@ impl Context {
         places: usize,
         wait: impl Future<Output = T>,
     ) -> Result<T> {
-        let take = |_| app.bodies.take(self.payer(), app.settings.bodies_per_tenant_max);
-        let taken: Option<Vec<_>> = (0..places).map(take).collect();
-        let taken = taken.ok_or_else(|| Error::unavailable("too many bodies of one tenant are awaited"))?;
+        let taken = self.take_places(app, places, app.settings.bodies_per_tenant_max)?;
         self.wait(app, taken, wait).await
+    }
+
+    fn take_places(&self, app: &Shared, places: usize, max: usize) -> Result<Vec<Place<Payer>>> {
+        let take = |_| app.bodies.take(self.payer(), max);
+        let taken: Option<Vec<_>> = (0..places).map(take).collect();
+        taken.ok_or_else(|| Error::unavailable("too many bodies of one tenant are awaited"))
+    }
+
+    /// Room for a large body, which it has until it is worked off and not only until it has come.
+    pub(super) fn make_room(&self, app: &Shared, places: usize) -> Result<Room> {
+        let of_tenant = self.take_places(app, places, app.settings.bodies_per_tenant_max.min(LARGE_BODIES_MIB / 2))?;
+        let of_all = app.large_bodies.clone().try_acquire_many_owned(u32::try_from(places).map_err(Error::internal)?);
+        let of_all = of_all.map_err(|_| Error::unavailable("too many large bodies are under way"))?;
+        Ok(Room { _of_tenant: of_tenant, _of_all: of_all })
     }
 
     /// Waits for something to happen. Each tenant and each credential has a bounded number of requests that do, with
@@ -259,7 +285,9 @@ where
 
     let path = &path[..path.floor_char_boundary(PATH_BYTES_MAX)];
     if let Some(error) = response.extensions_mut().remove::<Arc<Error>>() {
-        problem::render(&error, &app.settings.base_url, path, &context.request_id, &mut response);
+        let (base_url, manner) = (&app.settings.base_url, context.manner.get());
+        let refused = Refused { base_url, path, request_id: &context.request_id, manner };
+        problem::render(&error, &refused, &mut response);
         match (error.code(), error.cause()) {
             (Code::Internal, cause) => tracing::error!(request_id = &*context.request_id, cause, "request failed"),
             (_, Some(cause)) => tracing::warn!(request_id = &*context.request_id, cause, "request refused"),

@@ -6,7 +6,7 @@ use utoipa_axum::router::UtoipaMethodRouter;
 
 use super::access::Access;
 use super::app::Shared;
-use super::pass::Holder;
+use super::pass::{Holder, Pass};
 use super::rules::{Route, Rules};
 
 /// Made by [`operations!`](crate::operations).
@@ -81,7 +81,7 @@ impl<R: Route> TenantDoor for Access<R> {
 )]
 pub trait InternalDoor {}
 
-impl<P, R: Route> InternalDoor for Holder<P, R> {}
+impl<P: Pass, R: Route> InternalDoor for Holder<P, R> {}
 impl<R: Route> InternalDoor for Access<R> {}
 
 /// The arguments of a handler, as axum names them: a mark of its own, then their types.

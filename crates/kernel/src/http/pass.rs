@@ -7,53 +7,59 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
+use axum::http::HeaderMap;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::app::{App, Shared};
 use super::caller::admit_look_up;
-use super::context::Context;
+use super::context::{Context, TURN_WAIT_MAX};
 use super::limiter::Policy;
+use super::manner::Manner;
 use super::rules::{Route, Rules};
-use crate::auth::unauthenticated;
-use crate::base::{Actor, ActorRef, Chain, Error, Result, TenantId};
-use crate::store::{Db, Purpose};
+use crate::auth::Presented;
+use crate::base::{Actor, ActorRef, Chain, Code, Error, Result, TenantId};
+use crate::store::{Db, Lane, Purpose};
 
 /// A kind of credential.
 pub trait Pass: Sized + Send + Sync + 'static {
     /// What a client without one is told to present, in `WWW-Authenticate`.
     const CHALLENGE: &'static str;
 
-    /// What a request presents, before any database is asked: nothing, or what could be one. 400 for more than one.
-    fn presented(headers: &HeaderMap) -> Result<Option<Self>>;
+    /// What of the tenant's its holder reaches.
+    type Reach: Send + Sync;
+
+    /// What a request presents, before any database is asked: nothing, or what could be one. It presents no other
+    /// credential beside it: that is 400 already.
+    fn presented(headers: &HeaderMap) -> Option<Self>;
 
     /// A hash of the secret. Once it was good here, it is looked up whatever others at the same address do.
     fn hash(&self) -> [u8; 32];
 
     /// Whose it is, if anybody's. `all` reads the records of all tenants: whose it is, is what the read finds out.
-    fn find(&self, all: &Db, app: &App) -> impl Future<Output = Result<Option<PassOwner>>> + Send;
+    fn find(&self, all: &Db, app: &App) -> impl Future<Output = Result<Option<PassOwner<Self::Reach>>>> + Send;
 }
 
 /// Whom a pass was made out to.
-pub struct PassOwner {
+pub struct PassOwner<Reach> {
     pub tenant: TenantId,
     /// The pass's own id, for the log; it has a budget of its own.
     pub id: Arc<str>,
     /// Who did what is done with it.
     pub who: ActorRef,
+    pub reach: Reach,
 }
 
 /// Whoever presents a good pass, let in by the rules `R`. The first argument of such a route's handler.
-pub struct Holder<P, R> {
+pub struct Holder<P: Pass, R> {
     pass: P,
-    owner: PassOwner,
+    owner: PassOwner<P::Reach>,
     app: Shared,
     context: Arc<Context>,
     route: PhantomData<fn() -> R>,
 }
 
-impl<P, R> Holder<P, R> {
+impl<P: Pass, R> Holder<P, R> {
     /// The tenant's data.
     pub fn db(&self) -> Db {
         let actor = Actor {
@@ -74,29 +80,47 @@ impl<P, R> Holder<P, R> {
         &self.pass
     }
 
+    pub fn reach(&self) -> &P::Reach {
+        &self.owner.reach
+    }
+
     pub fn tenant_id(&self) -> TenantId {
         self.owner.tenant
     }
+
+    /// Waits for a turn at what takes a thread and memory for a while: one of all, and the one that its tenant may have.
+    pub async fn work(&self) -> Result<WorkTurn> {
+        let crowded = |_| Error::unavailable("too many bodies are being read");
+        let of_tenant = self.app.working_of.take(Lane::Tenant(self.owner.tenant), TURN_WAIT_MAX).await?;
+        let of_all = tokio::time::timeout(TURN_WAIT_MAX, self.app.working.clone().acquire_owned());
+        let of_all = of_all.await.map_err(crowded)?.map_err(Error::internal)?;
+        Ok(WorkTurn { _of_tenant: of_tenant, _of_all: of_all })
+    }
+
+    /// Waits for one of the few places that its tenant has for what is read and waits to be written.
+    pub async fn place(&self) -> Result<OwnedSemaphorePermit> {
+        self.app.writing_of.take(Lane::Tenant(self.owner.tenant), TURN_WAIT_MAX).await
+    }
+}
+
+/// Given back when it is dropped.
+pub struct WorkTurn {
+    _of_tenant: OwnedSemaphorePermit,
+    _of_all: OwnedSemaphorePermit,
 }
 
 impl<P: Pass, R: Route> FromRequestParts<Shared> for Holder<P, R> {
-    type Rejection = Response;
+    type Rejection = Error;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, Response> {
+    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self> {
         const {
             assert!(R::RULES.is_by_caller(), "a caller does not pay with the budget of an address");
             assert!(R::RULES.scopes.is_empty() && R::RULES.sessions_only.is_none(), "a pass has neither");
         };
-        let refused = |error: Error| {
-            let mut response = error.into_response();
-            if response.status() == StatusCode::UNAUTHORIZED {
-                let challenge = HeaderValue::from_static(P::CHALLENGE);
-                response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
-            }
-            response
-        };
-        let context = Context::of(parts).map_err(refused)?;
-        let (pass, owner) = enter::<P>(parts, app, &context, &R::RULES).await.map_err(refused)?;
+        let context = Context::of(parts)?;
+        let speak = R::RULES.speak.map(|speak| (speak, parts.headers.clone()));
+        context.note_manner(Manner { challenge: P::CHALLENGE, speak });
+        let (pass, owner) = enter::<P>(parts, app, &context, &R::RULES).await?;
         Ok(Holder { pass, owner, app: app.clone(), context, route: PhantomData })
     }
 }
@@ -106,7 +130,7 @@ async fn enter<P: Pass>(
     app: &Shared,
     context: &Arc<Context>,
     rules: &Rules,
-) -> Result<(P, PassOwner)> {
+) -> Result<(P, PassOwner<P::Reach>)> {
     let (pass, owner) = match authenticate::<P>(app, context, &parts.headers).await {
         Ok(found) => found,
         Err(error) if error.code().status() >= 500 => return Err(error),
@@ -121,8 +145,14 @@ async fn enter<P: Pass>(
     Ok((pass, owner))
 }
 
-async fn authenticate<P: Pass>(app: &Shared, context: &Arc<Context>, headers: &HeaderMap) -> Result<(P, PassOwner)> {
-    let pass = P::presented(headers)?.ok_or_else(unauthenticated)?;
+async fn authenticate<P: Pass>(
+    app: &Shared,
+    context: &Arc<Context>,
+    headers: &HeaderMap,
+) -> Result<(P, PassOwner<P::Reach>)> {
+    // Whatever else it may be, two of them are one too many.
+    Presented::find(headers, app.settings.base_url.cookie_name())?;
+    let pass = P::presented(headers).ok_or_else(unauthenticated)?;
     let hash = pass.hash();
     if !app.credentials.knows(&hash) {
         admit_look_up(app, context)?;
@@ -130,4 +160,8 @@ async fn authenticate<P: Pass>(app: &Shared, context: &Arc<Context>, headers: &H
     let found = pass.find(&app.store.system(Purpose::Credentials), app).await;
     let owner = app.credentials.note_pass(hash, found.and_then(|owner| owner.ok_or_else(unauthenticated)))?;
     Ok((pass, owner))
+}
+
+fn unauthenticated() -> Error {
+    Error::new(Code::Unauthenticated, "Send a valid credential of the kind that WWW-Authenticate names.")
 }

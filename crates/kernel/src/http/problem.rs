@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::app::BaseUrl;
+use super::manner::{Manner, Spoken};
 use crate::base::{Code, Error};
 
 /// What went wrong, for people (`title`, `detail`) and for programs (`code`).
@@ -62,8 +64,39 @@ impl IntoResponse for Error {
     }
 }
 
-/// Writes the problem of an error response into its body and headers.
-pub(super) fn render(error: &Error, base_url: &BaseUrl, path: &str, request_id: &str, response: &mut Response) {
+/// The request that a problem is about.
+pub(super) struct Refused<'a> {
+    pub base_url: &'a BaseUrl,
+    pub path: &'a str,
+    pub request_id: &'a str,
+    /// Of a route that has its own.
+    pub manner: Option<&'a Manner>,
+}
+
+/// Writes an error response's body and headers: its problem, or what the client is told in its own language.
+pub(super) fn render(error: &Error, refused: &Refused<'_>, response: &mut Response) {
+    let manner = refused.manner;
+    let spoken = response.extensions_mut().remove::<Spoken>();
+    let spoken = spoken.or_else(|| manner.and_then(|manner| manner.say(error)));
+    let (media_type, body) = match spoken {
+        Some(Spoken { media_type, body }) => (media_type, Body::from(body)),
+        None => ("application/problem+json", Body::from(problem(error, refused))),
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.remove(header::CONTENT_LENGTH);
+    if let Some(seconds) = error.retry_after_seconds() {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if matches!(error.code(), Code::Unauthenticated | Code::KeyExpired | Code::SessionExpired) {
+        let challenge = manner.map_or(HeaderValue::from_static("Bearer"), Manner::challenge);
+        headers.insert(header::WWW_AUTHENTICATE, challenge);
+    }
+    *response.body_mut() = body;
+}
+
+fn problem(error: &Error, refused: &Refused<'_>) -> Vec<u8> {
+    let Refused { base_url, path, request_id, .. } = *refused;
     let code = error.code();
     let problem = Problem {
         kind: format!("{}/documentation/errors/#{}", base_url.as_str(), code.name()),
@@ -80,16 +113,5 @@ pub(super) fn render(error: &Error, base_url: &BaseUrl, path: &str, request_id: 
             .map(|field| ProblemField { pointer: &field.pointer, code: field.code, detail: &field.detail })
             .collect(),
     };
-    let body = serde_json::to_vec(&problem).unwrap_or_default();
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-    headers.remove(header::CONTENT_LENGTH);
-    if let Some(seconds) = error.retry_after_seconds() {
-        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-    }
-    if matches!(code, Code::Unauthenticated | Code::KeyExpired | Code::SessionExpired) {
-        // A route with credentials of its own has said already what it wants.
-        headers.entry(header::WWW_AUTHENTICATE).or_insert(HeaderValue::from_static("Bearer"));
-    }
-    *response.body_mut() = body.into();
+    serde_json::to_vec(&problem).unwrap_or_default()
 }

@@ -7,6 +7,7 @@
 use axum::http::request::Parts;
 
 use super::limiter::Policy;
+use super::manner::Speak;
 use super::params::decode;
 use crate::auth::Scope;
 
@@ -35,6 +36,7 @@ pub struct Rules {
     pub(crate) scopes: &'static [Scope],
     pub(crate) sessions_only: Option<&'static str>,
     pub(crate) body: BodyRules,
+    pub(crate) speak: Option<Speak>,
 }
 
 /// The largest body of the API, unless a route says otherwise.
@@ -72,7 +74,7 @@ impl Rules {
     /// For callers that hold any of `scopes`, or for all if there are none. A route with one scope never names it again.
     /// One whose scope depends on the request lists those it may need, and its handler asks with `caller.require(scope)?`.
     pub const fn new(policy: Policy, scopes: &'static [Scope]) -> Self {
-        Rules { policy, exports: false, scopes, sessions_only: None, body: BodyRules::USUAL }
+        Rules { policy, exports: false, scopes, sessions_only: None, body: BodyRules::USUAL, speak: None }
     }
 
     /// Whoever asks for the list as a file (`format=csv` or `ndjson`) pays with the budget of exports.
@@ -100,6 +102,13 @@ impl Rules {
     #[must_use]
     pub const fn media_types(mut self, media_types: &'static [&'static str]) -> Self {
         self.body.media_types = media_types;
+        self
+    }
+
+    /// Refusals to whoever comes with a pass are told so, and not as problems: see [`Spoken`](super::Spoken).
+    #[must_use]
+    pub const fn speaking(mut self, speak: Speak) -> Self {
+        self.speak = Some(speak);
         self
     }
 

@@ -1,6 +1,7 @@
 //! A handle to the records: of one tenant, or of the system.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
@@ -13,6 +14,9 @@ use super::postgres::Session;
 use super::row::{EachRow, take_only};
 use super::tx::Tx;
 use super::{Args, Backend, Engine, FromRow, Row, Select, Store, dialect};
+
+/// As long as SQLite waits at most before it asks for the lock again.
+const MAKE_WAY: Duration = Duration::from_millis(100);
 
 /// A handle to the records of one tenant, or to all on behalf of the system.
 ///
@@ -59,6 +63,14 @@ impl Db {
 
     pub fn engine(&self) -> Engine {
         self.store.engine()
+    }
+
+    /// For a command that writes much beside a server: on the embedded store that one asks for the lock now and then, and must
+    /// find it free.
+    pub async fn make_way(&self) {
+        if self.engine() == Engine::Sqlite {
+            tokio::time::sleep(MAKE_WAY).await;
+        }
     }
 
     /// What the database takes for the time: its own where it has one, for the machine of a command may be wrong.

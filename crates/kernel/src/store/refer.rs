@@ -13,6 +13,8 @@ pub struct Referable {
     pub prefix: &'static str,
     /// Where they are, by `(tenant_id, id)`.
     pub table: &'static str,
+    /// Which of them can be referred to, where that is not all.
+    pub only: Option<&'static str>,
 }
 
 /// Another record that a body names. Whether there is such a record, only the database knows.
@@ -58,16 +60,17 @@ pub struct Asked<'a> {
 /// The first half of [`check`], where more is asked together. A kind that is not among the referable ones has no records,
 /// and the id of another kind names none.
 pub async fn ask<'a>(tx: &mut Tx, referable: &[Referable], references: &'a [Reference]) -> Result<Asked<'a>> {
-    let table = |prefix: &str| referable.iter().find(|kind| kind.prefix == prefix).map(|kind| kind.table);
-    let named: Vec<(&str, &str)> = references
+    let kind = |prefix: &str| referable.iter().find(|kind| kind.prefix == prefix);
+    let named: Vec<(&Referable, &str)> = references
         .iter()
         .filter(|reference| reference.is_of_kind())
-        .filter_map(|reference| Some((table(reference.prefix)?, reference.id.as_str())))
+        .filter_map(|reference| Some((kind(reference.prefix)?, reference.id.as_str())))
         .collect();
     let mut known = Vec::new();
     for some in named.chunks(ARMS_MAX) {
-        let arm = |(place, (table, _)): (usize, &(&str, &str))| {
-            format!("SELECT id FROM {table} WHERE tenant_id = $1 AND id = ${}", place + 2)
+        let arm = |(place, (kind, _)): (usize, &(&Referable, &str))| {
+            let only = kind.only.map(|condition| format!(" AND {condition}")).unwrap_or_default();
+            format!("SELECT id FROM {} WHERE tenant_id = $1 AND id = ${}{only}", kind.table, place + 2)
         };
         let sql = some.iter().enumerate().map(arm).collect::<Vec<_>>().join(" UNION ALL ");
         known.push(tx.ask(sql, some.iter().map(|(_, id)| Value::from(*id)).collect()).await?);

@@ -1,4 +1,4 @@
-//! `admin tenant|organization|user|session|sla|clock`: on the store directly, beside a running server.
+//! `admin tenant|organization|user|session|sla|ingest-key|device|clock`: on the store directly, beside a running server.
 
 use clap::{Args, Subcommand};
 use kernel::auth::{
@@ -10,6 +10,8 @@ use kernel::store::{Purpose, Store};
 use serde_json::json;
 
 use super::clock::{self, ClockCommand};
+use super::device::{self, DeviceCommand};
+use super::ingest_key::{self, IngestKeyCommand};
 use super::output::Output;
 use super::store;
 use crate::config::{LinkArgs, SessionArgs, StoreArgs};
@@ -34,6 +36,12 @@ pub enum Command {
     /// What a tenant promises for its tickets
     #[command(subcommand)]
     Sla(SlaCommand),
+    /// What agents report a tenant's devices with
+    #[command(subcommand)]
+    IngestKey(IngestKeyCommand),
+    /// Devices of a tenant, beside what agents report
+    #[command(subcommand)]
+    Device(DeviceCommand),
     /// Clocks of tenants that a machine with a wrong time has moved ahead
     #[command(subcommand)]
     Clock(ClockCommand),
@@ -238,6 +246,8 @@ pub async fn run(command: Command) -> Result<()> {
         }
         Command::Organization(command) => run_organization(command).await,
         Command::Sla(command) => run_sla(command).await,
+        Command::IngestKey(command) => ingest_key::run(command).await,
+        Command::Device(command) => device::run(command).await,
         Command::Clock(command) => clock::run(command).await,
         Command::User(command) => run_user(command).await,
         Command::Session(SessionCommand::Create { whom, link, url, session, common }) => {

@@ -30,6 +30,8 @@
 //! | `workflow_runs` | deadline_at | as far from now as a run may last at most |
 //! | `workflow_runs` | ended_at | now at most: what is kept goes by it |
 //! | `steps` | next_at | now, if beyond the time of a run |
+//! | `devices` | created_at updated_at first_seen_at deleted_at | now at most |
+//! | `device_reports` | last_seen_at inventory_at check_at | now at most; whether it is silent is looked at anew |
 //! | `lanes` | due_at not_before | now, if beyond the longest wait of a retry |
 //! | `lanes` | leased_until | the length of a lease from now at most |
 //! | `tenant_clocks` | last_at | now, last of all |
@@ -42,8 +44,12 @@
 //! | `workflow_runs` | created_at updated_at started_at | stays: only shown; their order is that of their ids |
 //! | `workflow_revisions` | saved_at | stays: only shown, and a revision is kept for longer |
 //! | `steps` | ready_at started_at ended_at deadline_at | stays: only shown; a run ends by its own time |
+//! | `devices` | last_boot_at patch_last_installed_at | stays: what was reported |
+//! | `device_changes` | at | stays: only shown, in the order of their versions |
+//! | `device_identities` | added_at | stays: only compared with each other |
 //! | `tenants` `users` `organizations` | created_at updated_at | stays: only shown |
 //! | `sla_targets` | updated_at | stays: only shown |
+//! | `ingest_keys` | created_at revoked_at | stays: only shown; whether it is revoked, no clock decides |
 //! | `rate_usage` | window_start | stays: of no tenant, and nobody counts a minute that is not now |
 //! | `schema_migrations` | applied_at | stays: of no tenant |
 //! | `service_notes` | noted_at | stays: of no tenant |
@@ -60,7 +66,7 @@ use serde::Serialize;
 
 use super::admin::{Common, Of, tenant};
 use super::store;
-use crate::features::{api_keys, tickets, webhooks, workflows};
+use crate::features::{api_keys, devices, tickets, webhooks, workflows};
 
 #[derive(Subcommand)]
 pub enum ClockCommand {
@@ -110,6 +116,7 @@ pub struct Repaired {
     pub to: Timestamp,
     pub api_keys: u64,
     pub tickets: u64,
+    pub devices: u64,
     pub deliveries: u64,
     pub workflow_steps: u64,
 }
@@ -123,6 +130,7 @@ pub async fn repair(db: &Db) -> Result<Repaired> {
             to: db.database_now().await?,
             api_keys: 0,
             tickets: 0,
+            devices: 0,
             deliveries: 0,
             workflow_steps: 0,
         });
@@ -132,11 +140,12 @@ pub async fn repair(db: &Db) -> Result<Repaired> {
     shorten_stored_answers(db, now).await?;
     events::bring_back(db, now).await?;
     let tickets = tickets::store::bring_back(db, now).await?;
+    let devices = devices::bring_back(db, now).await?;
     let deliveries = webhooks::repair::store::bring_back(db, now).await?;
     let run_max_ms = workflows::Settings::default().run_max_ms;
     let workflow_steps = workflows::repair::store::bring_back(db, now, run_max_ms).await?;
     let to = set_clock_back(db).await?;
-    Ok(Repaired { from: Some(stood), to, api_keys, tickets, deliveries, workflow_steps })
+    Ok(Repaired { from: Some(stood), to, api_keys, tickets, devices, deliveries, workflow_steps })
 }
 
 /// What was done before it failed stays done.
@@ -146,12 +155,13 @@ fn interrupted(error: &Error) -> Error {
 }
 
 fn said(report: &Report<'_>) -> String {
-    let Report { tenant, repaired: Repaired { from, to, api_keys, tickets, deliveries, workflow_steps } } = report;
+    let Report { tenant, repaired: Repaired { from, to, api_keys, tickets, devices, deliveries, workflow_steps } } =
+        report;
     match from {
         None => format!("The clock of {tenant} is not so far ahead that it needs repair."),
         Some(from) => format!(
-            "The clock of {tenant} stood at {from} and was set to {to}, with {tickets} tickets, {api_keys} keys, \
-             {deliveries} deliveries and {workflow_steps} steps of workflows.\n\
+            "The clock of {tenant} stood at {from} and was set to {to}, with {tickets} tickets, {devices} devices, \
+             {api_keys} keys, {deliveries} deliveries and {workflow_steps} steps of workflows.\n\
              Sessions that began in the future have ended."
         ),
     }

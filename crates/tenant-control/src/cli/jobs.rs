@@ -4,17 +4,21 @@ use std::time::Duration;
 
 use kernel::jobs::{Node, every};
 
-use crate::features::{api_keys, webhooks, workflows};
+use crate::features::{api_keys, devices, webhooks, workflows};
 
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(20);
 const CLEAN_EVERY: Duration = Duration::from_mins(10);
 const MEASURE_EVERY: Duration = Duration::from_secs(15);
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Runs until it is dropped.
 pub async fn run(node: Node, delivery_retention_ms: i64, run_retention_ms: i64) {
     tokio::join!(
         every(&node, ANNOUNCE_EVERY, "telling of keys that expire", |node| async move {
             api_keys::jobs::announce_expiry(&node).await
+        }),
+        every(&node, LOOK_EVERY, "looking at devices that are silent", |node| async move {
+            devices::clock::store::look(&node, node.settings.of_feature()).await
         }),
         every(&node, CLEAN_EVERY, "cleaning the log of deliveries", move |node| async move {
             webhooks::jobs::clean(&node, delivery_retention_ms).await

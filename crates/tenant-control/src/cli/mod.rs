@@ -3,7 +3,9 @@
 mod admin;
 mod backup;
 pub mod clock;
+mod device;
 mod doctor;
+mod ingest_key;
 mod jobs;
 mod log;
 mod metrics;

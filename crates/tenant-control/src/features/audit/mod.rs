@@ -32,7 +32,7 @@ pub struct AuditEntry {
     /// `<record>.<verb>`, such as `api_key.create`.
     pub action: String,
     pub target: AuditTarget,
-    /// Null for the system and for the operator at the command line.
+    /// Null for the service itself and for the operator at the command line.
     #[schema(required)]
     pub address: Option<String>,
     #[schema(required)]

@@ -2,7 +2,7 @@
 
 mod store;
 
-pub use store::{STATEMENTS, create, list};
+pub use store::{STATEMENTS, create, find_by_slug, list};
 
 use kernel::base::{Id, Identified, RecordId, Timestamp};
 use kernel::store::refer::Referable;
@@ -15,7 +15,7 @@ impl Identified for Organization {
 }
 
 /// Organizations as others refer to them.
-pub const ORGANIZATIONS: Referable = Referable { prefix: OrganizationId::PREFIX, table: "organizations" };
+pub const ORGANIZATIONS: Referable = Referable { prefix: OrganizationId::PREFIX, table: "organizations", only: None };
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Organization {

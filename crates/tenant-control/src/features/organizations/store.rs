@@ -12,6 +12,8 @@ kernel::statements! {
         VALUES ($1, $2, $3, $4, 1, $5, $5)";
     LIST = "SELECT id, slug, name, version, created_at, updated_at FROM organizations
         WHERE tenant_id = $1 AND slug > $2 ORDER BY slug LIMIT $3";
+    FIND_BY_SLUG = "SELECT id, slug, name, version, created_at, updated_at FROM organizations
+        WHERE tenant_id = $1 AND slug = $2";
 }
 
 impl FromRow for Organization {
@@ -44,6 +46,10 @@ pub async fn create(db: &Db, name: &str, slug: &str) -> Result<Organization> {
     })
     .await
     .on_duplicate(|| Error::conflict(taken))
+}
+
+pub async fn find_by_slug(db: &Db, slug: &str) -> Result<Option<Organization>> {
+    db.find(FIND_BY_SLUG, args![slug]).await
 }
 
 pub async fn list(db: &Db) -> Result<Vec<Organization>> {

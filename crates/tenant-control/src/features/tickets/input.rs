@@ -4,7 +4,8 @@ use kernel::base::{Label, Timestamp, UserId, is_email};
 use kernel::http::{Field, Fields, FromBody, Patch};
 use serde_json::{Map, Value};
 
-use super::{DeviceId, Priority, Requester, Status, Type};
+use super::{Priority, Requester, Status, Type};
+use crate::features::devices::DeviceId;
 use crate::features::organizations::OrganizationId;
 
 pub const TEXT_BYTES_MAX: usize = 64 * 1024;

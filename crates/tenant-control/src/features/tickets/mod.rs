@@ -23,6 +23,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
+use crate::features::devices::DeviceId;
 use crate::features::organizations::OrganizationId;
 
 pub const TICKET_CREATED: EventKind<Ticket> = EventKind::new("ticket.created", "A ticket was created.");
@@ -42,15 +43,6 @@ pub type CommentId = Id<Comment>;
 
 impl Identified for Comment {
     const PREFIX: &'static str = "cmt";
-}
-
-/// What tickets refer to; nobody keeps devices yet.
-pub enum Device {}
-
-pub type DeviceId = Id<Device>;
-
-impl Identified for Device {
-    const PREFIX: &'static str = "dev";
 }
 
 pub const QUERY_TOO_BROAD: Code = Code::new(

@@ -13,7 +13,8 @@ use std::fmt;
 
 use kernel::base::{RecordId, Timestamp, UserId, Word};
 
-use super::{DeviceId, Priority, Status, Ticket, Type};
+use super::{Priority, Status, Ticket, Type};
+use crate::features::devices::DeviceId;
 use crate::features::organizations::OrganizationId;
 
 pub use order::{Key, Order, SortBy};
@@ -233,8 +234,13 @@ pub fn terms_of(ticket: &Ticket) -> BTreeSet<String> {
 
 /// The words of a text, in small letters.
 pub fn words(text: &str) -> BTreeSet<String> {
+    words_in_order(text).collect()
+}
+
+/// The same, one after the other.
+pub fn words_in_order(text: &str) -> impl Iterator<Item = String> {
     let parts = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     // Letter by letter: a beginning must not depend on what follows it, and a sigma is one wherever it stands.
     let small = |c: char| c.to_lowercase().map(|c| if c == 'ς' { 'σ' } else { c });
-    parts.map(|word| word.chars().flat_map(small).collect()).collect()
+    parts.map(move |word| word.chars().flat_map(small).collect())
 }

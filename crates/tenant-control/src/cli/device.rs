@@ -1,0 +1,162 @@
+//! `admin device`: what operators do with devices, beside what agents report.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use kernel::auth::operate;
+use kernel::base::{Error, Result, Word};
+
+use super::admin::{Common, Of, tenant};
+use super::store;
+use crate::features::devices::actions::store::{change_tags, parse_tag};
+use crate::features::devices::{self, By, Device, DeviceId};
+use crate::features::inventory::import::store::{Imported, import};
+use crate::features::inventory::import::{self, Format};
+use crate::features::inventory::merge::store::merge;
+
+#[derive(Subcommand)]
+pub enum DeviceCommand {
+    /// Make and change devices as a file says; a file with an error changes nothing
+    Import {
+        #[command(flatten)]
+        of: Of,
+        /// The file, or - for what comes in
+        #[arg(long)]
+        file: PathBuf,
+        /// csv or ndjson [default: by the name of the file]
+        #[arg(long, value_parser = parse_format)]
+        format: Option<Format>,
+        /// Only say what would become of it
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Take a device out of the inventory; if it reports again, it is a new one
+    Delete {
+        #[command(flatten)]
+        of: Of,
+        #[arg(long, value_parser = parse_id)]
+        id: DeviceId,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Add tags to a device, and take others away
+    Tag {
+        #[command(flatten)]
+        of: Of,
+        #[arg(long, value_parser = parse_id)]
+        id: DeviceId,
+        /// A tag to add; can be given several times
+        #[arg(long, value_parser = parse_tag, required_unless_present = "remove")]
+        add: Vec<String>,
+        /// A tag to take away; can be given several times
+        #[arg(long, value_parser = parse_tag)]
+        remove: Vec<String>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Make one of two records of the same machine; the duplicate is deleted
+    Merge {
+        #[command(flatten)]
+        of: Of,
+        /// The device that stays
+        #[arg(long, value_parser = parse_id)]
+        id: DeviceId,
+        /// The one that goes
+        #[arg(long, value_parser = parse_id)]
+        duplicate: DeviceId,
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+fn parse_id(text: &str) -> Result<DeviceId, String> {
+    text.parse().map_err(|_| "is not the id of a device, such as dev_01jd8z6v2mfkpb7h3q9xw5t4rd".to_owned())
+}
+
+fn parse_format(text: &str) -> Result<Format, String> {
+    Format::parse(text).ok_or_else(|| format!("must be {}", Format::expected()))
+}
+
+pub async fn run(command: DeviceCommand) -> Result<()> {
+    match command {
+        DeviceCommand::Import { of, file, format, dry_run, common } => {
+            let by_name = file.extension().and_then(|extension| Format::parse(extension.to_str()?));
+            let format = format.or(by_name).ok_or_else(|| Error::internal("say --format csv or --format ndjson"))?;
+            let read = if file.to_str() == Some("-") {
+                import::read(format, std::io::stdin().lock())?
+            } else {
+                let opened = fs::File::open(&file);
+                let opened = opened.map_err(|error| Error::internal(format!("{}: {error}", file.display())))?;
+                import::read(format, std::io::BufReader::new(opened))?
+            };
+            let store = store::open(&common.store).await?;
+            let tenant = tenant(&store, &of).await?;
+            let imported = import(&operate(&store, &tenant), read, dry_run).await?;
+            common.output.print(&imported, said)?;
+            match (imported.errors.is_empty(), imported.tried) {
+                (true, _) => Ok(()),
+                (false, true) => Err(Error::internal("nothing was imported: see the rows above")),
+                (false, false) => {
+                    Err(Error::internal("not everything was imported: see the rows above, and import them again"))
+                }
+            }
+        }
+        DeviceCommand::Delete { of, id, common } => {
+            let store = store::open(&common.store).await?;
+            let tenant = tenant(&store, &of).await?;
+            let deleted =
+                operate(&store, &tenant).write(async move |tx| devices::delete(tx, id, By::Somebody).await).await;
+            let device = deleted.map_err(|error| unknown(id, error))?;
+            common.output.print(&device, |device| format!("Device {} was deleted.", device.id))
+        }
+        DeviceCommand::Tag { of, id, add, remove, common } => {
+            let store = store::open(&common.store).await?;
+            let tenant = tenant(&store, &of).await?;
+            let db = operate(&store, &tenant);
+            let tagged = db.write(async move |tx| {
+                devices::edit(tx, id, |full| change_tags(&mut full.device.tags, &add, &remove)).await
+            });
+            let device = tagged.await.map_err(|error| unknown(id, error))?;
+            common.output.print(&device, |device: &Device| {
+                format!("Device {} has the tags {}.", device.id, device.tags.join(", "))
+            })
+        }
+        DeviceCommand::Merge { of, id, duplicate, common } => {
+            let store = store::open(&common.store).await?;
+            let tenant = tenant(&store, &of).await?;
+            let merged = merge(&operate(&store, &tenant), id, duplicate).await;
+            let device = merged.map_err(|error| Error::internal(error.detail()))?;
+            common.output.print(&device, |device: &Device| {
+                format!("Device {} is what both were; {duplicate} was deleted.", device.id)
+            })
+        }
+    }
+}
+
+fn unknown(id: DeviceId, error: Error) -> Error {
+    if error.code().status() == 404 {
+        Error::internal(format!("there is no device {id} in this tenant"))
+    } else {
+        error
+    }
+}
+
+fn said(imported: &Imported) -> String {
+    let Imported { created, updated, unchanged, ignored_columns, errors, tried, .. } = imported;
+    let mut lines: Vec<String> = errors
+        .iter()
+        .map(|error| match error.column.as_str() {
+            "" => format!("row {} {}", error.row, error.detail),
+            column => format!("row {}, {column}: {}", error.row, error.detail),
+        })
+        .collect();
+    if !ignored_columns.is_empty() {
+        lines.push(format!("Passed over, for only reports fill them: {}.", ignored_columns.join(", ")));
+    }
+    let verb = if *tried { "would be" } else { "were" };
+    lines.push(format!("{created} devices {verb} made, {updated} changed, {unchanged} are so already."));
+    lines.join("\n")
+}

@@ -1,0 +1,122 @@
+//! `admin ingest-key`: what agents report with.
+
+use clap::Subcommand;
+use kernel::auth::{Tenant, operate};
+use kernel::base::{Code, Error, Result};
+use kernel::http::BaseUrl;
+use kernel::store::{Db, Store};
+use serde_json::json;
+
+use super::admin::{Common, Of, tenant};
+use super::store;
+use crate::config::LinkArgs;
+use crate::features::ingest_keys::{self, IngestKey, IngestKeyId};
+use crate::features::inventory;
+use crate::features::organizations::{self, Organization};
+
+#[derive(Subcommand)]
+pub enum IngestKeyCommand {
+    /// Make a key and print the address that is pasted into the agents' settings; the secret in it is not shown again
+    Create {
+        #[command(flatten)]
+        of: Of,
+        /// The slug of the one organization whose devices the key reaches [default: all of the tenant's]
+        #[arg(long, value_name = "SLUG")]
+        organization: Option<String>,
+        #[command(flatten)]
+        url: LinkArgs,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// List the keys of a tenant, revoked ones included
+    List {
+        #[command(flatten)]
+        of: Of,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Refuse whatever comes with this key from now on
+    Revoke {
+        #[command(flatten)]
+        of: Of,
+        /// The key's id, as `list` shows it
+        #[arg(long)]
+        id: String,
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+pub async fn run(command: IngestKeyCommand) -> Result<()> {
+    match command {
+        IngestKeyCommand::Create { of, organization, url, common } => {
+            let store = store::open(&common.store).await?;
+            let tenant = tenant(&store, &of).await?;
+            let db = operate(&store, &tenant);
+            let organization = match organization {
+                Some(slug) => Some(find_organization(&db, &tenant, &slug).await?),
+                None => None,
+            };
+            let base_url = url.base_url(&store).await?;
+            // Those of the server: a hash under another pepper would never be found right.
+            let secrets = kernel::startup::load_secrets(&store, &common.store.secrets()).await?;
+            let made = ingest_keys::create(&db, organization.as_ref(), &secrets).await?;
+            let id = made.record.id;
+            let url = ingest_url(&base_url, &made.secret.with_id(id));
+            let whose =
+                organization.map_or_else(|| tenant.slug.clone(), |one| format!("{} of {}", one.slug, tenant.slug));
+            common.output.print(&json!({ "id": id, "secret": made.secret.reveal(), "url": url }), |_| {
+                format!(
+                    "Ingest key {id} was made for {whose}. Its address, which is not shown again:\n{url}\n\
+                     Paste it into the settings of agents as their server."
+                )
+            })
+        }
+        IngestKeyCommand::List { of, common } => {
+            let store = store::open(&common.store).await?;
+            let all = ingest_keys::list(&operate(&store, &tenant(&store, &of).await?)).await?;
+            common.output.print(&all, |all| all.iter().map(line).collect::<Vec<_>>().join("\n"))
+        }
+        IngestKeyCommand::Revoke { of, id, common } => {
+            let store = store::open(&common.store).await?;
+            let tenant = tenant(&store, &of).await?;
+            let revoked = revoke(&store, &tenant, &id).await?;
+            common.output.print(&revoked, |key| format!("Ingest key {} is revoked.", key.id))
+        }
+    }
+}
+
+async fn find_organization(db: &Db, tenant: &Tenant, slug: &str) -> Result<Organization> {
+    let missing = || {
+        Error::internal(format!(
+            "there is no organization {slug:?} in {}; `tenant-control admin organization list --tenant {}` shows them",
+            tenant.slug, tenant.slug
+        ))
+    };
+    organizations::find_by_slug(db, slug).await?.ok_or_else(missing)
+}
+
+/// What is no id at all is as unknown as one of another tenant.
+async fn revoke(store: &Store, tenant: &Tenant, id: &str) -> Result<IngestKey> {
+    let missing = || {
+        Error::internal(format!(
+            "there is no ingest key {id:?} in {}; `tenant-control admin ingest-key list --tenant {}` shows them",
+            tenant.slug, tenant.slug
+        ))
+    };
+    let id: IngestKeyId = id.parse().map_err(|_| missing())?;
+    let revoked = ingest_keys::revoke(&operate(store, tenant), id).await;
+    revoked.map_err(|error| if error.code() == Code::NotFound { missing() } else { error })
+}
+
+/// With the credentials in it, where agents take them from.
+fn ingest_url(base_url: &BaseUrl, credentials: &str) -> String {
+    base_url.as_str().replacen("://", &format!("://{credentials}@"), 1) + inventory::routes::PATH
+}
+
+/// A key in one line.
+fn line(key: &IngestKey) -> String {
+    let organization = key.organization.as_deref().unwrap_or("(all)");
+    let revoked = key.revoked_at.map(|at| format!("  revoked {at}")).unwrap_or_default();
+    format!("{}  {organization}  …{}  {}{revoked}", key.id, key.last_four, key.created_at)
+}

@@ -1,0 +1,51 @@
+//! What `serve` can be told about devices.
+
+use clap::Args;
+use kernel::base::{DAY_MS, HOUR_MS};
+
+use crate::features::devices::Settings;
+
+#[derive(Args, Clone, Copy, Debug)]
+#[expect(clippy::struct_field_names, reason = "the names of the settings")]
+pub struct DeviceArgs {
+    /// How often agents are told to report
+    #[arg(long, value_name = "HOURS", env = "TENANT_CONTROL_DEVICE_REPORT_HOURS", default_value_t = 24,
+          value_parser = clap::value_parser!(i64).range(1..=168))]
+    pub device_report_hours: i64,
+    /// A device that has not been heard of for so long is offline
+    #[arg(long, value_name = "HOURS", env = "TENANT_CONTROL_DEVICE_OFFLINE_HOURS", default_value_t = 36,
+          value_parser = clap::value_parser!(i64).range(1..=8760))]
+    pub device_offline_hours: i64,
+    /// And after so long it is stale
+    #[arg(long, value_name = "DAYS", env = "TENANT_CONTROL_DEVICE_STALE_DAYS", default_value_t = 30,
+          value_parser = clap::value_parser!(i64).range(1..=3650))]
+    pub device_stale_days: i64,
+}
+
+impl DeviceArgs {
+    pub fn settings(self) -> Settings {
+        Settings {
+            report_hours: self.device_report_hours,
+            offline_after_ms: self.device_offline_hours * HOUR_MS,
+            stale_after_ms: self.device_stale_days * DAY_MS,
+        }
+    }
+
+    /// What is stale has been offline before.
+    pub fn check(self) -> Result<(), String> {
+        let (hours, days) = (self.device_offline_hours, self.device_stale_days);
+        if hours >= days * 24 {
+            return Err(format!(
+                "--device-offline-hours {hours} is not less than --device-stale-days {days}: a device is offline before it is stale."
+            ));
+        }
+        if hours <= self.device_report_hours {
+            return Err(format!(
+                "--device-offline-hours {hours} is not more than --device-report-hours {}: every device would be offline \
+                 before it reports again.",
+                self.device_report_hours
+            ));
+        }
+        Ok(())
+    }
+}

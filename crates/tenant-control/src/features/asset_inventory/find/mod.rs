@@ -1,0 +1,217 @@
+//! Which devices are wanted, and by which terms they can be found.
+
+pub mod search;
+pub mod store;
+
+use std::collections::BTreeSet;
+
+use kernel::base::{Timestamp, Word};
+use kernel::store::{CursorKey, Value};
+
+use crate::features::devices::{
+    self, Device, Health, Platform, Status, StoredDevice, Type, compact_mac, software_name, spoken, term,
+};
+use crate::features::organizations::OrganizationId;
+use crate::features::tickets::find::{IdOrNone, words, words_in_order};
+
+/// More words than this in `q` are a mistake.
+pub const WORDS_MAX: usize = 10;
+pub const Q_CHARS_MAX: usize = 200;
+
+/// Which devices are wanted; `None` is all.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Among them perhaps those of none.
+    pub organization_id: Option<Vec<IdOrNone<OrganizationId>>>,
+    pub r#type: Option<Vec<Type>>,
+    pub platform: Option<Vec<Platform>>,
+    pub status: Option<Vec<Status>>,
+    pub health: Option<Vec<Health>>,
+    pub tag: Option<Vec<String>>,
+    pub software: Option<Vec<Installed>>,
+    /// Of `q`, as they were written.
+    pub words: Vec<String>,
+    pub updated_since: Option<Timestamp>,
+}
+
+/// A software, perhaps in one version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Installed {
+    /// In small letters.
+    pub name: String,
+    pub version: Option<String>,
+}
+
+impl Installed {
+    /// `name` or `name@version`. An `@` at the beginning belongs to the name.
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let (name, version) = match text.rsplit_once('@') {
+            Some((name, version)) if !name.is_empty() => (name, Some(version.to_owned())),
+            _ => (text, None),
+        };
+        let whole = !name.is_empty() && version.as_deref() != Some("") && text.chars().count() <= Q_CHARS_MAX;
+        whole.then(|| Installed { name: software_name(name), version })
+    }
+}
+
+impl std::fmt::Display for Installed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.version {
+            Some(version) => write!(f, "{}@{version}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
+
+/// What somebody types into `q`, word by word.
+pub fn parse_q(text: &str) -> Result<Vec<String>, String> {
+    let found: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+    let spoken = found.iter().all(|word| !words(word).is_empty());
+    if text.chars().count() > Q_CHARS_MAX || found.is_empty() || found.len() > WORDS_MAX || !spoken {
+        return Err(format!("must be 1 to {WORDS_MAX} words in at most {Q_CHARS_MAX} characters"));
+    }
+    Ok(found)
+}
+
+/// A set of devices of which everything wanted is a part.
+#[derive(Clone, Debug)]
+pub enum Set {
+    /// Those with any of these terms.
+    Terms(Vec<String>),
+    /// Those with any term that starts so.
+    Starts(Vec<String>),
+    /// Those with any of these installed, in whichever version.
+    Software(Vec<String>),
+}
+
+impl Filter {
+    /// Everything but the software, which is looked up.
+    pub fn matches(&self, device: &Device) -> bool {
+        fn any<T: PartialEq>(wanted: Option<&Vec<T>>, value: &T) -> bool {
+            wanted.is_none_or(|wanted| wanted.contains(value))
+        }
+        any(self.organization_id.as_ref(), &IdOrNone(device.organization_id))
+            && any(self.r#type.as_ref(), &device.r#type)
+            && any(self.platform.as_ref(), &device.platform)
+            && any(self.status.as_ref(), &device.status)
+            && any(self.health.as_ref(), &device.health)
+            && self.tag.as_ref().is_none_or(|wanted| device.tags.iter().any(|tag| wanted.contains(tag)))
+            && self.updated_since.is_none_or(|since| device.updated_at >= since)
+            && self.has_words(device)
+    }
+
+    fn has_words(&self, device: &Device) -> bool {
+        let known = if self.words.is_empty() { Vec::new() } else { spoken(device) };
+        let mac = device.primary_mac.as_deref().and_then(compact_mac);
+        self.words.iter().all(|word| is_beginning(word, &known, mac.as_deref()))
+    }
+
+    /// The sets that a wanted device is in, those first that are likely to be small.
+    pub fn sets(&self) -> Vec<Set> {
+        fn spelt<W: Word>(letter: char, values: Option<&Vec<W>>) -> Option<Set> {
+            values.map(|values| Set::Terms(values.iter().map(|value| term(letter, value.as_str())).collect()))
+        }
+        let software = self.software.as_ref().map(|any| {
+            let names: BTreeSet<String> = any.iter().map(|one| one.name.clone()).collect();
+            Set::Software(names.into_iter().collect())
+        });
+        let tags = self.tag.as_ref().map(|any| Set::Terms(any.iter().map(|tag| term(devices::TAG, tag)).collect()));
+        let organizations = self
+            .organization_id
+            .as_ref()
+            .map(|any| Set::Terms(any.iter().map(|id| term(devices::ORGANIZATION, &id.to_string())).collect()));
+        let rest = [
+            tags,
+            organizations,
+            spelt(devices::HEALTH, self.health.as_ref()),
+            spelt(devices::STATUS, self.status.as_ref()),
+            spelt(devices::TYPE, self.r#type.as_ref()),
+            spelt(devices::PLATFORM, self.platform.as_ref()),
+        ];
+        let words = self.words.iter().map(|word| Set::Starts(starts_of(word)));
+        software.into_iter().chain(words).chain(rest.into_iter().flatten()).collect()
+    }
+}
+
+/// Whether a word of `q` is the beginning of something in these fields: of a word, of words in a row such as `web-01` or
+/// `192.168.`, or of a hardware address however it is written.
+fn is_beginning(word: &str, fields: &[Vec<String>], mac: Option<&str>) -> bool {
+    let parts: Vec<String> = words_in_order(word).collect();
+    let Some((last, before)) = parts.split_last() else { return false };
+    let in_a_row = |field: &Vec<String>| {
+        field
+            .windows(parts.len())
+            .any(|some| some.split_last().is_some_and(|(end, start)| start == before && end.starts_with(last.as_str())))
+    };
+    let of_mac = compact_mac(word).zip(mac).is_some_and(|(digits, mac)| mac.starts_with(&digits));
+    of_mac || fields.iter().any(in_a_row)
+}
+
+/// The beginnings of terms, one of which each device has that the word is a beginning of.
+fn starts_of(word: &str) -> Vec<String> {
+    let longest = words(word).into_iter().max_by_key(String::len);
+    let starts: BTreeSet<String> = longest.into_iter().chain(compact_mac(word)).collect();
+    starts.iter().map(|start| term(devices::WORD, start)).collect()
+}
+
+/// A place in a list: in the order of changes when and in which write, and the device's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    /// None in the order of numbers.
+    pub changed: Option<(i64, i64)>,
+    pub number: i64,
+}
+
+impl Key {
+    pub fn of_change(stored: &StoredDevice) -> Self {
+        Key { changed: Some((stored.device.updated_at.as_millis(), stored.sequence)), number: stored.number }
+    }
+}
+
+impl CursorKey for Key {
+    fn to_position(self) -> Vec<Value> {
+        let changed = self.changed.map(|(at, sequence)| [at.into(), sequence.into()]);
+        changed.into_iter().flatten().chain([self.number.into()]).collect()
+    }
+
+    fn from_position(position: &[Value]) -> Option<Self> {
+        match position {
+            [Value::Int(number)] => Some(Key { changed: None, number: *number }),
+            [Value::Int(at), Value::Int(sequence), Value::Int(number)] => {
+                Some(Key { changed: Some((*at, *sequence)), number: *number })
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_found_by_its_beginning_and_an_address_in_any_notation() {
+        let fields = ["web-01.example", "192.168.7.10", "02:fc:00:00:00:01", "10001X", "1921"];
+        let known: Vec<Vec<String>> = fields.iter().map(|field| words_in_order(field).collect()).collect();
+        let found = |word: &str| is_beginning(word, &known, Some("02fc00000001"));
+        for word in
+            ["web-01", "WEB", "exam", "192.168", "192.168.7.1", "02-FC-00", "02fc.0000", "02:fc", "01.ex", "02fc"]
+        {
+            assert!(found(word), "{word}");
+        }
+        for word in
+            ["eb", "web-02", "193", "02-FD", "fc-02-00", "19.168", "168.192", "web.example", "192.168.1", "19.21"]
+        {
+            assert!(!found(word), "{word}");
+        }
+    }
+
+    #[test]
+    fn a_version_stands_behind_the_last_at_sign() {
+        let parsed = |text: &str| Installed::parse(text).map(|one| (one.name, one.version));
+        assert_eq!(parsed("OpenSSL@3.0.11"), Some(("openssl".to_owned(), Some("3.0.11".to_owned()))));
+        assert_eq!(parsed("@scope/tool"), Some(("@scope/tool".to_owned(), None)));
+        assert_eq!((parsed(""), parsed("bash@")), (None, None));
+    }
+}

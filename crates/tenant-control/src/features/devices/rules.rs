@@ -1,0 +1,154 @@
+//! What follows from what is known of a device: whether it is there, how it is, and when that has to be looked at again.
+
+use kernel::base::{DAY_MS, HOUR_MS, Timestamp};
+
+use super::{FullDevice, Health, Status, Volume, Warranty, WarrantyStatus};
+
+/// How long a device may be silent. An operator's settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Hours from one report to the next, which agents are told.
+    pub report_hours: i64,
+    pub offline_after_ms: i64,
+    pub stale_after_ms: i64,
+}
+
+impl Default for Settings {
+    /// A day and a half leaves an agent that reports every day room for a machine that was off over night.
+    fn default() -> Self {
+        Settings { report_hours: 24, offline_after_ms: 36 * HOUR_MS, stale_after_ms: 30 * DAY_MS }
+    }
+}
+
+/// A volume with less than this part of it free needs somebody's attention, and with less than the other something breaks.
+const NEARLY_FULL_PERCENT: i64 = 10;
+const FULL_PERCENT: i64 = 5;
+
+/// What is always full, or is no disk at all.
+const NOT_JUDGED: [&str; 24] = [
+    "squashfs",
+    "iso9660",
+    "udf",
+    "cdfs",
+    "tmpfs",
+    "devtmpfs",
+    "ramfs",
+    "overlay",
+    "erofs",
+    "cramfs",
+    "nullfs",
+    "autofs",
+    // Somebody else's disk, who is told already.
+    "nfs",
+    "nfs3",
+    "nfs4",
+    "cifs",
+    "smb3",
+    "smbfs",
+    "fuse.sshfs",
+    "9p",
+    "ceph",
+    "glusterfs",
+    "fuse.glusterfs",
+    "afs",
+];
+
+/// By when it was last heard of. One that never was is stale.
+pub fn status_at(last_seen_at: Option<Timestamp>, now: Timestamp, settings: &Settings) -> Status {
+    let Some(seen) = last_seen_at else { return Status::Stale };
+    if now >= seen.plus(settings.stale_after_ms) {
+        Status::Stale
+    } else if now >= seen.plus(settings.offline_after_ms) {
+        Status::Offline
+    } else {
+        Status::Online
+    }
+}
+
+/// The last day of a warranty belongs to it, in UTC.
+pub fn warranty_at(end_date: Option<&str>, now: Timestamp) -> WarrantyStatus {
+    match end_date.and_then(end_of) {
+        None => WarrantyStatus::Unknown,
+        Some(end) if now >= end => WarrantyStatus::Expired,
+        Some(_) => WarrantyStatus::Active,
+    }
+}
+
+/// The first moment after a day.
+fn end_of(date: &str) -> Option<Timestamp> {
+    Timestamp::parse(&format!("{date}T00:00:00Z")).map(|start| start.plus(DAY_MS))
+}
+
+/// The worst of what is known. Silence is no good news: what has never sent an inventory is unknown.
+pub fn health_of(full: &FullDevice) -> Health {
+    let device = &full.device;
+    if device.inventory_at.is_none() {
+        return Health::Unknown;
+    }
+    let worst_free = full.parts.volumes.iter().filter_map(free_percent).min();
+    let broken = worst_free.is_some_and(|percent| percent < FULL_PERCENT)
+        || device.patch.failed.is_some_and(|failed| failed > 0);
+    let wanting = worst_free.is_some_and(|percent| percent < NEARLY_FULL_PERCENT)
+        || device.needs_reboot == Some(true)
+        || device.warranty.status == WarrantyStatus::Expired
+        || device.status == Status::Stale;
+    match (broken, wanting) {
+        (true, _) => Health::Unhealthy,
+        (false, true) => Health::NeedsAttention,
+        (false, false) => Health::Healthy,
+    }
+}
+
+/// In whole percent, of a volume that can be written to.
+fn free_percent(volume: &Volume) -> Option<i64> {
+    let (total, free) = volume.total_bytes.zip(volume.free_bytes)?;
+    let judged = volume.filesystem.as_deref().is_none_or(|kind| !NOT_JUDGED.contains(&kind.to_lowercase().as_str()));
+    (judged && total > 0 && free >= 0).then(|| free.saturating_mul(100) / total)
+}
+
+/// Brings what follows from the rest in line with it.
+pub fn settle(full: &mut FullDevice, now: Timestamp) {
+    full.device.warranty.status = warranty_at(full.device.warranty.end_date.as_deref(), now);
+    full.device.health = health_of(full);
+}
+
+/// When time alone may change something next.
+pub fn next_check(
+    last_seen_at: Option<Timestamp>,
+    status: Status,
+    warranty: &Warranty,
+    settings: &Settings,
+) -> Option<Timestamp> {
+    let silent = last_seen_at.and_then(|seen| match status {
+        Status::Online => Some(seen.plus(settings.offline_after_ms)),
+        Status::Offline => Some(seen.plus(settings.stale_after_ms)),
+        Status::Stale => None,
+    });
+    let over =
+        (warranty.status == WarrantyStatus::Active).then(|| warranty.end_date.as_deref().and_then(end_of)).flatten();
+    [silent, over].into_iter().flatten().min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_day_of_a_warranty_belongs_to_it() {
+        let at = |text: &str| Timestamp::parse(text).unwrap_or(Timestamp::from_millis(0));
+        assert_eq!(warranty_at(Some("2026-03-31"), at("2026-03-31T23:59:59.999Z")), WarrantyStatus::Active);
+        assert_eq!(warranty_at(Some("2026-03-31"), at("2026-04-01T00:00:00Z")), WarrantyStatus::Expired);
+        assert_eq!(warranty_at(None, at("2026-04-01T00:00:00Z")), WarrantyStatus::Unknown);
+        assert_eq!(warranty_at(Some("soon"), at("2026-04-01T00:00:00Z")), WarrantyStatus::Unknown);
+    }
+
+    #[test]
+    fn a_moment_of_silence_is_the_first_of_the_next_status() {
+        let (settings, seen) = (Settings::default(), Timestamp::from_millis(1_000));
+        let after = |ms: i64| status_at(Some(seen), seen.plus(ms), &settings);
+        assert_eq!(after(settings.offline_after_ms - 1), Status::Online);
+        assert_eq!(after(settings.offline_after_ms), Status::Offline);
+        assert_eq!(after(settings.stale_after_ms), Status::Stale);
+        assert_eq!(status_at(None, seen, &settings), Status::Stale);
+    }
+}

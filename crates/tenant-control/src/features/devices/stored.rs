@@ -1,0 +1,192 @@
+//! A device as a row: how it is read, and what is written of it.
+
+use kernel::base::{Error, Result, Word};
+use kernel::store::{FromRow, Row, Value};
+
+use super::parts::Parts;
+use super::{Agent, Change, Cpu, Device, Health, Os, Patch, Platform, Status, Type, Warranty, WarrantyStatus};
+
+kernel::columns! {
+    /// All of a device but when it was last heard of.
+    pub struct DeviceColumns in "devices" by id, number {
+        id, number, hostname, display_name, r#type = "type", platform, os_name, os_version, os_build, os_kernel,
+        os_arch, status, health, organization_id, manufacturer, model, serial_number, asset_tag, uuid, cpu_model,
+        cpu_sockets, cpu_cores, memory_bytes, primary_ip, primary_mac, last_logged_user, last_boot_at, needs_reboot,
+        patch_pending, patch_failed, patch_last_installed_at, warranty_start_date, warranty_end_date, warranty_status,
+        agent_name, agent_version, agent_device_id, tags, custom_fields, possible_duplicate_of, first_seen_at,
+        deleted_at, version, created_at, updated_at, sequence,
+    }
+}
+
+kernel::columns! {
+    pub struct ChangeColumns in "device_changes" {
+        number, version, at, actor_type, actor_id, actor_name, size_bytes, changes,
+    }
+}
+
+/// What a device is read by: its own columns, then those of its reports. Only `tenant_id` is in both tables.
+pub const DEVICE_LIST: &str = kernel::sql![DeviceColumns::LIST, ", last_seen_at, inventory_at"];
+pub const CHANGE_COLUMNS: &str = ChangeColumns::SELECT;
+
+/// A device as it is stored.
+#[derive(Clone, Debug)]
+pub struct StoredDevice {
+    pub device: Device,
+    pub number: i64,
+    /// Of the write that changed it last.
+    pub sequence: i64,
+}
+
+impl FromRow for StoredDevice {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        const AT: DeviceColumns<usize> = DeviceColumns::AT;
+        let text = |index: usize| row.get::<String>(index);
+        let device = Device {
+            id: row.get(AT.id)?,
+            hostname: row.get(AT.hostname)?,
+            display_name: row.get(AT.display_name)?,
+            r#type: Type::stored(&text(AT.r#type)?)?,
+            platform: Platform::stored(&text(AT.platform)?)?,
+            os: Os {
+                name: row.get(AT.os_name)?,
+                version: row.get(AT.os_version)?,
+                build: row.get(AT.os_build)?,
+                kernel: row.get(AT.os_kernel)?,
+                arch: row.get(AT.os_arch)?,
+            },
+            status: Status::stored(&text(AT.status)?)?,
+            health: Health::stored(&text(AT.health)?)?,
+            organization_id: row.get(AT.organization_id)?,
+            manufacturer: row.get(AT.manufacturer)?,
+            model: row.get(AT.model)?,
+            serial_number: row.get(AT.serial_number)?,
+            asset_tag: row.get(AT.asset_tag)?,
+            uuid: row.get(AT.uuid)?,
+            cpu: Cpu {
+                model: row.get(AT.cpu_model)?,
+                sockets: row.get(AT.cpu_sockets)?,
+                cores: row.get(AT.cpu_cores)?,
+            },
+            memory_bytes: row.get(AT.memory_bytes)?,
+            primary_ip: row.get(AT.primary_ip)?,
+            primary_mac: row.get(AT.primary_mac)?,
+            last_logged_user: row.get(AT.last_logged_user)?,
+            last_boot_at: row.get(AT.last_boot_at)?,
+            needs_reboot: row.get(AT.needs_reboot)?,
+            patch: Patch {
+                pending: row.get(AT.patch_pending)?,
+                failed: row.get(AT.patch_failed)?,
+                last_installed_at: row.get(AT.patch_last_installed_at)?,
+            },
+            warranty: Warranty {
+                start_date: row.get(AT.warranty_start_date)?,
+                end_date: row.get(AT.warranty_end_date)?,
+                status: WarrantyStatus::stored(&text(AT.warranty_status)?)?,
+            },
+            agent: Agent {
+                name: row.get(AT.agent_name)?,
+                version: row.get(AT.agent_version)?,
+                device_id: row.get(AT.agent_device_id)?,
+            },
+            tags: from_json(&text(AT.tags)?)?,
+            custom_fields: from_json(&text(AT.custom_fields)?)?,
+            possible_duplicate_of: row.get(AT.possible_duplicate_of)?,
+            first_seen_at: row.get(AT.first_seen_at)?,
+            last_seen_at: row.get(AT.sequence + 1)?,
+            inventory_at: row.get(AT.sequence + 2)?,
+            deleted_at: row.get(AT.deleted_at)?,
+            version: row.get(AT.version)?,
+            created_at: row.get(AT.created_at)?,
+            updated_at: row.get(AT.updated_at)?,
+        };
+        Ok(StoredDevice { device, number: row.get(AT.number)?, sequence: row.get(AT.sequence)? })
+    }
+}
+
+impl StoredDevice {
+    /// All of it, for INSERT and UPDATE.
+    pub fn values(&self) -> Result<Vec<Value>> {
+        let device = &self.device;
+        let row = DeviceColumns {
+            id: device.id.into(),
+            number: self.number.into(),
+            hostname: device.hostname.as_deref().into(),
+            display_name: device.display_name.as_deref().into(),
+            r#type: device.r#type.as_str().into(),
+            platform: device.platform.as_str().into(),
+            os_name: device.os.name.as_deref().into(),
+            os_version: device.os.version.as_deref().into(),
+            os_build: device.os.build.as_deref().into(),
+            os_kernel: device.os.kernel.as_deref().into(),
+            os_arch: device.os.arch.as_deref().into(),
+            status: device.status.as_str().into(),
+            health: device.health.as_str().into(),
+            organization_id: device.organization_id.into(),
+            manufacturer: device.manufacturer.as_deref().into(),
+            model: device.model.as_deref().into(),
+            serial_number: device.serial_number.as_deref().into(),
+            asset_tag: device.asset_tag.as_deref().into(),
+            uuid: device.uuid.as_deref().into(),
+            cpu_model: device.cpu.model.as_deref().into(),
+            cpu_sockets: device.cpu.sockets.into(),
+            cpu_cores: device.cpu.cores.into(),
+            memory_bytes: device.memory_bytes.into(),
+            primary_ip: device.primary_ip.as_deref().into(),
+            primary_mac: device.primary_mac.as_deref().into(),
+            last_logged_user: device.last_logged_user.as_deref().into(),
+            last_boot_at: device.last_boot_at.into(),
+            needs_reboot: device.needs_reboot.into(),
+            patch_pending: device.patch.pending.into(),
+            patch_failed: device.patch.failed.into(),
+            patch_last_installed_at: device.patch.last_installed_at.into(),
+            warranty_start_date: device.warranty.start_date.as_deref().into(),
+            warranty_end_date: device.warranty.end_date.as_deref().into(),
+            warranty_status: device.warranty.status.as_str().into(),
+            agent_name: device.agent.name.as_deref().into(),
+            agent_version: device.agent.version.as_deref().into(),
+            agent_device_id: device.agent.device_id.as_deref().into(),
+            tags: json(&device.tags)?.into(),
+            custom_fields: json(&device.custom_fields)?.into(),
+            possible_duplicate_of: device.possible_duplicate_of.into(),
+            first_seen_at: device.first_seen_at.into(),
+            deleted_at: device.deleted_at.into(),
+            version: device.version.into(),
+            created_at: device.created_at.into(),
+            updated_at: device.updated_at.into(),
+            sequence: self.sequence.into(),
+        };
+        Ok(row.into_vec())
+    }
+}
+
+/// The lists of a device: its disks, volumes, nics and software.
+impl FromRow for Parts {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let text = |index: usize| row.get::<String>(index);
+        Ok(Parts {
+            disks: from_json(&text(0)?)?,
+            volumes: from_json(&text(1)?)?,
+            nics: from_json(&text(2)?)?,
+            software: from_json(&text(3)?)?,
+        })
+    }
+}
+
+impl FromRow for Change {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        const AT: ChangeColumns<usize> = ChangeColumns::AT;
+        Ok(Change {
+            at: row.get(AT.at)?,
+            actor: row.actor([AT.actor_type, AT.actor_id, AT.actor_name])?,
+            changes: from_json(&row.get::<String>(AT.changes)?)?,
+        })
+    }
+}
+
+pub fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {
+    serde_json::from_str(text).map_err(Error::internal)
+}
+
+pub fn json<T: serde::Serialize + ?Sized>(value: &T) -> Result<String> {
+    serde_json::to_string(value).map_err(Error::internal)
+}

@@ -1,0 +1,114 @@
+//! How an agent presents its key: HTTP Basic, the key's id as the user and its secret as the password.
+
+use axum::http::{HeaderMap, header};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use kernel::base::{ActorKind, ActorRef, Result, equal, sha256};
+use kernel::http::{App, Pass, PassOwner};
+use kernel::store::Db;
+
+use super::store::find_live;
+use super::{IngestKeyId, IngestReach, Secret};
+
+/// What could be an ingest key.
+pub struct IngestPass {
+    id: IngestKeyId,
+    secret: Secret,
+}
+
+/// Longer than any pair of ours in base64, which has 96 characters: what is longer is not even decoded.
+const CODED_BYTES_MAX: usize = 128;
+
+impl IngestPass {
+    fn parse(header: &str) -> Option<Self> {
+        let (scheme, coded) = header.split_once(' ')?;
+        let coded = coded.trim_matches(' ');
+        if !scheme.eq_ignore_ascii_case("basic") || coded.len() > CODED_BYTES_MAX {
+            return None;
+        }
+        let pair = String::from_utf8(BASE64.decode(coded).ok()?).ok()?;
+        let (id, secret) = pair.split_once(':')?;
+        Some(IngestPass { id: id.parse().ok()?, secret: Secret::parse(secret)? })
+    }
+}
+
+impl Pass for IngestPass {
+    const CHALLENGE: &'static str = "Basic realm=\"ingest\", charset=\"UTF-8\"";
+
+    type Reach = IngestReach;
+
+    fn presented(headers: &HeaderMap) -> Option<Self> {
+        Self::parse(headers.get(header::AUTHORIZATION)?.to_str().ok()?)
+    }
+
+    fn hash(&self) -> [u8; 32] {
+        sha256(self.secret.with_id(self.id).as_bytes())
+    }
+
+    async fn find(&self, all: &Db, app: &App) -> Result<Option<PassOwner<IngestReach>>> {
+        let hash = self.secret.hash(self.id, &app.secrets);
+        let live = find_live(all, self.id).await?.filter(|live| equal(&live.secret_hash, &hash));
+        let id = self.id.to_string();
+        Ok(live.map(|live| {
+            let name = format!("Ingest key {id}");
+            PassOwner {
+                tenant: live.tenant_id,
+                id: id.as_str().into(),
+                who: ActorRef { kind: ActorKind::System, id: Some(id), name },
+                reach: IngestReach { key_id: self.id, organization_id: live.organization_id },
+            }
+        }))
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    const ID: &str = "ing_01jd8z6v2mfkpb7h3q9xw5t4ra";
+    const SECRET: &str = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcd";
+
+    fn basic(pair: &str) -> String {
+        format!("Basic {}", BASE64.encode(pair))
+    }
+
+    #[test]
+    fn a_pair_is_read_however_the_scheme_is_spelt() {
+        let header = basic(&format!("{ID}:{SECRET}"));
+        for header in [header.clone(), header.replace("Basic", "basic"), header.replace("Basic", "BASIC ")] {
+            let pass = IngestPass::parse(&header).unwrap();
+            assert_eq!(pass.secret.with_id(pass.id), format!("{ID}:{SECRET}"), "{header}");
+            assert_eq!(pass.secret.last_four(), "abcd");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_a_key_is_refused_without_asking_the_database() {
+        let good = BASE64.encode(format!("{ID}:{SECRET}"));
+        let endless = format!("Basic {}", "A".repeat(1 << 20));
+        let refused = [
+            good.clone(),
+            format!("Bearer {good}"),
+            format!("Basic {}", good.trim_end_matches('=')).replace('M', "-"),
+            format!("Basic {good}="),
+            "Basic".to_owned(),
+            "Basic ".to_owned(),
+            endless,
+            basic(""),
+            basic(ID),
+            basic(&format!("{ID}:")),
+            basic(&format!(":{SECRET}")),
+            basic(&format!("{ID}:{SECRET}x")),
+            basic(&format!("{ID}:{}", &SECRET[1..])),
+            basic(&format!("{ID}:{}é", &SECRET[2..])),
+            basic(&format!("{ID}:{}", SECRET.replace('A', "-"))),
+            basic(&format!("{}:{SECRET}", ID.replace("ing", "key"))),
+            basic(&format!("{SECRET}:{ID}")),
+        ];
+        for header in refused {
+            let shown: String = header.chars().take(120).collect();
+            assert!(IngestPass::parse(&header).is_none(), "{shown}");
+        }
+    }
+}

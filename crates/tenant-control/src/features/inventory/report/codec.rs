@@ -1,0 +1,146 @@
+//! How a body is packed, told by its first bytes: agents' Content-Type headers contradict each other.
+
+use std::borrow::Cow;
+use std::io::{Read, Write};
+
+use flate2::bufread::GzDecoder;
+use flate2::write::{GzEncoder, ZlibEncoder};
+use flate2::{Compression, Decompress, FlushDecompress, Status};
+
+use super::refusal::Refusal;
+use super::text;
+
+/// Two hundred times a usual report, and small enough that a few at a time do not hurt a small machine. A stream is given up
+/// at the first byte beyond, so a bomb costs this much memory and no more.
+pub const INFLATED_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// The least by which the output grows: a usual report takes a handful of steps.
+const GROWTH_BYTES_MIN: usize = 64 * 1024;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Codec {
+    Zlib,
+    Gzip,
+    Plain,
+}
+
+/// Tells the codec by what the bytes are.
+pub fn detect(body: &[u8]) -> Result<Codec, Refusal> {
+    if body.starts_with(&[0x1f, 0x8b]) {
+        return Ok(Codec::Gzip);
+    }
+    if is_zlib(body) {
+        return Ok(Codec::Zlib);
+    }
+    match text::first_byte(text::without_mark(body)) {
+        Some(b'<' | b'{') => Ok(Codec::Plain),
+        None => Err(Refusal::malformed("The body is empty.")),
+        Some(_) => Err(Refusal::unsupported("The body is not zlib, gzip, XML or JSON.")),
+    }
+}
+
+/// The header of RFC 1950: deflate, a window of at most 32 KiB, a check over both bytes, no preset dictionary.
+fn is_zlib(body: &[u8]) -> bool {
+    let [method, flags, ..] = *body else { return false };
+    let check = u16::from(method) << 8 | u16::from(flags);
+    method & 0x0f == 8 && method >> 4 <= 7 && check.is_multiple_of(31) && flags & 0x20 == 0
+}
+
+/// Unpacks a body, whole and checked, or refuses it.
+pub fn inflate(body: &[u8], codec: Codec) -> Result<Cow<'_, [u8]>, Refusal> {
+    inflate_at_most(body, codec, INFLATED_BYTES_MAX)
+}
+
+/// With the bound as a parameter, so that a test need not fill the real one.
+pub fn inflate_at_most(body: &[u8], codec: Codec, bytes_max: usize) -> Result<Cow<'_, [u8]>, Refusal> {
+    match codec {
+        Codec::Plain if body.len() > bytes_max => Err(too_large(bytes_max)),
+        Codec::Plain => Ok(Cow::Borrowed(body)),
+        Codec::Zlib => inflate_zlib(body, bytes_max).map(Cow::Owned),
+        Codec::Gzip => inflate_gzip(body, bytes_max).map(Cow::Owned),
+    }
+}
+
+/// By hand and not with the reader of the crate, which takes a stream that was cut off for one that ended.
+fn inflate_zlib(body: &[u8], bytes_max: usize) -> Result<Vec<u8>, Refusal> {
+    let mut stream = Decompress::new(true);
+    let mut inflated = Vec::new();
+    loop {
+        let consumed = usize::try_from(stream.total_in()).unwrap_or(usize::MAX);
+        let rest = body.get(consumed..).unwrap_or_default();
+        grow(&mut inflated, bytes_max)?;
+        let length_before = inflated.len();
+        let status = stream
+            .decompress_vec(rest, &mut inflated, FlushDecompress::None)
+            .map_err(|_| Refusal::malformed("The zlib stream is damaged."))?;
+        let consumed_now = usize::try_from(stream.total_in()).unwrap_or(usize::MAX);
+        if inflated.len() > bytes_max {
+            return Err(too_large(bytes_max));
+        }
+        if status == Status::StreamEnd {
+            return if consumed_now == body.len() { Ok(inflated) } else { Err(trailing()) };
+        }
+        if consumed_now == consumed && inflated.len() == length_before {
+            return Err(Refusal::malformed("The zlib stream is cut off before its end."));
+        }
+    }
+}
+
+/// Makes room when there is none left: as much again as really came, and never beyond the bound and the one byte that shows
+/// that it was passed.
+fn grow(inflated: &mut Vec<u8>, bytes_max: usize) -> Result<(), Refusal> {
+    if inflated.len() < inflated.capacity() {
+        return Ok(());
+    }
+    let room = (bytes_max + 1).saturating_sub(inflated.len());
+    let step = inflated.len().max(GROWTH_BYTES_MIN).min(room);
+    inflated.try_reserve_exact(step).map_err(|_| too_large(bytes_max))
+}
+
+fn inflate_gzip(body: &[u8], bytes_max: usize) -> Result<Vec<u8>, Refusal> {
+    let mut decoder = GzDecoder::new(body);
+    let mut inflated = Vec::new();
+    loop {
+        grow(&mut inflated, bytes_max)?;
+        let length_before = inflated.len();
+        let room = inflated.capacity() - length_before;
+        // What a reader fills has to be there first: `take` and `read_to_end` would look for the end in a second buffer.
+        inflated.resize(length_before + room, 0);
+        let read = decoder
+            .read(inflated.get_mut(length_before..).unwrap_or_default())
+            .map_err(|_| Refusal::malformed("The gzip stream is damaged or cut off before its end."))?;
+        inflated.truncate(length_before + read);
+        if inflated.len() > bytes_max {
+            return Err(too_large(bytes_max));
+        }
+        if read == 0 {
+            return if decoder.into_inner().is_empty() { Ok(inflated) } else { Err(trailing()) };
+        }
+    }
+}
+
+fn too_large(bytes_max: usize) -> Refusal {
+    Refusal::too_large(format!("The body is larger than {} MiB once inflated.", bytes_max / (1024 * 1024)))
+}
+
+fn trailing() -> Refusal {
+    Refusal::malformed("There are more bytes after the end of the compressed stream.")
+}
+
+/// Packs an answer as the request was packed: the OCS agent reads nothing else. At the usual level, because FusionInventory
+/// knows zlib by the two bytes 78 9C, and another level begins otherwise.
+pub fn encode(codec: Codec, answer: &[u8]) -> Vec<u8> {
+    let packed = match codec {
+        Codec::Plain => return answer.to_vec(),
+        Codec::Zlib => {
+            let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
+            encoder.write_all(answer).and_then(|()| encoder.finish())
+        }
+        Codec::Gzip => {
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+            encoder.write_all(answer).and_then(|()| encoder.finish())
+        }
+    };
+    // Writing into memory does not fail.
+    packed.unwrap_or_default()
+}

@@ -1,0 +1,227 @@
+//! What a device looks like, from a report: our shapes and units instead of the agents'.
+//!
+//! Every group is `None` when the report does not carry its section, so that a partial report changes what it tells and
+//! nothing else. Within a group `None` means that the machine has no such thing, or a placeholder for it.
+
+use kernel::base::Timestamp;
+
+use super::identity::{real_label, real_serial, real_uuid};
+use super::kind::{kind, platform};
+use super::parts::{Cpu, Disk, Kind, Nic, Os, Platform, Software, Volume};
+use super::primary::{is_loopback, nic, primary};
+use super::sections::{Bios, CpuEntry, DiskEntry, DriveEntry, Hardware, NicEntry, Report};
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Facts {
+    pub kind: Option<Kind>,
+    pub platform: Option<Platform>,
+    pub host: Option<Host>,
+    pub machine: Option<Machine>,
+    pub system: Option<System>,
+    pub cpu: Option<Cpu>,
+    pub disks: Option<Vec<Disk>>,
+    pub volumes: Option<Vec<Volume>>,
+    pub network: Option<Network>,
+    pub software: Option<Vec<Software>>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Host {
+    pub hostname: Option<String>,
+    pub uuid: Option<String>,
+    pub memory_bytes: Option<i64>,
+    pub last_logged_user: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Machine {
+    pub manufacturer: Option<String>,
+    pub model: Option<String>,
+    pub serial_number: Option<String>,
+    pub asset_tag: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct System {
+    pub os: Os,
+    pub last_boot_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Network {
+    pub nics: Vec<Nic>,
+    pub primary_ip: Option<String>,
+    pub primary_mac: Option<String>,
+}
+
+/// The software is taken out of the report: it is most of it.
+pub fn facts(report: &mut Report) -> Facts {
+    let software = report.software.take().map(software);
+    let report = &*report;
+    let default_gateway = report.hardware.as_ref().and_then(|hardware| hardware.default_gateway.as_deref());
+    Facts {
+        kind: kind(report),
+        platform: platform(report),
+        host: host(report),
+        machine: report.bios.as_ref().map(machine),
+        system: system(report),
+        cpu: cpu(report),
+        disks: report.disks.as_ref().map(|entries| entries.iter().filter_map(disk).collect()),
+        volumes: report.volumes.as_ref().map(|entries| entries.iter().filter_map(volume).collect()),
+        network: report.nics.as_ref().map(|entries| network(entries, default_gateway)),
+        software,
+    }
+}
+
+fn host(report: &Report) -> Option<Host> {
+    let fqdn = report.os.as_ref().and_then(|os| os.fqdn.as_deref());
+    let Some(hardware) = &report.hardware else {
+        return (!report.partial).then(|| Host { hostname: fqdn.map(str::to_owned), ..Host::default() });
+    };
+    Some(Host {
+        hostname: hardware.hostname.clone().or_else(|| fqdn.map(str::to_owned)),
+        uuid: hardware.uuid.as_deref().and_then(real_uuid),
+        memory_bytes: hardware.memory_bytes.filter(|&bytes| bytes > 0),
+        last_logged_user: last_logged_user(hardware),
+    })
+}
+
+/// Agents on Unix read it from `last`, whose closing line "wtmp begins …" some take for a user where nobody signed in.
+fn last_logged_user(hardware: &Hardware) -> Option<String> {
+    hardware.last_logged_user.clone().or_else(|| hardware.user_id.clone()).filter(|user| user != "wtmp")
+}
+
+/// The system's maker before the board's before the firmware's.
+fn machine(bios: &Bios) -> Machine {
+    let first_real =
+        |labels: &[&Option<String>]| labels.iter().find_map(|label| real_label(label.as_deref()?)).map(str::to_owned);
+    Machine {
+        manufacturer: first_real(&[&bios.system_manufacturer, &bios.board_manufacturer, &bios.bios_manufacturer]),
+        model: first_real(&[&bios.model, &bios.board_model]),
+        serial_number: bios.serial.as_deref().and_then(real_serial).map(str::to_owned),
+        asset_tag: bios.asset_tag.as_deref().and_then(real_label).map(str::to_owned),
+    }
+}
+
+fn system(report: &Report) -> Option<System> {
+    let is_windows = platform(report) == Some(Platform::Windows);
+    if let Some(os) = &report.os {
+        let windows_build = || os.kernel_version.as_deref().filter(|_| is_windows).and_then(windows_build);
+        return Some(System {
+            os: Os {
+                name: os.full_name.clone().or_else(|| os.name.clone()),
+                version: os.version.clone(),
+                build: os.build.clone().or_else(windows_build),
+                kernel: os.kernel_version.clone(),
+                arch: os.arch.clone(),
+            },
+            last_boot_at: os.boot_time_ms().map(Timestamp::from_millis),
+        });
+    }
+    let hardware = report.hardware.as_ref().filter(|hardware| hardware.os_name.is_some())?;
+    let cpu_arch = || report.cpus.as_ref().and_then(|cpus| cpus.first()).and_then(|cpu| cpu.arch.clone());
+    Some(System {
+        os: Os {
+            name: hardware_os_name(hardware),
+            version: hardware.os_version.clone(),
+            build: hardware.os_version.as_deref().filter(|_| is_windows).and_then(windows_build),
+            kernel: None,
+            arch: hardware.arch.clone().or_else(cpu_arch),
+        },
+        last_boot_at: None,
+    })
+}
+
+/// The OCS agent writes the short name as the name and the full one, "Debian GNU/Linux 12 (bookworm)", as a comment.
+fn hardware_os_name(hardware: &Hardware) -> Option<String> {
+    let name = hardware.os_name.as_deref()?;
+    let full = hardware.os_comments.as_deref().filter(|comments| comments.starts_with(name));
+    Some(full.unwrap_or(name).to_owned())
+}
+
+/// The build of `10.0.19045`.
+fn windows_build(version: &str) -> Option<String> {
+    version.split('.').nth(2).map(str::to_owned)
+}
+
+fn cpu(report: &Report) -> Option<Cpu> {
+    let Some(entries) = &report.cpus else {
+        let hardware = report.hardware.as_ref()?;
+        let model = hardware.processor.clone()?;
+        return Some(Cpu { model: Some(model), sockets: hardware.processor_count, cores: None });
+    };
+    let cores: Option<Vec<i64>> = entries.iter().map(|entry: &CpuEntry| entry.cores).collect();
+    Some(Cpu {
+        model: entries.first().and_then(|entry| entry.name.clone()),
+        sockets: i64::try_from(entries.len()).ok().filter(|&sockets| sockets > 0),
+        cores: cores
+            .and_then(|cores| cores.into_iter().try_fold(0_i64, |sum, cores| sum.checked_add(cores)))
+            .filter(|&cores| cores > 0),
+    })
+}
+
+/// A disk, and not a drive for discs or tapes, nor memory or a file that plays one.
+fn disk(entry: &DiskEntry) -> Option<Disk> {
+    let size_bytes = entry.size_bytes.filter(|&bytes| bytes > 0)?;
+    let told = [&entry.kind, &entry.description].into_iter().flatten();
+    let words = told.map(|word| word.to_ascii_lowercase()).collect::<Vec<_>>().join(" ");
+    let is_other = ["cd-rom", "cdrom", "cd/dvd", "dvd", "tape", "floppy", "multipath child"];
+    let name = entry.name.as_deref().unwrap_or_default().trim_start_matches("/dev/");
+    let is_other_name = ["zram", "loop", "ram", "sr", "st", "nst", "fd"].iter().any(|start| {
+        name.strip_prefix(start).is_some_and(|number| number.bytes().next().is_some_and(|digit| digit.is_ascii_digit()))
+    });
+    if is_other_name || words == "cd" || is_other.iter().any(|word| words.contains(word)) {
+        return None;
+    }
+    Some(Disk {
+        name: entry.name.clone(),
+        model: entry.model.clone(),
+        serial: entry.serial.as_deref().and_then(real_serial).map(str::to_owned),
+        size_bytes: Some(size_bytes),
+        interface: entry.interface.clone().or_else(|| entry.description.clone().filter(|word| is_bus(word))),
+    })
+}
+
+/// Some agents tell the bus as the description.
+fn is_bus(word: &str) -> bool {
+    ["ata", "sata", "ide", "scsi", "sas", "usb", "nvme", "fc", "1394", "mmc", "iscsi"]
+        .iter()
+        .any(|bus| word.eq_ignore_ascii_case(bus))
+}
+
+/// A volume that can fill up: no discs, no images, which are always full, and no other machine's disk.
+fn volume(entry: &DriveEntry) -> Option<Volume> {
+    let filesystem = entry.filesystem.as_deref().unwrap_or_default().to_ascii_lowercase();
+    let kind = entry.kind.as_deref().unwrap_or_default().to_ascii_lowercase();
+    let is_image = ["squashfs", "iso9660", "udf", "cdfs", "tmpfs", "devtmpfs"].contains(&filesystem.as_str());
+    let is_elsewhere =
+        entry.letter.is_some() && ["network", "compact disc", "cd-rom"].iter().any(|word| kind.contains(word));
+    if is_image || is_elsewhere || entry.total_bytes.unwrap_or(0) == 0 {
+        return None;
+    }
+    // On Windows the letter is the place, and the other two are a kind and a label.
+    let (mount, device) = match &entry.letter {
+        Some(letter) => (Some(letter.clone()), None),
+        None => (entry.kind.clone(), entry.volume.clone()),
+    };
+    Some(Volume {
+        mount,
+        device,
+        filesystem: entry.filesystem.clone(),
+        total_bytes: entry.total_bytes,
+        free_bytes: entry.free_bytes,
+        encrypted: entry.is_encrypted.or_else(|| entry.encryption.as_ref().map(|_| true)),
+    })
+}
+
+fn network(entries: &[NicEntry], default_gateway: Option<&str>) -> Network {
+    let (primary_ip, primary_mac) = primary(entries, default_gateway);
+    Network { nics: entries.iter().filter(|entry| !is_loopback(entry)).map(nic).collect(), primary_ip, primary_mac }
+}
+
+/// Each program once, in an order that does not depend on the agent's mood.
+fn software(mut entries: Vec<Software>) -> Vec<Software> {
+    entries.sort_by(|one, other| (&one.name, &one.version, &one.arch).cmp(&(&other.name, &other.version, &other.arch)));
+    entries.dedup_by(|one, other| one.name == other.name && one.version == other.version && one.arch == other.arch);
+    entries
+}

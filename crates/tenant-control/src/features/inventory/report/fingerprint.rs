@@ -1,0 +1,191 @@
+//! What of a report says something: the same machine, asked twice, gives the same parts.
+//!
+//! Left out is what moves at every run (when the agent ran, how long it took, what it thinks has changed, how long the
+//! machine is up) and the sections that are dropped unread anyway: a list of processes is never the same twice. Free space
+//! stays in: it moves, and it matters. One pass, nothing copied. A body that is broken is told apart by its bytes like any other;
+//! `parse` refuses it later.
+
+/// The elements that do not count, tags and all: some are there in one run and missing in the next. The last two are looked
+/// at closer.
+const XML_STARTS: [&[u8]; 10] = [
+    b"<LOGDATE>",
+    b"<ETIME>",
+    b"<CHECKSUM>",
+    b"<ENVS>",
+    b"<PROCESSES>",
+    b"<LOCAL_USERS>",
+    b"<LOCAL_GROUPS>",
+    b"<USERS>",
+    DESCRIPTION,
+    BOOT_TIME,
+];
+/// Does not count when it has the machine's running time in it, as the OCS agent writes it: `x86_64/00-00-00 22:44:18`.
+const DESCRIPTION: &[u8] = b"<DESCRIPTION>";
+/// Counts to ten minutes: agents subtract the running time from the clock, and are a second off now and then.
+const BOOT_TIME: &[u8] = b"<BOOT_TIME>";
+const JSON_BOOT_TIME: &[u8] = b"\"boot_time\"";
+
+/// What is left out of `2026-11-15 13:53:06`, from its end.
+const BOOT_TIME_LENGTH: usize = 19;
+const BOOT_TIME_MOVING: usize = 4;
+
+/// The keys whose value does not count.
+const JSON_STARTS: [&[u8]; 8] = [
+    b"\"logdate\"",
+    b"\"etime\"",
+    b"\"envs\"",
+    b"\"processes\"",
+    b"\"local_users\"",
+    b"\"local_groups\"",
+    b"\"users\"",
+    JSON_BOOT_TIME,
+];
+
+/// The inflated body as slices in their order, without what moves. Together they are what a digest is made of.
+pub fn fingerprint_parts(inflated: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let is_json = super::text::first_byte(super::text::without_mark(inflated)) == Some(b'{');
+    Parts { rest: inflated, find_moving: if is_json { find_in_json } else { find_in_xml } }
+}
+
+struct Parts<'a> {
+    rest: &'a [u8],
+    find_moving: fn(&[u8]) -> Option<(usize, usize)>,
+}
+
+impl<'a> Iterator for Parts<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let (start, end) = (self.find_moving)(self.rest).unwrap_or((self.rest.len(), self.rest.len()));
+        let part = self.rest.get(..start).unwrap_or_default();
+        self.rest = self.rest.get(end..).unwrap_or_default();
+        Some(part)
+    }
+}
+
+/// Where the next of the starts stands, which all begin with the same byte, and which it is.
+fn find_start(
+    bytes: &[u8],
+    mut position: usize,
+    first: u8,
+    starts: &'static [&'static [u8]],
+) -> Option<(usize, &'static [u8])> {
+    loop {
+        position += find_byte(bytes.get(position..)?, first)?;
+        let here = bytes.get(position..)?;
+        // The second byte rules nearly everything out: looking at each start is slow.
+        let second = here.get(1)?;
+        if starts.iter().any(|start| start.get(1) == Some(second))
+            && let Some(start) = starts.iter().find(|start| here.starts_with(start))
+        {
+            return Some((position, start));
+        }
+        position += 1;
+    }
+}
+
+/// Where the next thing that does not count begins and ends. A tag without an end ends the search: looking on from every
+/// such tag to the end of the body would take as long as a hostile body likes.
+fn find_in_xml(bytes: &[u8]) -> Option<(usize, usize)> {
+    let mut position = 0;
+    loop {
+        let (found, tag) = find_start(bytes, position, b'<', &XML_STARTS)?;
+        position = found + tag.len();
+        let content = bytes.get(position..)?;
+        if tag == DESCRIPTION || tag == BOOT_TIME {
+            let length = find_byte(content, b'<')?;
+            let end = position + length;
+            if tag == BOOT_TIME && length == BOOT_TIME_LENGTH {
+                return Some((end - BOOT_TIME_MOVING, end));
+            }
+            if tag == DESCRIPTION && ends_with_running_time(content.get(..length)?) {
+                return Some((position, end));
+            }
+        } else {
+            let end = position + find_end_tag(content, tag.get(1..)?)? + tag.len() + 1;
+            let indent = bytes.get(..found)?.iter().rev().take_while(|byte| byte.is_ascii_whitespace()).count();
+            return Some((found - indent, end));
+        }
+    }
+}
+
+/// Where the element ends, by the name after its `<`, the `>` included.
+fn find_end_tag(content: &[u8], name: &[u8]) -> Option<usize> {
+    let mut position = 0;
+    loop {
+        position += find_byte(content.get(position..)?, b'<')?;
+        if content.get(position + 1..)?.strip_prefix(b"/").is_some_and(|end| end.starts_with(name)) {
+            return Some(position);
+        }
+        position += 1;
+    }
+}
+
+fn ends_with_running_time(text: &[u8]) -> bool {
+    let shape = b"/00-00-00 00:00:00";
+    text.len() > shape.len()
+        && text.iter().rev().zip(shape.iter().rev()).all(|(byte, wanted)| match wanted {
+            b'0' => byte.is_ascii_digit(),
+            _ => byte == wanted,
+        })
+}
+
+fn find_in_json(bytes: &[u8]) -> Option<(usize, usize)> {
+    let mut position = 0;
+    loop {
+        let (found, key) = find_start(bytes, position, b'"', &JSON_STARTS)?;
+        position = found + key.len();
+        let space = bytes.get(position..)?.iter().position(|byte| !byte.is_ascii_whitespace())?;
+        // The same word may be a value.
+        if bytes.get(position + space) == Some(&b':') {
+            let start = position + space + 1;
+            let length = value_length(bytes.get(start..)?)?;
+            if key != JSON_BOOT_TIME {
+                return Some((start, start + length));
+            }
+            let value = bytes.get(start..start + length)?;
+            if let Some(time) = value.trim_ascii().strip_prefix(b"\"").and_then(|time| time.strip_suffix(b"\""))
+                && time.len() == BOOT_TIME_LENGTH
+            {
+                let end = start + value.trim_ascii_end().len() - 1;
+                return Some((end - BOOT_TIME_MOVING, end));
+            }
+            position = start + length;
+        }
+    }
+}
+
+/// The length of a JSON value with the space before it, whatever it is.
+fn value_length(bytes: &[u8]) -> Option<usize> {
+    let mut depth = 0_usize;
+    let mut position = 0;
+    loop {
+        match bytes.get(position)? {
+            b'"' => position += string_length(bytes.get(position + 1..)?)?,
+            b'[' | b'{' => depth += 1,
+            b',' | b']' | b'}' if depth == 0 => return Some(position),
+            b']' | b'}' => depth -= 1,
+            _ => {}
+        }
+        position += 1;
+    }
+}
+
+/// The length of the text of a string after its opening quote, the closing one included.
+fn string_length(bytes: &[u8]) -> Option<usize> {
+    let mut position = 0;
+    loop {
+        match bytes.get(position)? {
+            b'"' => return Some(position + 1),
+            b'\\' => position += 2,
+            _ => position += 1,
+        }
+    }
+}
+
+fn find_byte(bytes: &[u8], wanted: u8) -> Option<usize> {
+    bytes.iter().position(|&byte| byte == wanted)
+}

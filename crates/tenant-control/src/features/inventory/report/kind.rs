@@ -1,0 +1,140 @@
+//! What a device is, and what runs on it, in the few words that lists are filtered by.
+
+use super::parts::{Kind, Platform};
+use super::sections::Report;
+
+const LAPTOP_CHASSIS: [&str; 7] =
+    ["laptop", "notebook", "portable", "convertible", "detachable", "tablet", "hand held"];
+
+const SERVER_CHASSIS: [&str; 11] = [
+    "server",
+    "main system",
+    "rack mount",
+    "blade",
+    "multi-system",
+    "raid",
+    "storage chassis",
+    "expansion chassis",
+    "sub chassis",
+    "compactpci",
+    "advancedtca",
+];
+
+const WORKSTATION_CHASSIS: [&str; 9] =
+    ["desktop", "tower", "mini pc", "all in one", "all-in-one", "pizza box", "space-saving", "sealed-case", "stick pc"];
+
+/// Makers and models of machines that are not there. The OCS agent does not always say it otherwise.
+const VIRTUAL_MODELS: [&str; 7] = ["virtual machine", "vmware", "virtualbox", "qemu", "kvm", "hvm domu", "bochs"];
+
+const LINUX_NAMES: [&str; 15] = [
+    "linux",
+    "debian",
+    "ubuntu",
+    "red hat",
+    "centos",
+    "rocky",
+    "almalinux",
+    "suse",
+    "fedora",
+    "raspbian",
+    "gentoo",
+    "proxmox",
+    "manjaro",
+    "nixos",
+    "mint",
+];
+
+/// `None` when this message alone cannot tell: a partial one without the hardware, or without the operating system where
+/// that decides.
+pub fn kind(report: &Report) -> Option<Kind> {
+    match report.item_type.as_deref().map(str::to_ascii_lowercase).as_deref() {
+        Some("networkequipment") => return Some(Kind::Network),
+        Some("printer") => return Some(Kind::Printer),
+        Some("phone") => return Some(Kind::Mobile),
+        _ => {}
+    }
+    if report.partial && report.hardware.is_none() {
+        return None;
+    }
+    if is_virtual(report) {
+        return Some(Kind::Virtual);
+    }
+    let chassis = chassis(report);
+    if contains_any(&chassis, &LAPTOP_CHASSIS) {
+        return Some(Kind::Laptop);
+    }
+    if contains_any(&chassis, &SERVER_CHASSIS) {
+        return Some(Kind::Server);
+    }
+    // Before the desktops: many a small server stands in a tower.
+    if os_names(report).contains("server") {
+        return Some(Kind::Server);
+    }
+    if contains_any(&chassis, &WORKSTATION_CHASSIS) {
+        return Some(Kind::Workstation);
+    }
+    Some(match platform(report)? {
+        Platform::Windows | Platform::Macos => Kind::Workstation,
+        Platform::Linux => Kind::Server,
+        Platform::Android | Platform::Ios => Kind::Mobile,
+        Platform::Other => Kind::Other,
+    })
+}
+
+/// `None` when a partial message does not tell the operating system.
+pub fn platform(report: &Report) -> Option<Platform> {
+    let names = os_names(report);
+    if names.is_empty() {
+        return (!report.partial).then_some(Platform::Other);
+    }
+    let is_appliance = report.item_type.as_deref().is_some_and(|kind| kind.eq_ignore_ascii_case("networkequipment"));
+    // Darwin has "win" in it, Android runs on Linux, and a router's IOS is not a phone's.
+    Some(if contains_any(&names, &["darwin", "macos", "mac os", "os x"]) {
+        Platform::Macos
+    } else if contains_any(&names, &["windows", "mswin"]) {
+        Platform::Windows
+    } else if names.contains("android") {
+        Platform::Android
+    } else if contains_any(&names, &LINUX_NAMES) {
+        Platform::Linux
+    } else if !is_appliance && names.split_whitespace().any(|word| matches!(word, "ios" | "ipados")) {
+        Platform::Ios
+    } else {
+        Platform::Other
+    })
+}
+
+fn is_virtual(report: &Report) -> bool {
+    let told = report.hardware.as_ref().and_then(|hardware| hardware.vm_system.as_deref());
+    if let Some(system) = told {
+        return !system.eq_ignore_ascii_case("physical");
+    }
+    report.bios.as_ref().is_some_and(|bios| {
+        [&bios.system_manufacturer, &bios.model]
+            .into_iter()
+            .flatten()
+            .any(|name| contains_any(&name.to_ascii_lowercase(), &VIRTUAL_MODELS))
+    })
+}
+
+fn chassis(report: &Report) -> String {
+    let hardware = report.hardware.as_ref().and_then(|hardware| hardware.chassis_type.as_deref());
+    let bios = report.bios.as_ref().and_then(|bios| bios.chassis_type.as_deref());
+    hardware.or(bios).unwrap_or_default().to_ascii_lowercase()
+}
+
+/// Every name of the operating system that was told, in lower case.
+fn os_names(report: &Report) -> String {
+    let mut names = Vec::new();
+    if let Some(os) = &report.os {
+        names.extend([&os.kernel_name, &os.full_name, &os.name].into_iter().flatten());
+    }
+    if let Some(hardware) = &report.hardware {
+        names.extend(&hardware.os_name);
+    }
+    names.into_iter().map(|name| name.to_ascii_lowercase()).collect::<Vec<_>>().join(" ")
+}
+
+fn contains_any(text: &str, words: &[&str]) -> bool {
+    words.iter().any(|word| text.contains(word))
+}

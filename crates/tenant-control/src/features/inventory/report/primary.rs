@@ -1,0 +1,100 @@
+//! Network cards and addresses: what is a card at all, and which one a person would call the machine's own.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use super::identity::normal_mac;
+use super::parts::Nic;
+use super::sections::NicEntry;
+
+/// Names of interfaces that software makes. One of them is the machine's own only when there is nothing else.
+const VIRTUAL_NAMES: [&str; 14] =
+    ["docker", "veth", "br-", "virbr", "ifb", "lo", "tun", "tap", "wg", "zt", "cni", "flannel", "cali", "vethernet"];
+
+/// The addresses in a value: some agents write several, with their prefix or their scope.
+pub fn addresses(value: &str) -> impl Iterator<Item = String> {
+    value.split([',', ';', ' ']).filter_map(|piece| {
+        let address = piece.split(['/', '%']).next().unwrap_or_default();
+        address
+            .trim()
+            .parse::<IpAddr>()
+            .ok()
+            .filter(|address| !address.is_unspecified())
+            .map(|address| address.to_string())
+    })
+}
+
+/// Whether the card only talks to the machine itself.
+pub fn is_loopback(entry: &NicEntry) -> bool {
+    let is_kind = |word: &str| entry.kind.as_deref().is_some_and(|kind| kind.eq_ignore_ascii_case(word));
+    let name = entry.name.as_deref().unwrap_or_default();
+    is_kind("loopback") || matches!(name, "lo" | "lo0") || name.starts_with("Software Loopback Interface")
+}
+
+pub fn nic(entry: &NicEntry) -> Nic {
+    Nic {
+        name: entry.name.clone(),
+        mac: entry.mac.as_deref().and_then(normal_mac),
+        r#type: entry.kind.as_deref().map(|kind| match kind.to_ascii_lowercase().as_str() {
+            // The kernel's word for it, which the OCS agent repeats for some cards.
+            "ether" => "ethernet".to_owned(),
+            other => other.to_owned(),
+        }),
+        status: entry.is_up.map(|is_up| if is_up { "up" } else { "down" }.to_owned()),
+        ips: entry.ips.clone(),
+    }
+}
+
+/// The address and the MAC of the card that a person would name: up, with an IPv4 address, on the way to the gateway, and
+/// not made by software.
+pub fn primary(entries: &[NicEntry], default_gateway: Option<&str>) -> (Option<String>, Option<String>) {
+    let gateway: Option<Ipv4Addr> = default_gateway.and_then(|gateway| gateway.parse().ok());
+    // The last of equals wins in `max_by_key`; the first is meant.
+    let best = entries.iter().rev().filter(|entry| !is_loopback(entry)).max_by_key(|entry| {
+        let looks_virtual = looks_virtual(entry);
+        (
+            entry.is_up != Some(false),
+            entry.ips.iter().any(|ip| rank(ip) == Some(3)),
+            !looks_virtual && leads_to(entry, gateway),
+            !looks_virtual,
+            entry.is_virtual != Some(true),
+            !entry.ips.is_empty(),
+            entry.mac.is_some(),
+        )
+    });
+    let Some(best) = best else { return (None, None) };
+    let address = best.ips.iter().rev().max_by_key(|ip| rank(ip)).cloned();
+    (address, best.mac.as_deref().and_then(normal_mac))
+}
+
+/// How much an address says about where to reach the machine.
+fn rank(ip: &str) -> Option<u8> {
+    Some(match ip.parse().ok()? {
+        IpAddr::V4(address) if address.is_link_local() || address.is_loopback() => 1,
+        IpAddr::V4(_) => 3,
+        IpAddr::V6(address) if address.is_unicast_link_local() || address.is_loopback() => 0,
+        IpAddr::V6(_) => 2,
+    })
+}
+
+fn looks_virtual(entry: &NicEntry) -> bool {
+    is_made(entry.name.as_deref().unwrap_or_default())
+}
+
+/// Whether an interface of this name is made by software.
+pub fn is_made(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    VIRTUAL_NAMES.iter().any(|start| name.starts_with(start))
+}
+
+/// Whether the gateway is this card's: the agent says so, or, since it tells no masks here, it is one of the 256 neighbours
+/// of an address.
+fn leads_to(entry: &NicEntry, gateway: Option<Ipv4Addr>) -> bool {
+    let own: Option<Ipv4Addr> = entry.gateway.as_deref().and_then(|gateway| gateway.parse().ok());
+    let Some(gateway) = gateway else { return own.is_some_and(|own| !own.is_unspecified()) };
+    own == Some(gateway)
+        || entry
+            .ips
+            .iter()
+            .filter_map(|ip| ip.parse::<Ipv4Addr>().ok())
+            .any(|ip| ip.octets()[..3] == gateway.octets()[..3])
+}

@@ -1,0 +1,299 @@
+//! A report as the agent tells it: the sections and fields that are kept, under the agents' names for them.
+//!
+//! A section is `None` when the message does not carry it: a partial report has only those that changed.
+
+use kernel::base::Timestamp;
+
+use super::collect::NIC_IPS_MAX;
+use super::parts::Software;
+use super::primary::addresses;
+use super::text::{DECIMAL_MB_BYTES, MIB_BYTES, day_ms, flag, label, local_time_ms, number, size};
+
+#[derive(Debug, Default, PartialEq)]
+pub struct Report {
+    pub device_id: String,
+    pub tag: Option<String>,
+    /// What the machine is, in JSON alone: `Computer`, `NetworkEquipment`, …
+    pub item_type: Option<String>,
+    pub partial: bool,
+    /// The OCS agent says it in its User-Agent header alone; `Agent::named` reads that too.
+    pub agent: Option<Agent>,
+    pub hardware: Option<Hardware>,
+    pub bios: Option<Bios>,
+    pub os: Option<OperatingSystem>,
+    pub cpus: Option<Vec<CpuEntry>>,
+    pub volumes: Option<Vec<DriveEntry>>,
+    pub disks: Option<Vec<DiskEntry>>,
+    pub nics: Option<Vec<NicEntry>>,
+    pub software: Option<Vec<Software>>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Agent {
+    pub name: String,
+    pub version: Option<String>,
+}
+
+impl Agent {
+    /// Reads a name with its version: `FusionInventory-Agent_v2.6`.
+    pub fn named(value: &str) -> Option<Self> {
+        let value = label(value)?;
+        Some(match value.rsplit_once("_v") {
+            Some((name, version)) if !name.is_empty() && version.starts_with(|first: char| first.is_ascii_digit()) => {
+                Self { name: name.to_owned(), version: Some(version.to_owned()) }
+            }
+            _ => Self { name: value, version: None },
+        })
+    }
+
+    pub fn is_ocs(&self) -> bool {
+        self.name.get(..3).is_some_and(|start| start.eq_ignore_ascii_case("ocs"))
+    }
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Hardware {
+    pub hostname: Option<String>,
+    pub uuid: Option<String>,
+    pub memory_bytes: Option<i64>,
+    pub chassis_type: Option<String>,
+    pub vm_system: Option<String>,
+    pub last_logged_user: Option<String>,
+    pub user_id: Option<String>,
+    /// The OCS agent has the operating system only here.
+    pub os_name: Option<String>,
+    pub os_version: Option<String>,
+    pub os_comments: Option<String>,
+    pub processor: Option<String>,
+    pub processor_count: Option<i64>,
+    pub arch: Option<String>,
+    pub default_gateway: Option<String>,
+}
+
+impl Hardware {
+    pub fn set(&mut self, field: &str, value: &str) {
+        match field {
+            "name" => self.hostname = label(value),
+            "uuid" => self.uuid = label(value),
+            "memory" => self.memory_bytes = size(value, MIB_BYTES),
+            "chassis_type" => self.chassis_type = label(value),
+            "vmsystem" => self.vm_system = label(value),
+            "lastloggeduser" => self.last_logged_user = label(value),
+            "userid" => self.user_id = label(value),
+            "osname" => self.os_name = label(value),
+            "osversion" => self.os_version = label(value),
+            "oscomments" => self.os_comments = label(value),
+            "processort" => self.processor = label(value),
+            "processorn" => self.processor_count = number(value),
+            "arch" => self.arch = label(value),
+            // The OCS agent on Unix puts architecture and running time here: `x86_64/00-00-00 22:44:18`.
+            "description" if self.arch.is_none() => {
+                self.arch =
+                    value.split_once('/').filter(|(_, time)| time.contains(':')).and_then(|(arch, _)| label(arch));
+            }
+            "defaultgateway" => self.default_gateway = label(value),
+            _ => {}
+        }
+    }
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Bios {
+    pub serial: Option<String>,
+    pub system_manufacturer: Option<String>,
+    pub board_manufacturer: Option<String>,
+    pub bios_manufacturer: Option<String>,
+    pub model: Option<String>,
+    pub board_model: Option<String>,
+    pub asset_tag: Option<String>,
+    /// The chassis as the OCS agent tells it.
+    pub chassis_type: Option<String>,
+}
+
+impl Bios {
+    pub fn set(&mut self, field: &str, value: &str) {
+        match field {
+            "ssn" => self.serial = label(value),
+            "smanufacturer" => self.system_manufacturer = label(value),
+            "mmanufacturer" => self.board_manufacturer = label(value),
+            "bmanufacturer" => self.bios_manufacturer = label(value),
+            "smodel" => self.model = label(value),
+            "mmodel" => self.board_model = label(value),
+            "assettag" => self.asset_tag = label(value),
+            "type" => self.chassis_type = label(value),
+            _ => {}
+        }
+    }
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct OperatingSystem {
+    pub name: Option<String>,
+    pub full_name: Option<String>,
+    pub version: Option<String>,
+    pub build: Option<String>,
+    pub kernel_name: Option<String>,
+    pub kernel_version: Option<String>,
+    pub arch: Option<String>,
+    pub fqdn: Option<String>,
+    pub boot_time: Option<String>,
+    pub timezone_offset: Option<String>,
+}
+
+impl OperatingSystem {
+    pub fn set(&mut self, field: &str, value: &str) {
+        match field {
+            "name" => self.name = label(value),
+            "full_name" => self.full_name = label(value),
+            "version" => self.version = label(value),
+            "build" => self.build = label(value),
+            "kernel_name" => self.kernel_name = label(value),
+            "kernel_version" => self.kernel_version = label(value),
+            "arch" => self.arch = label(value),
+            "fqdn" => self.fqdn = label(value),
+            "boot_time" => self.boot_time = label(value),
+            _ => {}
+        }
+    }
+
+    /// Agents tell the machine's local time, and its offset from UTC beside it.
+    pub fn boot_time_ms(&self) -> Option<i64> {
+        local_time_ms(self.boot_time.as_deref()?, self.timezone_offset.as_deref())
+    }
+}
+
+/// One socket.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct CpuEntry {
+    pub name: Option<String>,
+    pub cores: Option<i64>,
+    pub arch: Option<String>,
+}
+
+impl CpuEntry {
+    pub fn set(&mut self, field: &str, value: &str) {
+        match field {
+            "name" => self.name = label(value),
+            "type" if self.name.is_none() => self.name = label(value),
+            "core" | "cores" => self.cores = number(value),
+            // The OCS agent's word; the other `arch` is that of the instruction set's family.
+            "cpuarch" => self.arch = label(value),
+            _ => {}
+        }
+    }
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct DriveEntry {
+    /// On Windows what kind of drive it is, elsewhere where it is mounted.
+    pub kind: Option<String>,
+    /// On Windows the volume's label, elsewhere the device.
+    pub volume: Option<String>,
+    pub letter: Option<String>,
+    pub filesystem: Option<String>,
+    pub total_bytes: Option<i64>,
+    pub free_bytes: Option<i64>,
+    pub encryption: Option<String>,
+    pub is_encrypted: Option<bool>,
+}
+
+impl DriveEntry {
+    pub fn set(&mut self, field: &str, value: &str) {
+        match field {
+            "type" => self.kind = label(value),
+            "volumn" => self.volume = label(value),
+            "letter" => self.letter = label(value),
+            "filesystem" => self.filesystem = label(value),
+            "total" => self.total_bytes = size(value, MIB_BYTES),
+            "free" => self.free_bytes = size(value, MIB_BYTES),
+            "encrypt_name" => self.encryption = label(value),
+            // "Partially" is not encrypted.
+            "encrypt_status" => self.is_encrypted = label(value).map(|status| flag(&status) == Some(true)),
+            _ => {}
+        }
+    }
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct DiskEntry {
+    pub name: Option<String>,
+    pub model: Option<String>,
+    pub serial: Option<String>,
+    pub kind: Option<String>,
+    pub description: Option<String>,
+    pub interface: Option<String>,
+    pub size_bytes: Option<i64>,
+}
+
+impl DiskEntry {
+    pub fn set(&mut self, field: &str, value: &str) {
+        match field {
+            "name" => self.name = label(value),
+            "model" => self.model = label(value),
+            // Both are sent by some agents, and one of them may be empty.
+            "serial" | "serialnumber" => self.serial = label(value).or(self.serial.take()),
+            "type" => self.kind = label(value),
+            "description" => self.description = label(value),
+            "interface" => self.interface = label(value),
+            "disksize" => self.size_bytes = size(value, DECIMAL_MB_BYTES),
+            _ => {}
+        }
+    }
+}
+
+/// A network card. Agents send one entry for each address; entries of one card are put together.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct NicEntry {
+    pub name: Option<String>,
+    pub mac: Option<String>,
+    pub kind: Option<String>,
+    pub is_up: Option<bool>,
+    pub is_virtual: Option<bool>,
+    pub ips: Vec<String>,
+    pub gateway: Option<String>,
+}
+
+impl NicEntry {
+    pub fn set(&mut self, field: &str, value: &str) {
+        match field {
+            "description" => self.name = label(value),
+            "mac" | "macaddr" => self.mac = label(value).map(|mac| mac.to_ascii_lowercase()),
+            "type" => self.kind = label(value),
+            "status" => self.is_up = label(value).map(|status| status.eq_ignore_ascii_case("up")),
+            "virtualdev" => self.is_virtual = flag(value),
+            // The OCS agent has both families in the one field.
+            // One more than is allowed is enough to refuse it.
+            "ipaddress" | "ipaddress6" => {
+                let room = (NIC_IPS_MAX + 1).saturating_sub(self.ips.len());
+                self.ips.extend(addresses(value).take(room));
+            }
+            "ipgateway" => self.gateway = label(value),
+            _ => {}
+        }
+    }
+}
+
+impl Software {
+    pub fn set(&mut self, field: &str, value: &str) {
+        match field {
+            "name" => self.name = label(value).unwrap_or_default(),
+            "version" => self.version = label(value),
+            "publisher" => self.publisher = label(value),
+            "arch" | "architecture" => self.arch = label(value),
+            "from" => self.source = label(value),
+            "installdate" => self.installed_at = day_ms(value).map(Timestamp::from_millis),
+            _ => {}
+        }
+    }
+
+    /// `libc6:amd64` is `libc6`: the OCS agent repeats the architecture in the names of some Debian packages.
+    pub fn name_without_arch(&mut self) {
+        let Some(arch) = &self.arch else { return };
+        if let Some(length) =
+            self.name.strip_suffix(arch.as_str()).and_then(|name| name.strip_suffix(':')).map(str::len)
+            && length > 0
+        {
+            self.name.truncate(length);
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Bodies that nobody should send.
+
+use super::super::xml::parse_at_most;
+use super::super::{Codec, RefusalKind, encode, facts, fingerprint_parts, parse, read};
+use super::{FUSION, GLPI, OCS, json, refusal, report, xml};
+
+#[test]
+fn document_types_and_entities_are_refused() {
+    let laughs = br#"<?xml version="1.0"?><!DOCTYPE lolz [<!ENTITY lol "lol"><!ENTITY lol2 "&lol;&lol;&lol;&lol;">]>
+        <REQUEST><QUERY>&lol2;</QUERY></REQUEST>"#;
+    let outside =
+        br#"<!DOCTYPE r [<!ENTITY x SYSTEM "file:///etc/passwd">]><REQUEST><DEVICEID>&x;</DEVICEID></REQUEST>"#;
+    for body in [
+        &laughs[..],
+        outside,
+        &xml("<HARDWARE><NAME>&other;</NAME></HARDWARE>"),
+        &xml("<ENVS><KEY>&other;</KEY></ENVS>"),
+    ] {
+        assert_eq!(refusal(body).detail, "The XML may have no document types or entities.");
+    }
+}
+
+#[test]
+fn deep_documents_are_refused_or_passed_over() {
+    let deep = xml(&format!("{}{}", "<A>".repeat(10_000), "</A>".repeat(10_000)));
+    assert_eq!(refusal(&deep).detail, "The XML is nested deeper than 32 levels.");
+    let deep = xml(&format!("<BIOS><SSN>{}{}</SSN></BIOS>", "<A>".repeat(10_000), "</A>".repeat(10_000)));
+    assert_eq!(refusal(&deep).detail, "The XML is nested deeper than 32 levels.");
+    let lists = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    assert!(report(&json(&format!("{{\"unknown\":{lists}}}"))).hardware.is_none());
+    assert_eq!(refusal(&json(&format!("{{\"bios\":{{\"ssn\":{lists}}}}}"))).kind, RefusalKind::Malformed);
+    assert_eq!(refusal(&json(&lists)).detail, "The inventory has no content.");
+}
+
+#[test]
+fn too_many_entries_are_refused() {
+    for (section, entries_max, what) in [
+        ("SOFTWARES", 10_000, "software"),
+        ("STORAGES", 500, "disks"),
+        ("DRIVES", 1_000, "volumes"),
+        ("NETWORKS", 1_000, "network cards"),
+        ("CPUS", 1_000, "processors"),
+    ] {
+        let lower = section.to_lowercase();
+        // Different names, so that nothing is put together.
+        let in_xml = |count: usize| -> Vec<u8> {
+            let entries = (0..count).map(|n| format!("<{section}><NAME>{n}</NAME><TYPE>t</TYPE></{section}>"));
+            xml(&entries.collect::<String>())
+        };
+        let in_json = |count: usize| -> Vec<u8> {
+            let entries: Vec<_> = (0..count).map(|n| format!("{{\"name\":\"{n}\"}}")).collect();
+            json(&format!("{{\"{lower}\":[{}]}}", entries.join(",")))
+        };
+        let expected = format!("The report has more than {entries_max} entries of {what}.");
+        for body in [in_xml(entries_max + 1), in_json(entries_max + 1), in_json(100_000)] {
+            let refusal = refusal(&body);
+            assert_eq!((refusal.kind, refusal.detail.as_str()), (RefusalKind::TooMany, expected.as_str()));
+        }
+        report(&in_xml(entries_max));
+        report(&in_json(entries_max));
+    }
+}
+
+#[test]
+fn a_document_of_nothing_but_tags_is_given_up() {
+    let refusal = parse_at_most(&xml(&"<A/>".repeat(1_000)), 1_000).unwrap_err();
+    assert_eq!(refusal.kind, RefusalKind::TooMany);
+    assert_eq!(refusal.detail, "The XML has more tags and texts than a report needs.");
+}
+
+#[test]
+fn too_many_addresses_are_refused() {
+    let addresses: Vec<_> = (0..101).map(|n| format!("\"10.0.0.{n}\"")).collect();
+    let in_one = format!("{{\"networks\":{{\"description\":\"e\",\"ipaddress\":[{}]}}}}", addresses.join(","));
+    let entries = addresses.iter().map(|ip| format!("{{\"description\":\"e\",\"ipaddress\":{ip}}}"));
+    let in_many = format!("{{\"networks\":[{}]}}", entries.collect::<Vec<_>>().join(","));
+    for content in [in_one, in_many] {
+        let detail = refusal(&json(&content)).detail;
+        assert_eq!(detail, "The report has more than 100 entries of addresses of one network card.");
+    }
+}
+
+#[test]
+fn broken_documents_are_refused_with_a_sentence() {
+    for (body, detail) in [
+        (&b"<REQUEST><QUERY>PROLOG</QUERY>"[..], "The XML ends before its root element does."),
+        (b"<REQUEST><QUERY>PROLOG</REQUEST>", "The XML is not well formed near byte"),
+        (b"<REQUEST/><REQUEST/>", "The message does not say what it is"),
+        (b"<REQUEST></REQUEST><REQUEST></REQUEST>", "The XML has more than one root."),
+        (b"<REQUEST></REQUEST>text", "The XML has text outside its root."),
+        (b"<html></html>", "The XML is not a REQUEST of an inventory agent."),
+        (b"<REQUEST><QUERY>INVENTORY</QUERY></REQUEST>", "The message has no device id."),
+        (b"<REQUEST><QUERY>INVENTORY</QUERY><DEVICEID>d</DEVICEID></REQUEST>", "The inventory has no content."),
+        (b"<?xml version=\"1.0\" encoding=\"UTF-16\"?><REQUEST/>", "The XML is in an encoding other than"),
+        (b"{\"action\":\"inventory\"", "The JSON is not well formed at line 1, column 21."),
+        (b"{\"action\":\"contact\"} x", "The JSON is not well formed at line 1"),
+        (b"{\"deviceid\":\"d\"}", "The message does not say what it is"),
+        (b"{\"action\":\"contact\"}", "The message has no device id."),
+        (b"{\"content\":{\"softwares\":\"secret\"}}", "The section softwares is neither an object nor"),
+        (b"{\"content\":{\"softwares\":[[]]}}", "The section softwares is neither an object nor"),
+        (b"{\"content\":{\"bios\":[7]}}", "The section bios is neither an object nor"),
+        (b"hello", "The body is not XML or JSON."),
+    ] {
+        let refusal = refusal(body);
+        assert!(refusal.detail.starts_with(detail), "{}: {}", body.escape_ascii(), refusal.detail);
+        assert!(!refusal.detail.contains("secret"));
+    }
+}
+
+#[test]
+fn broken_names_are_mended() {
+    let mut body = xml("<HARDWARE><NAME>caf\u{7f}e?</NAME></HARDWARE>");
+    let mark = body.iter().position(|&byte| byte == b'?').unwrap();
+    body[mark] = 0xe9;
+    assert_eq!(report(&body).hardware.unwrap().hostname.as_deref(), Some("cafe\u{fffd}"));
+    let mut latin = b"<?xml version=\"1.0\" encoding=\"ISO-8859-1\"?>".to_vec();
+    latin.extend(body);
+    assert_eq!(report(&latin).hardware.unwrap().hostname.as_deref(), Some("cafe\u{e9}"));
+    let references =
+        "<HARDWARE><NAME>&#x41;&#66;&#0;&#xFFFF;&#99999999999;&lt;<![CDATA[<&x;>]]><!-- no --></NAME></HARDWARE>";
+    assert_eq!(report(&xml(references)).hardware.unwrap().hostname.as_deref(), Some("AB<<&x;>"));
+}
+
+#[test]
+fn long_values_are_cut() {
+    let long = "é".repeat(100_000);
+    let content = format!("<HARDWARE><NAME>{long}</NAME><OSNAME>&amp;{long}&amp;{long}</OSNAME></HARDWARE>");
+    let hardware = report(&xml(&content)).hardware.unwrap();
+    assert_eq!(hardware.hostname.unwrap().chars().count(), 500);
+    assert_eq!(hardware.os_name.unwrap().chars().count(), 500);
+    let hardware = report(&json(&format!("{{\"hardware\":{{\"name\":\"{long}\"}}}}"))).hardware.unwrap();
+    assert_eq!(hardware.hostname.unwrap().chars().count(), 500);
+    let tags = format!("<{long}/>", long = "A".repeat(1_000_000));
+    report(&xml(&tags));
+}
+
+/// A sequence of numbers that is the same in every run.
+struct Xorshift(u64);
+
+impl Xorshift {
+    fn next(&mut self, below: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 33).unwrap() % below
+    }
+}
+
+#[test]
+fn no_mutation_panics() {
+    let mut random = Xorshift(0x9e37_79b9_7f4a_7c15);
+    let pieces: [&[u8]; 12] =
+        [b"<", b">", b"</", b"&", b"]]>", b"<![CDATA[", b"\"", b"{", b"[", b"\\u0000", b"\xff", b"&#xD800;"];
+    let packed = [encode(Codec::Zlib, FUSION), encode(Codec::Gzip, OCS)];
+    for original in [FUSION, OCS, GLPI, &packed[0], &packed[1]] {
+        for _ in 0..150 {
+            let mut body = original.to_vec();
+            for _ in 0..=random.next(4) {
+                let at = random.next(body.len());
+                match random.next(4) {
+                    0 => body[at] = u8::try_from(random.next(256)).unwrap(),
+                    1 => body.truncate(at.max(1)),
+                    2 => drop(body.drain(at..(at + random.next(40)).min(body.len()))),
+                    _ => drop(body.splice(at..at, pieces[random.next(pieces.len())].iter().copied())),
+                }
+                if body.is_empty() {
+                    body.push(b'<');
+                }
+            }
+            let kept = fingerprint_parts(&body).map(<[u8]>::len).sum::<usize>();
+            assert!(kept <= body.len());
+            drop(read(&body));
+            if let Ok((_, super::super::Message::Inventory(mut report))) = parse(&body) {
+                facts(&mut report);
+            }
+        }
+    }
+}

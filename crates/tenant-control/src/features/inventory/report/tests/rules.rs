@@ -1,0 +1,189 @@
+//! Units, identities, kinds and answers.
+
+use super::super::text::{day_ms, label, local_time_ms, number, size};
+use super::super::{
+    Agent, Kind, Platform, facts, json_contact, json_error, json_ok, parse, real_label, real_mac, real_serial,
+    real_uuid, uuid_twin, xml_error, xml_inventory_for, xml_prolog,
+};
+use super::{json, report, xml};
+
+#[test]
+fn values_are_read_leniently() {
+    assert_eq!(label(" a\tb\u{0}\u{85}c \n"), Some("a bc".into()));
+    assert_eq!((label(" \u{1} "), label("Â©")), (None, Some("Â©".into())));
+    assert_eq!(
+        (number("42"), number(" 2500 MHz"), number("-1"), number("x"), number("")),
+        (Some(42), Some(2500), None, None, None)
+    );
+    assert_eq!(number("99999999999999999999"), None);
+    assert_eq!(size("1.5", 1_000_000), Some(1_500_000));
+    assert_eq!(size("274877.906944", 1_000_000), Some(274_877_906_944));
+    assert_eq!(size("9223372036854775807", 1_048_576), None);
+    assert_eq!(size("1.99999999999999999999", 1), Some(1));
+}
+
+#[test]
+fn days_and_times_are_read() {
+    let day = Some(1_745_107_200_000);
+    for value in
+        ["20/04/2025", "2025-04-20", "20250420", "20250420123456", "2025/04/20", "2025-04-20 12:00:00", "20.04.2025"]
+    {
+        assert_eq!(day_ms(value), day, "{value}");
+    }
+    for value in [
+        "",
+        "2025/04/20 00:00:00",
+        "1970-00-01",
+        "01/01/1970",
+        "31/02/2025",
+        "tomorrow",
+        "2025",
+        "é025/04/20",
+        "999999999999999999",
+    ] {
+        assert_eq!(day_ms(value), None, "{value}");
+    }
+    assert_eq!(local_time_ms("2026-11-14 23:57:31", None), Some(1_794_700_651_000));
+    assert_eq!(local_time_ms("2026-11-15 01:57:31", Some("+0200")), Some(1_794_700_651_000));
+    assert_eq!(local_time_ms("2026-11-14 18:27:31", Some("-05:30")), Some(1_794_700_651_000));
+    assert_eq!(local_time_ms("2026-11-14 18:27:31", Some("Berlin")), None);
+    assert_eq!(local_time_ms("yesterday", None), None);
+}
+
+#[test]
+fn placeholders_count_for_nothing() {
+    for value in [
+        "",
+        " ",
+        "0",
+        "00000000",
+        "...",
+        "-",
+        "None",
+        "N/A",
+        "To Be Filled By O.E.M.",
+        "to be filled by o.e.m",
+        "Default string",
+        "Not Specified",
+        "System Serial Number",
+        "Chassis Serial Number",
+        "INVALID",
+        "123456789",
+        "XXXXXXXX",
+        "O.E.M.",
+        "Not  Applicable",
+        "....0000",
+        "Unknown",
+    ] {
+        assert_eq!(real_serial(value), None, "{value}");
+    }
+    assert_eq!(real_serial(" CZC1234567 "), Some("CZC1234567"));
+    assert_eq!(real_serial("VMware-56 4d 5a"), Some("VMware-56 4d 5a"));
+    assert_eq!((real_label("System Product Name"), real_label("X1")), (None, Some("X1")));
+    for value in [
+        "",
+        "00000000-0000-0000-0000-000000000000",
+        "FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF",
+        "03000200-0400-0500-0006-000700080009",
+        "00020003-0004-0005-0006-000700080009",
+        "12345678-1234-5678-90AB-CDDEEFAABBCC",
+        "FEFEFEFE-FEFE-FEFE-FEFE-FEFEFEFEFEFE",
+        "Not Settable",
+        "1234",
+    ] {
+        assert_eq!(real_uuid(value), None, "{value}");
+    }
+    for value in [
+        "",
+        "00:00:00:00:00:00",
+        "ff:ff:ff:ff:ff:ff",
+        "01:00:5e:00:00:01",
+        "02:42:ac:11:00:02",
+        "00:50:56:C0:00:08",
+        "00:50:56:c0:00:01",
+        "00:ff:12:34:56:78",
+        "20:41:53:59:4e:ff",
+        "33:50:6f:45:30:30",
+        "nonsense",
+        "00:11:22",
+    ] {
+        assert_eq!(real_mac(value), None, "{value}");
+    }
+    assert_eq!(real_mac("AC1F.6B00.0001").as_deref(), Some("ac:1f:6b:00:00:01"));
+    // Given by a hypervisor, and the machine's own all the same.
+    assert_eq!(real_mac("02:fc:00:00:00:01").as_deref(), Some("02:fc:00:00:00:01"));
+}
+
+#[test]
+fn a_uuid_has_a_twin() {
+    let uuid = real_uuid("{4C4C4544-0042-3310-8051-B4C04F4E3132}").unwrap();
+    let twin = uuid_twin(&uuid).unwrap();
+    assert_eq!(twin, "44454c4c-4200-1033-8051-b4c04f4e3132");
+    assert_eq!(uuid_twin(&twin), Some(uuid));
+    assert_eq!(uuid_twin("short"), None);
+    // The other order of a placeholder is one as well.
+    assert_eq!(real_uuid("78563412-3412-7856-90ab-cddeefaabbcc"), None);
+}
+
+#[test]
+fn devices_are_named_by_what_they_are() {
+    let kind = |hardware: &str, rest: &str| {
+        let facts = facts(&mut report(&json(&format!("{{\"hardware\":{{{hardware}}}{rest}}}"))));
+        (facts.kind.unwrap(), facts.platform.unwrap())
+    };
+    let windows = ",\"operatingsystem\":{\"full_name\":\"Microsoft Windows 11 Pro\",\"kernel_name\":\"MSWin32\"}";
+    let windows_server = ",\"operatingsystem\":{\"full_name\":\"Microsoft Windows Server 2022\"}";
+    let mac = ",\"operatingsystem\":{\"full_name\":\"macOS 14\",\"kernel_name\":\"darwin\"}";
+    let linux = ",\"operatingsystem\":{\"full_name\":\"Ubuntu 24.04\",\"kernel_name\":\"linux\"}";
+    let android = ",\"operatingsystem\":{\"full_name\":\"Android 14\"}";
+    let tower = "\"chassis_type\":\"Mini Tower\"";
+    assert_eq!(kind("\"chassis_type\":\"Notebook\"", windows), (Kind::Laptop, Platform::Windows));
+    assert_eq!(kind(tower, windows), (Kind::Workstation, Platform::Windows));
+    assert_eq!(kind(tower, windows_server), (Kind::Server, Platform::Windows));
+    assert_eq!(kind(tower, linux), (Kind::Workstation, Platform::Linux));
+    assert_eq!(kind("\"vmsystem\":\"Physical\"", linux), (Kind::Server, Platform::Linux));
+    assert_eq!(kind("\"vmsystem\":\"VMware\"", windows), (Kind::Virtual, Platform::Windows));
+    assert_eq!(kind("", mac), (Kind::Workstation, Platform::Macos));
+    assert_eq!(kind("", android), (Kind::Mobile, Platform::Android));
+    assert_eq!(kind("", ""), (Kind::Other, Platform::Other));
+    assert_eq!(kind("", ",\"bios\":{\"smodel\":\"KVM\"}"), (Kind::Virtual, Platform::Other));
+    let printer = br#"{"action":"inventory","deviceid":"d","itemtype":"Printer","content":{}}"#;
+    assert_eq!(facts(&mut report(printer)).kind, Some(Kind::Printer));
+}
+
+#[test]
+fn a_windows_machine_has_letters_and_a_build() {
+    let content = "<OPERATINGSYSTEM><FULL_NAME>Microsoft Windows 10 Pro</FULL_NAME><KERNEL_NAME>MSWin32</KERNEL_NAME>\
+        <KERNEL_VERSION>10.0.19045</KERNEL_VERSION><VERSION>22H2</VERSION></OPERATINGSYSTEM>\
+        <DRIVES><LETTER>C:</LETTER><TYPE>Local Disk</TYPE><VOLUMN>System</VOLUMN><TOTAL>100</TOTAL><FREE>0</FREE>\
+        <ENCRYPT_NAME>BitLocker</ENCRYPT_NAME><ENCRYPT_STATUS>Yes</ENCRYPT_STATUS></DRIVES>\
+        <DRIVES><LETTER>Z:</LETTER><TYPE>Network Drive</TYPE><TOTAL>100</TOTAL></DRIVES>\
+        <DRIVES><LETTER>D:</LETTER><TYPE>Compact Disc</TYPE></DRIVES><SOFTWARES/>";
+    let facts = facts(&mut report(&xml(content)));
+    assert_eq!(facts.system.unwrap().os.build.as_deref(), Some("19045"));
+    let volumes = facts.volumes.unwrap();
+    assert_eq!(volumes.len(), 1);
+    assert_eq!((volumes[0].mount.as_deref(), volumes[0].device.as_deref()), (Some("C:"), None));
+    assert_eq!((volumes[0].free_bytes, volumes[0].encrypted), (Some(0), Some(true)));
+    assert_eq!(facts.software, Some(vec![]));
+}
+
+#[test]
+fn agents_are_answered_in_their_words() {
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    let reply = |content: &str| format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<REPLY>{content}</REPLY>\n");
+    assert_eq!(text(xml_prolog(24)), reply("<RESPONSE>SEND</RESPONSE><PROLOG_FREQ>24</PROLOG_FREQ>"));
+    let ocs = Agent::named("OCS-NG_unified_unix_agent_v2.10.0").unwrap();
+    assert_eq!((ocs.name.as_str(), ocs.version.as_deref()), ("OCS-NG_unified_unix_agent", Some("2.10.0")));
+    assert_eq!(text(xml_inventory_for(Some(&ocs))), reply("<RESPONSE>no_account_update</RESPONSE>"));
+    assert_eq!(text(xml_inventory_for(None)), reply(""));
+    assert_eq!(text(xml_error("a < b\u{0} & c")), reply("<RESPONSE>ERROR</RESPONSE><ERROR>a &lt; b &amp; c</ERROR>"));
+    let value = |bytes: Vec<u8>| serde_json::from_slice::<serde_json::Value>(&bytes).unwrap();
+    assert_eq!(value(json_ok(6)), serde_json::json!({"status": "ok", "expiration": 6}));
+    let message = "no \"way\"";
+    assert_eq!(value(json_error(message)), serde_json::json!({"status": "error", "message": message}));
+    let contact = value(json_contact(24));
+    assert_eq!(contact["tasks"]["inventory"]["server"], "glpi");
+    assert_eq!(contact["expiration"], 24);
+    assert!(parse(&xml_prolog(24)).is_err());
+}

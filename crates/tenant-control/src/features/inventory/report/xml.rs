@@ -1,0 +1,311 @@
+//! The XML of the FusionInventory and OCS agents, read event by event.
+//!
+//! The document has fixed levels: REQUEST, CONTENT, a section, a field. Each level is a loop of its own, nothing recurses,
+//! and what is not known is skipped without being kept. Document types and entities are refused: no agent sends them.
+
+use std::borrow::Cow;
+
+use quick_xml::Reader;
+use quick_xml::events::{BytesDecl, BytesRef, BytesStart, Event};
+
+use super::Message;
+use super::codec::INFLATED_BYTES_MAX;
+use super::collect::{Collector, Name, Section};
+use super::refusal::Refusal;
+use super::text::{FIELD_BYTES_MAX, label};
+
+/// Agents nest five levels.
+const DEPTH_MAX: usize = 32;
+
+/// Thirty times a usual report, and twice the largest that the other bounds allow. Bytes alone do not bound the time: a few
+/// kilobytes inflate to millions of empty elements.
+const EVENTS_MAX: usize = 1_000_000;
+
+/// The level of a section's own element: REQUEST and CONTENT are above it.
+const SECTION_DEPTH: usize = 3;
+
+/// The declaration stands at the very beginning, and is shorter.
+const DECLARATION_BYTES_MAX: usize = 200;
+
+pub fn parse(bytes: &[u8]) -> Result<Message, Refusal> {
+    parse_at_most(bytes, EVENTS_MAX)
+}
+
+/// With the bound as a parameter, so that a test need not reach the real one.
+pub fn parse_at_most(bytes: &[u8], events_max: usize) -> Result<Message, Refusal> {
+    let text = decode(bytes)?;
+    let reader = Reader::from_str(&text);
+    let mut document = Document { reader, events_left: events_max, collector: Collector::default() };
+    document.read()?;
+    document.collector.finish()
+}
+
+/// The document as UTF-8. Broken bytes are replaced: agents send names as they found them.
+fn decode(bytes: &[u8]) -> Result<Cow<'_, str>, Refusal> {
+    if is_latin_1(bytes) {
+        // ISO-8859-1 is the first 256 characters of Unicode.
+        return bounded(bytes.iter().map(|&byte| char::from(byte))).map(Cow::Owned);
+    }
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return Ok(Cow::Borrowed(text));
+    }
+    let chunks = bytes.utf8_chunks();
+    bounded(chunks.flat_map(|chunk| {
+        chunk.valid().chars().chain((!chunk.invalid().is_empty()).then_some(char::REPLACEMENT_CHARACTER))
+    }))
+    .map(Cow::Owned)
+}
+
+/// A text that may not grow beyond what the inflated body might have been.
+fn bounded(characters: impl Iterator<Item = char> + Clone) -> Result<String, Refusal> {
+    // Measured first: a text that grows is in memory twice while it does.
+    let bytes: usize = characters.clone().map(char::len_utf8).sum();
+    if bytes > INFLATED_BYTES_MAX {
+        return Err(Refusal::too_large("The XML is too large once it is decoded."));
+    }
+    let mut text = String::with_capacity(bytes);
+    text.extend(characters);
+    Ok(text)
+}
+
+/// Whether the declaration names the one other encoding that is read, which old OCS agents use.
+fn is_latin_1(bytes: &[u8]) -> bool {
+    let start = bytes.get(..DECLARATION_BYTES_MAX).unwrap_or(bytes);
+    let declaration = start.split(|&byte| byte == b'>').next().unwrap_or_default();
+    let Ok(declaration) = std::str::from_utf8(declaration) else { return false };
+    let declaration = declaration.to_ascii_lowercase();
+    declaration.trim_start().starts_with("<?xml") && declaration.contains("iso-8859-1")
+}
+
+struct Document<'a> {
+    reader: Reader<&'a [u8]>,
+    events_left: usize,
+    collector: Collector,
+}
+
+impl<'a> Document<'a> {
+    fn read(&mut self) -> Result<(), Refusal> {
+        let mut has_root = false;
+        loop {
+            match self.next()? {
+                Event::Decl(declaration) => check_encoding(&declaration)?,
+                Event::Start(_) if has_root => return Err(Refusal::malformed("The XML has more than one root.")),
+                Event::Start(root) => {
+                    check_root(&root)?;
+                    has_root = true;
+                    self.request()?;
+                }
+                Event::Empty(root) => check_root(&root)?,
+                Event::Text(text) if text.trim().is_empty() => {}
+                Event::Text(_) | Event::CData(_) | Event::GeneralRef(_) => {
+                    return Err(Refusal::malformed("The XML has text outside its root."));
+                }
+                Event::Eof => return Ok(()),
+                _ => {}
+            }
+        }
+    }
+
+    fn request(&mut self) -> Result<(), Refusal> {
+        while let Some((name, is_empty)) = self.child()? {
+            match name.as_str() {
+                "content" => {
+                    self.collector.has_content = true;
+                    if !is_empty {
+                        self.content()?;
+                    }
+                }
+                _ if is_empty => {}
+                "query" => self.collector.query = label(&self.value()?),
+                "deviceid" => self.collector.device_id = label(&self.value()?),
+                _ => self.skip(2)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn content(&mut self) -> Result<(), Refusal> {
+        while let Some((name, is_empty)) = self.child()? {
+            let name = name.as_str();
+            if let Some(section) = Section::named(name) {
+                self.collector.open_section(section);
+                if !is_empty {
+                    self.entry(section)?;
+                }
+            } else if is_empty {
+                // Nothing to skip.
+            } else if name == "versionclient" {
+                let value = self.value()?;
+                self.collector.set_agent(&value);
+            } else {
+                self.skip(SECTION_DEPTH)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One entry of a section: a list is the section again and again.
+    fn entry(&mut self, section: Section) -> Result<(), Refusal> {
+        // An entry without a field is how an empty list is written.
+        let mut is_open = false;
+        while let Some((name, is_empty)) = self.child()? {
+            if !is_open {
+                self.collector.open(section)?;
+                is_open = true;
+            }
+            if is_empty {
+                continue;
+            }
+            let field = name.as_str();
+            if let Some(nested) = section.nested(field) {
+                self.nested(nested)?;
+            } else {
+                let value = self.value()?;
+                self.collector.set(section, field, &value);
+            }
+        }
+        if is_open { self.collector.close(section) } else { Ok(()) }
+    }
+
+    fn nested(&mut self, section: Section) -> Result<(), Refusal> {
+        while let Some((name, is_empty)) = self.child()? {
+            if !is_empty {
+                let value = self.value()?;
+                self.collector.set(section, name.as_str(), &value);
+            }
+        }
+        Ok(())
+    }
+
+    /// The next element within the current one, and whether it is empty; nothing at the current one's end.
+    fn child(&mut self) -> Result<Option<(Name, bool)>, Refusal> {
+        loop {
+            match self.next()? {
+                Event::Start(start) => return Ok(Some((Name::new(start.name().as_ref()), false))),
+                Event::Empty(start) => return Ok(Some((Name::new(start.name().as_ref()), true))),
+                Event::End(_) => return Ok(None),
+                Event::Eof => return Err(cut_off()),
+                _ => {}
+            }
+        }
+    }
+
+    /// The text of the element that has just begun, to its end. Elements within it are skipped.
+    fn value(&mut self) -> Result<Cow<'a, str>, Refusal> {
+        let mut value = Cow::Borrowed("");
+        loop {
+            match self.next()? {
+                Event::Text(text) => append(&mut value, text.into_inner()),
+                Event::CData(text) => append(&mut value, text.into_inner()),
+                Event::GeneralRef(reference) => {
+                    if let Some(character) = resolve(&reference)? {
+                        append(&mut value, Cow::Owned(character.to_string()));
+                    }
+                }
+                Event::Start(_) => self.skip(SECTION_DEPTH + 2)?,
+                Event::End(_) => return Ok(value),
+                Event::Eof => return Err(cut_off()),
+                _ => {}
+            }
+        }
+    }
+
+    /// Passes over the element that has just begun, at this depth.
+    fn skip(&mut self, depth: usize) -> Result<(), Refusal> {
+        let mut open = depth;
+        loop {
+            match self.next()? {
+                Event::Start(_) => open += 1,
+                Event::End(_) if open == depth => return Ok(()),
+                Event::End(_) => open -= 1,
+                Event::GeneralRef(reference) => drop(resolve(&reference)?),
+                Event::Eof => return Err(cut_off()),
+                _ => {}
+            }
+            if open > DEPTH_MAX {
+                return Err(Refusal::malformed(format!("The XML is nested deeper than {DEPTH_MAX} levels.")));
+            }
+        }
+    }
+
+    fn next(&mut self) -> Result<Event<'a>, Refusal> {
+        let Some(events_left) = self.events_left.checked_sub(1) else {
+            return Err(Refusal::too_many("The XML has more tags and texts than a report needs."));
+        };
+        self.events_left = events_left;
+        match self.reader.read_event() {
+            Ok(Event::DocType(_)) => Err(no_entities()),
+            Ok(event) => Ok(event),
+            Err(_) => {
+                let position = self.reader.error_position();
+                Err(Refusal::malformed(format!("The XML is not well formed near byte {position}.")))
+            }
+        }
+    }
+}
+
+/// Adds a piece to a value: nearly all values are one piece, which is then not copied.
+fn append<'a>(value: &mut Cow<'a, str>, piece: Cow<'a, str>) {
+    let room = FIELD_BYTES_MAX.saturating_sub(value.len());
+    if value.is_empty() && piece.len() <= room {
+        *value = piece;
+        return;
+    }
+    let end = piece.floor_char_boundary(room);
+    value.to_mut().push_str(piece.get(..end).unwrap_or_default());
+}
+
+/// The character of a reference; nothing for a number that stands for none in XML.
+fn resolve(reference: &BytesRef<'_>) -> Result<Option<char>, Refusal> {
+    let name: &str = reference;
+    let Some(number) = name.strip_prefix('#') else {
+        return match name {
+            "amp" => Ok(Some('&')),
+            "lt" => Ok(Some('<')),
+            "gt" => Ok(Some('>')),
+            "quot" => Ok(Some('"')),
+            "apos" => Ok(Some('\'')),
+            _ => Err(no_entities()),
+        };
+    };
+    let code = match number.strip_prefix(['x', 'X']) {
+        Some(hexadecimal) => u32::from_str_radix(hexadecimal, 16),
+        None => number.parse(),
+    };
+    Ok(code.ok().and_then(char::from_u32).filter(|&character| is_allowed(character)))
+}
+
+/// The characters that XML 1.0 knows.
+fn is_allowed(character: char) -> bool {
+    matches!(character, '\t' | '\n' | '\r' | '\u{20}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
+}
+
+fn check_encoding(declaration: &BytesDecl<'_>) -> Result<(), Refusal> {
+    match declaration.encoding() {
+        None => Ok(()),
+        Some(Ok(encoding))
+            if ["utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1"]
+                .iter()
+                .any(|known| encoding.eq_ignore_ascii_case(known)) =>
+        {
+            Ok(())
+        }
+        Some(_) => Err(Refusal::unsupported("The XML is in an encoding other than UTF-8 and ISO-8859-1.")),
+    }
+}
+
+fn check_root(root: &BytesStart<'_>) -> Result<(), Refusal> {
+    if root.name().as_ref().eq_ignore_ascii_case("request") {
+        Ok(())
+    } else {
+        Err(Refusal::unsupported("The XML is not a REQUEST of an inventory agent."))
+    }
+}
+
+fn no_entities() -> Refusal {
+    Refusal::unsupported("The XML may have no document types or entities.")
+}
+
+fn cut_off() -> Refusal {
+    Refusal::malformed("The XML ends before its root element does.")
+}
