@@ -14,6 +14,7 @@ RECORDS = {
     "/api/admin/webhooks/deliveries": ("dlv_", "DELIVERY_IDS"),
     "/api/psa/tickets": ("tkt_", "TICKET_IDS"),
     "/api/psa/workflows/trigger": ("wf_", "WORKFLOW_IDS"),
+    "/api/rmm/reports/asset-inventory": ("dev_", "DEVICE_IDS"),
 }
 # Fields of a body that name a record.
 FIELDS = {

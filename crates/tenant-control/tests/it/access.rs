@@ -8,6 +8,7 @@ use kernel::base::DAY_MS;
 use kernel::http::Policy;
 use serde_json::{Value, json};
 
+use crate::asset_inventory::{self, INVENTORY};
 use crate::support::call::Call;
 use crate::support::people::KEYS;
 use crate::support::{Answer, Server, Setup, Tenancy, over_http};
@@ -38,10 +39,13 @@ enum Target {
     Comments,
     History,
     Workflow,
+    Device,
+    /// What became of a device, as a list.
+    DeviceHistory,
 }
 
 fn table() -> Vec<Row> {
-    use Target::{Comments, Delivery, History, Key, Nothing, Ticket, Webhook, Workflow};
+    use Target::{Comments, Delivery, Device, DeviceHistory, History, Key, Nothing, Ticket, Webhook, Workflow};
     let row = |operation, target, body, status| Row { operation, target, body, status, more: &[] };
     let hook = json!({"name": "Made", "url": "https://hooks.example.com/in", "events": ["webhook.auto_disabled"]});
     let reading = |row: Row| Row { more: &["webhooks:read"], ..row };
@@ -83,6 +87,9 @@ fn table() -> Vec<Row> {
         row("change_workflow", Workflow, Some(json!({"name": "Other"})), 200),
         row("change_workflow", Workflow, Some(json!({"enabled": false})), 200),
         row("delete_workflow", Workflow, None, 204),
+        row("read_asset_inventory", Nothing, None, 200),
+        row("read_asset_inventory", Device, None, 200),
+        row("read_asset_inventory", DeviceHistory, None, 200),
         row("get_session", Nothing, None, 200),
         row("delete_session", Nothing, None, 204),
         row("list_audit_entries", Nothing, None, 200),
@@ -172,7 +179,7 @@ impl Operation {
         let named_in_query = self.row.target != Target::Nothing && self.method != "POST";
         let view = match self.row.target {
             Target::Comments => "&view=comments",
-            Target::History => "&view=history",
+            Target::History | Target::DeviceHistory => "&view=history",
             _ => "",
         };
         let query = if named_in_query { format!("?id={id}{view}") } else { String::new() };
@@ -204,6 +211,11 @@ impl Operation {
                 let id = made["id"].as_str().unwrap().to_owned();
                 Record { secrets: vec![id.clone(), name.to_owned()], id }
             }
+            Target::Device | Target::DeviceHistory => {
+                let name = "a-device-of-another";
+                let id = asset_inventory::add(server, tenancy, asset_inventory::named(name)).await;
+                Record { secrets: vec![id.clone(), name.to_owned()], id }
+            }
             Target::Webhook | Target::Delivery => {
                 let url = "https://hooks.example.com/of-another";
                 let hook = endpoint(server, tenancy, url, &["webhook.auto_disabled"]).await;
@@ -227,6 +239,7 @@ impl Operation {
             Target::Workflow => WORKFLOWS,
             Target::Delivery => DELIVERIES,
             Target::Ticket | Target::Comments | Target::History => TICKETS,
+            Target::Device | Target::DeviceHistory => INVENTORY,
         };
         server.get(format!("{path}?id={id}")).cookie(&tenancy.admin).await.ok(200)
     }

@@ -3,7 +3,9 @@
 mod admin;
 mod backup;
 mod clock;
+mod devices;
 mod doctor;
+mod ingest_keys;
 mod organizations;
 mod pooler;
 mod postgres;

@@ -23,7 +23,9 @@ fn every_kind_of_id_has_a_beginning_of_its_own_and_is_declared_with_its_record()
             assert!(in_feature || path == "crates/kernel/src/base/id.rs", "{prefix}_ belongs with its record: {path}");
         }
     }
-    for (prefix, feature) in [("tkt", "tickets/mod.rs"), ("dlv", "webhooks/deliveries/mod.rs")] {
+    for (prefix, feature) in
+        [("tkt", "tickets/mod.rs"), ("dev", "devices/mod.rs"), ("dlv", "webhooks/deliveries/mod.rs")]
+    {
         assert_eq!(owners.get(prefix), Some(&format!("{FEATURES}{feature}")));
     }
     assert!(owners.contains_key("ten"), "those of the kernel are found, too: {owners:?}");

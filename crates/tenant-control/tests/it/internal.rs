@@ -2,25 +2,28 @@
 //! here is the test's own: a report of an agent, which comes with HTTP Basic.
 
 use axum::http::{HeaderMap, Method};
+use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use kernel::audit::{self, Entry};
-use kernel::base::{ActorKind, ActorRef, Result, TenantId, sha256};
-use kernel::http::{Api, App, Holder, NoContent, Pass, PassOwner, Policy, Query, Raw, Rules};
+use kernel::base::{ActorKind, ActorRef, Code, Error, Result, TenantId, sha256};
+use kernel::http::{Api, App, Holder, NoContent, Pass, PassOwner, Policy, Query, Raw, RawAnswer, Rules, Spoken};
 use kernel::rules;
 use kernel::store::Db;
 use serde_json::json;
 
 use crate::support::call::Call;
 use crate::support::people::{KEYS, SESSION};
-use crate::support::{Server, Setup, over_http};
+use crate::support::{Answer, Server, Setup, over_http};
 
 const INGEST: &str = "/internal/test/reports";
+const SPOKEN: &str = "/internal/test/spoken";
 const AUDIT: &str = "/api/admin/audit";
 const BYTES_MAX: usize = 3 * kernel::http::BODY_BYTES_MAX;
 
 rules! {
     Reporting = Rules::new(Policy::Ingest, &[]).media_types(&["application/xml", "text/csv"]).body_bytes_max(BYTES_MAX);
+    Speaking = Rules::new(Policy::Ingest, &[]).media_types(&["text/csv"]).speaking(speak);
 }
 
 /// A tenant's slug, and the one password that is right.
@@ -32,26 +35,27 @@ struct Agent {
 impl Pass for Agent {
     const CHALLENGE: &'static str = "Basic realm=\"reports\"";
 
-    fn presented(headers: &HeaderMap) -> Result<Option<Self>> {
+    type Reach = ();
+
+    fn presented(headers: &HeaderMap) -> Option<Self> {
         let pair = headers.get("authorization").and_then(|value| value.to_str().ok()?.strip_prefix("Basic "));
         let pair = pair.and_then(|coded| String::from_utf8(BASE64.decode(coded).ok()?).ok());
-        let agent = pair.and_then(|pair| {
+        pair.and_then(|pair| {
             let (slug, password) = pair.split_once(':')?;
             Some(Agent { slug: slug.to_owned(), password: password.to_owned() })
-        });
-        Ok(agent)
+        })
     }
 
     fn hash(&self) -> [u8; 32] {
         sha256(format!("{}:{}", self.slug, self.password).as_bytes())
     }
 
-    async fn find(&self, all: &Db, _: &App) -> Result<Option<PassOwner>> {
+    async fn find(&self, all: &Db, _: &App) -> Result<Option<PassOwner<()>>> {
         let sql = "SELECT id FROM tenants WHERE slug = $1";
         let tenant: Option<TenantId> = all.find(sql, kernel::args![self.slug]).await?;
         let who = ActorRef { kind: ActorKind::System, id: None, name: format!("Agent of {}", self.slug) };
         let id = format!("agent_{}", self.slug).into();
-        Ok(tenant.filter(|_| self.password == "right").map(|tenant| PassOwner { tenant, id, who }))
+        Ok(tenant.filter(|_| self.password == "right").map(|tenant| PassOwner { tenant, id, who, reach: () }))
     }
 }
 
@@ -69,17 +73,53 @@ async fn report(agent: Holder<Agent, Reporting>, query: Query<()>, body: Raw) ->
     Ok(NoContent)
 }
 
+/// Whoever sends CSV reads CSV.
+fn speak(headers: &HeaderMap, error: &Error) -> Option<Spoken> {
+    let csv = headers.get("content-type").is_some_and(|given| given == "text/csv");
+    csv.then(|| say(format!("by its headers,{}", error.code().name())))
+}
+
+fn say(text: String) -> Spoken {
+    Spoken { media_type: "text/csv", body: text.into() }
+}
+
+/// Gives back what it gets, unless it is told to refuse.
+async fn converse(_agent: Holder<Agent, Speaking>, body: Raw) -> Response {
+    match body.read().await {
+        Ok(body) if body.bytes == b"refuse" => say("by its body,conflict".to_owned()).answer(Error::conflict("No.")),
+        Ok(body) if body.bytes == b"revoked" => Error::new(Code::Unauthenticated, "Gone.").into_response(),
+        Ok(body) => RawAnswer { media_type: "text/csv", bytes: body.bytes }.into_response(),
+        Err(error) => error.into_response(),
+    }
+}
+
 async fn start(mut setup: Setup, limits: &[(Policy, u64)]) -> Server {
     for (policy, per_minute) in limits {
         setup.settings.rate_table.set(*policy, *per_minute);
     }
-    setup.mount = |api: Api| api.internal(Method::POST, INGEST, report);
+    setup.mount = |api: Api| api.internal(Method::POST, INGEST, report).internal(Method::POST, SPOKEN, converse);
     setup.start().await
 }
 
 fn sent<'a>(server: &'a Server, slug: &str, password: &str) -> Call<'a> {
     let pair = BASE64.encode(format!("{slug}:{password}"));
     server.post(INGEST).header("authorization", format!("Basic {pair}"))
+}
+
+fn csv<'a>(server: &'a Server, password: &str, body: impl Into<Vec<u8>>) -> Call<'a> {
+    let pair = BASE64.encode(format!("acme:{password}"));
+    let call = server.post(SPOKEN).header("authorization", format!("Basic {pair}"));
+    call.header("content-type", "text/csv").body(body)
+}
+
+/// A refusal in the client's own language, with the headers that every refusal has.
+#[track_caller]
+fn assert_told(answer: &Answer, status: u16, told: &str) {
+    assert_eq!(String::from_utf8_lossy(&answer.is(status).body), told);
+    assert_eq!(answer.header("content-type"), "text/csv");
+    assert!(answer.header("x-request-id").starts_with("req_"));
+    assert_eq!(answer.header("www-authenticate"), if status == 401 { Agent::CHALLENGE } else { "" });
+    assert_eq!(answer.headers.contains_key("retry-after"), [429, 503].contains(&status));
 }
 
 fn xml(call: Call<'_>) -> Call<'_> {
@@ -149,6 +189,48 @@ over_http! {
         setup.settings.in_flight_max = 0;
         let server = start(setup, &[]).await;
         xml(sent(&server, "acme", "right")).await.problem("unavailable");
+        csv(&server, "right", "a,b").await.problem("unavailable");
+    }
+
+    async fn two_credentials_are_one_too_many(setup: Setup) {
+        let server = start(setup, &[]).await;
+        let acme = server.tenant("acme").await;
+        let key = server.key(&acme, &["*"]).await.plain;
+        let good = || xml(sent(&server, "acme", "right"));
+        good().await.is(204);
+        good().header("x-api-key", &key).await.problem("ambiguous_credentials");
+        good().key(&key).await.problem("ambiguous_credentials");
+        good().cookie(&acme.admin).await.problem("ambiguous_credentials");
+        good().cookie("theme=dark").await.is(204);
+    }
+
+    async fn refusals_are_told_in_the_language_of_the_client(setup: Setup) {
+        let server = start(setup, &[(Policy::Ingest, 6)]).await;
+        server.tenant("acme").await;
+        assert_told(&csv(&server, "wrong", "a,b").await, 401, "by its headers,unauthenticated");
+        let heard = csv(&server, "right", "a,b").await;
+        assert_eq!((&*heard.is(200).body, heard.header("content-type")), (&b"a,b"[..], "text/csv"));
+        // Said by the handler, which has seen the body; and what it leaves to the headers.
+        assert_told(&csv(&server, "right", "refuse").await, 409, "by its body,conflict");
+        assert_told(&csv(&server, "right", "revoked").await, 401, "by its headers,unauthenticated");
+        let large = vec![b'x'; kernel::http::BODY_BYTES_MAX + 1];
+        assert_told(&csv(&server, "right", large).await, 413, "by its headers,payload_too_large");
+        // Nobody knows how whoever sends something else speaks.
+        xml(server.post(SPOKEN)).await.problem("unauthenticated");
+        let basic = format!("Basic {}", BASE64.encode("acme:right"));
+        xml(server.post(SPOKEN).header("authorization", &basic)).await.problem("unsupported_media_type");
+        let wrong = server.get(SPOKEN).header("authorization", &basic).header("content-type", "text/csv");
+        wrong.await.problem("method_not_allowed");
+        csv(&server, "right", "a,b").await.is(200);
+        assert_told(&csv(&server, "right", "a,b").await, 429, "by its headers,rate_limited");
+    }
+
+    async fn what_keeps_a_report_waiting_is_told_in_its_language_too(setup: Setup) {
+        let mut setup = setup;
+        setup.settings.bodies_per_tenant_max = 0;
+        let server = start(setup, &[]).await;
+        server.tenant("acme").await;
+        assert_told(&csv(&server, "right", "a,b").await, 503, "by its headers,unavailable");
     }
 }
 

@@ -68,8 +68,11 @@ async fn numbers(caller: Access<Listing>, streamer: Streamer, query: Query<Numbe
     let (db, tenant) = (caller.db(), caller.tenant_id());
     let encoding = match format.as_deref() {
         Some("csv") => Encoding::Csv {
-            columns: &["number", "text"],
-            fields: |row: &Number| vec![row.number.to_string(), row.text.clone()],
+            columns: vec!["number", "text"],
+            write: Box::new(|row: &Number, line| {
+                line.plain(Some(row.number));
+                line.text(&row.text);
+            }),
         },
         _ => Encoding::Ndjson,
     };

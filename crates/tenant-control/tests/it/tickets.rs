@@ -5,6 +5,7 @@ mod change;
 mod comments;
 mod create;
 mod customers;
+mod devices;
 mod events;
 mod filters;
 mod follow;

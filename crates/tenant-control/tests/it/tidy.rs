@@ -207,6 +207,12 @@ const SYSTEM_DOORS: &[(&str, &str, usize, &str)] = &[
     ("crates/tenant-control/src/cli/clock.rs", "Cli", 1, "the operator looks at the clocks of all tenants"),
     ("crates/tenant-control/src/cli/doctor.rs", "Cli", 1, "a clock that ran ahead may be any tenant's"),
     ("crates/tenant-control/src/features/api_keys/jobs.rs", "Jobs", 1, "which keys expire soon, of whichever tenant"),
+    (
+        "crates/tenant-control/src/features/devices/clock/store.rs",
+        "Jobs",
+        1,
+        "which devices must be looked at, of whichever tenant",
+    ),
     ("crates/tenant-control/src/features/webhooks/jobs.rs", "Housekeeping", 1, "which tenants have a log to clean"),
     ("crates/tenant-control/src/features/webhooks/jobs.rs", "Jobs", 1, "how much waits in all"),
     (

@@ -9,6 +9,7 @@ mod create;
 mod crowds;
 mod custom;
 mod depth;
+mod devices;
 mod documented;
 mod dry_run;
 mod faults;

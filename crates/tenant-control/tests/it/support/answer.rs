@@ -18,6 +18,7 @@ pub struct Answer {
 /// Every code of the contract and the status it comes with.
 const CODES: &[(&str, u16)] = &[
     ("malformed_json", 400),
+    ("malformed_report", 400),
     ("missing_parameter", 400),
     ("unknown_parameter", 400),
     ("invalid_parameter", 400),

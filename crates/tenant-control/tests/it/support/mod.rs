@@ -5,6 +5,7 @@ pub mod call;
 pub mod cluster;
 pub mod command;
 pub mod contract;
+pub mod devices;
 pub mod keeper;
 pub mod load;
 pub mod people;

@@ -8,6 +8,7 @@ use tenant_control::features::api_keys::jobs::announce_expiry;
 
 use super::EVENTS;
 use super::drive::{act, hook, id, patient, run};
+use crate::support::devices::{Agent, only_device, reported};
 use crate::support::people::KEYS;
 use crate::support::receiver::{Behaviour, Receiver};
 use crate::support::workflows;
@@ -152,6 +153,13 @@ over_http! {
             server.tell_run(&acme, &asked, word).await.is(200);
             server.work().await;
         }
+        let (agent, ingest) = (Agent::named("web01"), server.ingest_key(&acme).await);
+        for memory_mib in [1_024, 2_048] {
+            reported(&server, &ingest, &Agent { memory_mib, ..agent.clone() }.fusion()).await;
+        }
+        server.advance(2 * DAY_MS);
+        server.look_at_devices().await;
+        server.delete_device(&acme, id(&only_device(&server, &acme.admin).await)).await;
         run(&server).await;
         let bodies: Vec<Value> = receiver.received_on("/all").iter().map(|request| request.json()).collect();
         let catalogue = server.get(EVENTS).cookie(&acme.admin).await.ok(200);

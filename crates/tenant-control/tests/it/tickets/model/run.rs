@@ -7,8 +7,9 @@ use std::sync::Arc;
 use kernel::auth::{self, NewUser, Role};
 use kernel::base::{Actor, Timestamp, UserId};
 use serde_json::{Value, json};
+use tenant_control::features::devices::DeviceId;
 use tenant_control::features::organizations::{self, OrganizationId};
-use tenant_control::features::tickets::{DeviceId, TicketId};
+use tenant_control::features::tickets::TicketId;
 
 use super::find::Question;
 use super::operations::{Caller, NOBODY, Operation, Query, Version};
