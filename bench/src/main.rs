@@ -10,6 +10,7 @@ mod bare_sqlite;
 mod cluster;
 mod fairness;
 mod faults;
+mod inventory;
 mod lists;
 mod memory;
 mod read;
@@ -36,10 +37,11 @@ type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 const USAGE: &str = "usage: bench store-sqlite | store-postgres | read | start | memory | webhooks-rate |\n\
     webhooks-latency | webhooks-neighbours | webhooks-backlog | tickets-create | tickets-create-postgres |\n\
     tickets-lists [SIZES] [--data FOLDER] | tickets-follow [postgres] | lists [ROWS] | fairness | faults [log | answers] |\n\
-    workflows-steps | workflows-latency | workflows-fairness | all\n\
+    workflows-steps | workflows-latency | workflows-fairness | inventory-ingest | inventory-export [--keep FOLDER] |\n\
+    inventory-lists [--keep FOLDER] | all\n\
     rounds and sizes: see README.md";
 
-const ALL: [&str; 19] = [
+const ALL: [&str; 22] = [
     "store-sqlite",
     "store-postgres",
     "read",
@@ -59,6 +61,9 @@ const ALL: [&str; 19] = [
     "workflows-steps",
     "workflows-latency",
     "workflows-fairness",
+    "inventory-ingest",
+    "inventory-export",
+    "inventory-lists",
 ];
 
 fn main() -> ExitCode {
@@ -96,6 +101,9 @@ fn run(arguments: &[&str]) -> Outcome {
         ["workflows-steps"] => workflows::steps::run(),
         ["workflows-latency"] => workflows::latency::run(),
         ["workflows-fairness"] => workflows::fairness::run(),
+        ["inventory-ingest"] => inventory::ingest::run(),
+        ["inventory-export", more @ ..] => inventory::export::run(more),
+        ["inventory-lists", more @ ..] => inventory::lists::run(more),
         ["all"] => {
             for part in ALL {
                 run(&[part])?;

@@ -44,7 +44,7 @@ impl Server {
             .arg(data)
             .args(["--listen", "127.0.0.1:0", "--log-level", "info"])
             .args(more);
-        for policy in ["read", "write", "public"] {
+        for policy in ["read", "write", "public", "export", "ingest"] {
             command.arg("--rate-limit").arg(format!("{policy}={NO_LIMIT}"));
         }
         let started = Instant::now();
@@ -74,8 +74,21 @@ impl Server {
 
     /// Resident memory in megabytes of a million bytes.
     pub fn resident_mb(&self) -> Outcome<f64> {
+        self.memory_mb("VmRSS:")
+    }
+
+    /// The most that was resident since it was started, or since that was forgotten.
+    pub fn peak_mb(&self) -> Outcome<f64> {
+        self.memory_mb("VmHWM:")
+    }
+
+    pub fn forget_peak(&self) -> Outcome {
+        Ok(std::fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5")?)
+    }
+
+    fn memory_mb(&self, name: &str) -> Outcome<f64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).ok_or_else(|| format!("no {name}"))?;
         let kib: f64 = line.trim().trim_end_matches(" kB").parse()?;
         Ok(kib * 1024.0 / 1e6)
     }
@@ -153,7 +166,7 @@ pub fn make_tenant(server: &Server, data: &Path, store: &[&str], slug: &str) -> 
     Ok((tenant["id"].as_str().ok_or("a tenant without an id")?.to_owned(), key.to_owned()))
 }
 
-fn admin(data: &Path, arguments: &[&str]) -> Outcome<Value> {
+pub fn admin(data: &Path, arguments: &[&str]) -> Outcome<Value> {
     let said = output(Command::new(binary()?).arg("admin").args(arguments).arg("--json").arg("--data-dir").arg(data))?;
     Ok(serde_json::from_str(&said)?)
 }

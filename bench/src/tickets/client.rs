@@ -30,7 +30,13 @@ impl Connection {
     }
 
     pub async fn ask(&mut self, request: &str) -> Outcome<Answer<'_>> {
-        self.stream.write_all(request.as_bytes()).await?;
+        let (status, body) = self.ask_bytes(request.as_bytes()).await?;
+        Ok(Answer { status, body: std::str::from_utf8(body)? })
+    }
+
+    /// The same, where bodies need not be text.
+    pub async fn ask_bytes(&mut self, request: &[u8]) -> Outcome<(u16, &[u8])> {
+        self.stream.write_all(request).await?;
         self.buffer.clear();
         let (head, length) = loop {
             if self.stream.read_buf(&mut self.buffer).await? == 0 {
@@ -47,7 +53,7 @@ impl Connection {
             }
         }
         let status = std::str::from_utf8(&self.buffer[..head])?.split_whitespace().nth(1).ok_or("no status")?;
-        Ok(Answer { status: status.parse()?, body: std::str::from_utf8(&self.buffer[head..head + length])? })
+        Ok((status.parse()?, &self.buffer[head..head + length]))
     }
 }
 

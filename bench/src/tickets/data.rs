@@ -44,7 +44,7 @@ impl Chance {
     }
 
     /// Which of several, the first being given how likely each is in hundredths.
-    fn pick(&mut self, hundredths: &[usize]) -> usize {
+    pub fn pick(&mut self, hundredths: &[usize]) -> usize {
         let mut at = self.below(100);
         for (place, likely) in hundredths.iter().enumerate() {
             if at < *likely {
@@ -82,7 +82,7 @@ fn scaled(ms: i64, by: f64) -> i64 {
 pub struct Skewed(Vec<f64>);
 
 impl Skewed {
-    fn new(count: usize, exponent: f64) -> Self {
+    pub fn new(count: usize, exponent: f64) -> Self {
         let mut total = 0.0;
         let sums = (1..=count).map(|rank| {
             total += f64::from(u32::try_from(rank).unwrap_or(u32::MAX)).powf(-exponent);
