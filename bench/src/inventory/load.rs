@@ -12,7 +12,10 @@ use std::time::Instant;
 use kernel::base::{TenantId, Timestamp, World};
 use kernel::store::Value;
 use rusqlite::{Connection, Statement, params};
-use tenant_control::features::devices::{Counted, DeviceColumns, StoredDevice, counts_of, software_of, terms_of};
+use tenant_control::features::devices::software::Versions;
+use tenant_control::features::devices::{
+    ALL, Counted, DeviceColumns, SOFTWARE, StoredDevice, counts_of, organization_of, size_of, software_of, terms_of,
+};
 use tenant_control::features::organizations::OrganizationId;
 
 use super::data::{Made, Makings, ORGANIZATIONS};
@@ -36,8 +39,7 @@ const PARTS: &str =
 const REPORT: &str = "INSERT INTO device_reports (tenant_id, device, last_seen_at, inventory_at, check_at, digest)
     VALUES (?, ?, ?, ?, ?, ?)";
 const TERM: &str = "INSERT INTO device_terms (tenant_id, term, number) VALUES (?, ?, ?)";
-const SOFTWARE: &str = "INSERT INTO device_software (tenant_id, name, number, versions) VALUES (?, ?, ?, ?)";
-/// A size is how often four goes into them.
+const INSTALLED: &str = "INSERT INTO device_software (tenant_id, name, number, versions) VALUES (?, ?, ?, ?)";
 const COUNT: &str = "INSERT INTO device_counts (tenant_id, organization_id, dimension, value, label, devices, size)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 const ORGANIZATION: &str = "INSERT INTO organizations (tenant_id, id, slug, name, version, created_at, updated_at)
@@ -227,10 +229,17 @@ fn batch(seed: usize, tenant: &Filled, first: i64, end: i64, makings: &Makings) 
             for term in terms_of(device) {
                 batch.terms.entry(term).or_default().push(number);
             }
-            for (name, versions) in software_of(&full, None) {
+            let own = organization_of(device);
+            for (name, Versions { label, versions }) in software_of(&parts.software) {
+                for organization in [ALL, &own] {
+                    let counted =
+                        Counted { organization: organization.to_owned(), dimension: SOFTWARE, value: name.clone() };
+                    batch.counts.entry(counted).or_insert_with(|| (label.clone(), 0)).1 += 1;
+                }
                 batch.software.entry(name).or_default().push((number, versions));
             }
-            for (counted, label) in counts_of(&full, None) {
+            for counted in counts_of(device) {
+                let label = counted.value.clone();
                 batch.counts.entry(counted).or_insert((label, 0)).1 += 1;
             }
         }
@@ -258,7 +267,7 @@ fn insert(connection: &Connection, batch: &Batch) -> Outcome<i64> {
             statement.raw_execute()?;
         }
     }
-    let mut statement = of_tenant(connection, SOFTWARE, &batch.tenant)?;
+    let mut statement = of_tenant(connection, INSTALLED, &batch.tenant)?;
     for (name, devices) in &batch.software {
         statement.raw_bind_parameter(2, name)?;
         for (number, versions) in devices {
@@ -269,8 +278,7 @@ fn insert(connection: &Connection, batch: &Batch) -> Outcome<i64> {
     }
     let mut statement = connection.prepare_cached(COUNT)?;
     for (Counted { organization, dimension, value }, (label, devices)) in &batch.counts {
-        let size = devices.max(&1).ilog(4).min(10);
-        statement.execute(params![batch.tenant, organization, dimension, value, label, devices, size])?;
+        statement.execute(params![batch.tenant, organization, dimension, value, label, devices, size_of(*devices)])?;
     }
     connection.execute_batch("COMMIT")?;
     Ok(i64::try_from(batch.devices.len())?)

@@ -25,6 +25,7 @@ pub const MIGRATIONS: Migrations = migrations! {
     "0009_workflows"
     "0010_followers"
     "0011_inventory"
+    "0012_software_index"
 };
 
 #[cfg(test)]

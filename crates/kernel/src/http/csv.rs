@@ -1,19 +1,68 @@
 //! Lines of a CSV file, as RFC 4180 has them, that no spreadsheet takes for formulas.
+//!
+//! Where a semicolon separates fields, as it does in many countries, commas and quotes mean nothing: there a field of ours can
+//! become several, and a line several lines. So every place is guarded at which a spreadsheet may see a field begin.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::Write;
 
 /// What a spreadsheet takes for the beginning of a formula.
-const FORMULA: [char; 11] = ['=', '+', '-', '@', '\t', '\r', '\n', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
+const FORMULA: [char; 8] = ['=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
+
+/// What some of them skip before one.
+const SKIPPED: [char; 3] = ['\t', '\r', '\n'];
+
+/// What some of them take for the end of a field.
+const ENDS: [char; 4] = [';', '\t', '\r', '\n'];
 
 /// Whether a text gets an apostrophe: also one that has some already, so that they can be told apart again.
-fn is_guarded(text: &str) -> bool {
-    text.trim_start_matches('\'').starts_with(FORMULA)
+fn is_guarded(text: &str, is_first: bool) -> bool {
+    if is_first {
+        let rest = text.trim_start_matches('\'');
+        return rest.starts_with(FORMULA) || rest.starts_with(SKIPPED);
+    }
+    // Two quotes, as which one is written, are nothing where a field begins with them.
+    text.trim_start_matches(['\'', '"']).starts_with(FORMULA)
+}
+
+/// The places at which a spreadsheet may see a field begin, each with the text from there on.
+fn beginnings(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let behind = text.match_indices(ENDS).map(|(at, end)| at + end.len());
+    std::iter::once(0).chain(behind).filter_map(move |at| text.get(at..).map(|rest| (at, rest)))
+}
+
+/// A text in which every formula begins with an apostrophe.
+fn guarded(text: &str) -> Cow<'_, str> {
+    let places = beginnings(text).filter(|(at, rest)| is_guarded(rest, *at == 0));
+    let (mut written, mut done) = (String::new(), 0);
+    for (at, _) in places {
+        written.push_str(text.get(done..at).unwrap_or_default());
+        written.push('\'');
+        done = at;
+    }
+    whole(text, written, done)
 }
 
 /// A field of such a file as it was before it was written.
-pub fn unguarded(text: &str) -> &str {
-    text.strip_prefix('\'').filter(|rest| is_guarded(rest)).unwrap_or(text)
+pub fn unguarded(text: &str) -> Cow<'_, str> {
+    let places =
+        beginnings(text).filter(|(at, rest)| rest.strip_prefix('\'').is_some_and(|rest| is_guarded(rest, *at == 0)));
+    let (mut read, mut done) = (String::new(), 0);
+    for (at, _) in places {
+        read.push_str(text.get(done..at).unwrap_or_default());
+        done = at + 1;
+    }
+    whole(text, read, done)
+}
+
+/// What was made of a text, with the rest of it, of which nothing is different.
+fn whole(text: &str, mut made: String, done: usize) -> Cow<'_, str> {
+    if made.is_empty() && done == 0 {
+        return Cow::Borrowed(text);
+    }
+    made.push_str(text.get(done..).unwrap_or_default());
+    Cow::Owned(made)
 }
 
 /// One line, field by field.
@@ -40,15 +89,26 @@ impl<'a> CsvLine<'a> {
 
     /// A text that may be anybody's. What a spreadsheet would take for a formula gets an apostrophe before it.
     pub fn text(&mut self, text: &str) {
+        self.field(&guarded(text));
+    }
+
+    /// An object or a list as JSON, with texts that may be anybody's. It stays the same JSON: a semicolon, which ends a field for
+    /// some spreadsheets, is escaped.
+    pub fn json(&mut self, json: &str) {
+        if json.contains(';') {
+            self.field(&json.replace(';', "\\u003b"));
+        } else {
+            self.field(json);
+        }
+    }
+
+    fn field(&mut self, text: &str) {
         self.next();
-        let guard = if is_guarded(text) { "'" } else { "" };
         if !text.bytes().any(|byte| matches!(byte, b'"' | b',' | b'\r' | b'\n')) {
-            self.text.extend_from_slice(guard.as_bytes());
             self.text.extend_from_slice(text.as_bytes());
             return;
         }
         self.text.push(b'"');
-        self.text.extend_from_slice(guard.as_bytes());
         for (place, part) in text.split('"').enumerate() {
             if place > 0 {
                 self.text.extend_from_slice(b"\"\"");
@@ -94,21 +154,59 @@ mod tests {
 
     #[test]
     fn what_was_guarded_is_read_as_it_was() {
-        for text in ["=1", "'=1", "''+1", "'quoted'", "plain", "", "\u{ff1d}1", "a'=1"] {
+        for text in [
+            "=1",
+            "'=1",
+            "''+1",
+            "'quoted'",
+            "plain",
+            "",
+            "\u{ff1d}1",
+            "a'=1",
+            "x;=1",
+            "x;'=1;''-2",
+            ";",
+            "a;b",
+            "'",
+            "=;=;'=",
+        ] {
             let written = line(&[text]);
             assert_eq!(unguarded(written.trim_end_matches("\r\n")), text);
+            assert_eq!(unguarded(&guarded(&guarded(text))), guarded(text), "{text}");
+        }
+        for text in ["\t=1", "'\t'=1", "\r\n=1", "a\n=1", "a\r\n'@1", "\ta", "\t\t=", "a\t\u{ff20}1", ";\"=1", ";'\"'-"]
+        {
+            assert_eq!(unguarded(&guarded(text)), text);
         }
     }
 
     #[test]
     fn nothing_is_a_formula() {
         let fields = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "=\"a\",b", "a=1"];
-        assert_eq!(line(&fields), "'=1+1,'+1,'-1,'@SUM(A1),'\t=1,\"'=\"\"a\"\",b\",a=1\r\n");
+        assert_eq!(line(&fields), "'=1+1,'+1,'-1,'@SUM(A1),'\t'=1,\"'=\"\"a\"\",b\",a=1\r\n");
+        // Nor where a semicolon separates fields, and quotes that do not begin one are text.
+        let fields = ["x;=1", "x;y;-1;'@1", "a\t+1", "a;b", "a,\n=1", ";;\u{ff1d}1", ";\"=1"];
+        assert_eq!(line(&fields), "x;'=1,x;y;'-1;''@1,a\t'+1,a;b,\"a,\n'=1\",;;'\u{ff1d}1,\";'\"\"=1\"\r\n");
         let mut text = Vec::new();
         let mut number = CsvLine::new(&mut text);
         number.plain(Some(-1));
         number.plain(None::<i64>);
         number.end();
         assert_eq!(text, b"-1,\r\n");
+    }
+
+    #[test]
+    fn json_stays_what_it_is() {
+        let json = r#"{"a":"x;=1;'-2","b":[1,"y"]}"#;
+        let mut text = Vec::new();
+        let mut line = CsvLine::new(&mut text);
+        line.json(json);
+        line.end();
+        let text = String::from_utf8_lossy(&text);
+        assert!(!text.contains(';'), "{text}");
+        let field = text.trim_end().trim_matches('"').replace("\"\"", "\"");
+        let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
+        assert!(read(json).is_some());
+        assert_eq!(read(&unguarded(&field)), read(json));
     }
 }

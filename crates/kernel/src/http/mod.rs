@@ -62,7 +62,7 @@ pub use operation::{Arguments, InternalDoor, Operation, TenantDoor};
 pub use page::{LIMIT_DEFAULT, LIMIT_MAX, OneOrPage, PAGE_BYTES_MAX, Page, PageBytes, PageRequest};
 pub use param::Param;
 pub use params::{FromParams, LIST_MAX, One, Params, Query};
-pub use pass::{Holder, Pass, PassOwner};
+pub use pass::{Holder, Pass, PassOwner, Place, WorkTurn};
 pub use patch::Patch;
 pub use patience::Patience;
 pub use precondition::IfMatch;

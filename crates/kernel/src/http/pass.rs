@@ -98,10 +98,13 @@ impl<P: Pass, R> Holder<P, R> {
     }
 
     /// Waits for one of the few places that its tenant has for what is read and waits to be written.
-    pub async fn place(&self) -> Result<OwnedSemaphorePermit> {
-        self.app.writing_of.take(Lane::Tenant(self.owner.tenant), TURN_WAIT_MAX).await
+    pub async fn place(&self) -> Result<Place> {
+        self.app.writing_of.take(Lane::Tenant(self.owner.tenant), TURN_WAIT_MAX).await.map(Place)
     }
 }
+
+/// Given back when it is dropped.
+pub struct Place(#[expect(dead_code, reason = "it is held")] OwnedSemaphorePermit);
 
 /// Given back when it is dropped.
 pub struct WorkTurn {

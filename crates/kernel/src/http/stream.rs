@@ -71,11 +71,29 @@ pub struct Streamer {
 /// An answer that is still being read while it goes out.
 pub struct Streamed {
     media_type: &'static str,
+    /// Under which browsers and tools save it.
+    name: Option<&'static str>,
     body: Body,
 }
 
 const NDJSON: &str = "application/x-ndjson";
 const CSV: &str = "text/csv; charset=utf-8";
+
+impl Streamed {
+    /// As a file of this name, to which the format adds its own ending.
+    #[must_use]
+    pub fn named(mut self, name: &'static str) -> Self {
+        self.name = Some(name);
+        self
+    }
+
+    /// What says that it is a file.
+    fn disposition(&self) -> Option<HeaderValue> {
+        let ending = if self.media_type == CSV { "csv" } else { "ndjson" };
+        let value = format!("attachment; filename=\"{}.{ending}\"", self.name?);
+        HeaderValue::from_str(&value).ok()
+    }
+}
 
 impl Streamer {
     /// Streams what `read` finds from each place on, the first time from the beginning. The first page is read here, and
@@ -103,7 +121,7 @@ impl Streamer {
         let mut pages =
             Pages { caller, context: self.context?, _place: place, encoding, read, until, text, next: None };
         pages.read(None).await?;
-        Ok(Streamed { media_type, body: Body::from_stream(try_unfold(pages, Pages::step)) })
+        Ok(Streamed { media_type, name: None, body: Body::from_stream(try_unfold(pages, Pages::step)) })
     }
 }
 
@@ -206,7 +224,11 @@ impl FromRequestParts<Shared> for Streamer {
 
 impl IntoResponse for Streamed {
     fn into_response(self) -> Response {
+        let disposition = self.disposition();
         let mut response = Response::new(self.body);
+        if let Some(disposition) = disposition {
+            response.headers_mut().insert(header::CONTENT_DISPOSITION, disposition);
+        }
         response.extensions_mut().insert(AnswerBytes(STREAM_BYTES));
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(self.media_type));
         response

@@ -10,6 +10,7 @@ const ANNOUNCE_EVERY: Duration = Duration::from_secs(20);
 const CLEAN_EVERY: Duration = Duration::from_mins(10);
 const MEASURE_EVERY: Duration = Duration::from_secs(15);
 const LOOK_EVERY: Duration = Duration::from_secs(5);
+const INDEX_EVERY: Duration = Duration::from_secs(2);
 
 /// Runs until it is dropped.
 pub async fn run(node: Node, delivery_retention_ms: i64, run_retention_ms: i64) {
@@ -19,6 +20,9 @@ pub async fn run(node: Node, delivery_retention_ms: i64, run_retention_ms: i64) 
         }),
         every(&node, LOOK_EVERY, "looking at devices that are silent", |node| async move {
             devices::clock::store::look(&node, node.settings.of_feature()).await
+        }),
+        every(&node, INDEX_EVERY, "indexing the software of devices", |node| async move {
+            devices::software::store::index_tenants(&node).await
         }),
         every(&node, CLEAN_EVERY, "cleaning the log of deliveries", move |node| async move {
             webhooks::jobs::clean(&node, delivery_retention_ms).await

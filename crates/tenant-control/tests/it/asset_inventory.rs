@@ -6,6 +6,7 @@ mod csv;
 mod files;
 mod filters;
 mod follow;
+mod installed;
 mod large;
 mod model;
 mod one;
@@ -120,8 +121,10 @@ pub async fn change(
     id: &str,
     change: impl FnOnce(&mut FullDevice) + Send + 'static,
 ) {
-    let id: DeviceId = id.parse().expect("an id");
-    let db = database(server, tenancy);
+    edit(database(server, tenancy), id.parse().expect("an id"), change).await;
+}
+
+async fn edit(db: Db, id: DeviceId, change: impl FnOnce(&mut FullDevice) + Send + 'static) {
     let changed = db.write(async move |tx| {
         let change = |full: &mut FullDevice| {
             change(full);
@@ -133,8 +136,10 @@ pub async fn change(
 }
 
 pub async fn remove(server: &Server, tenancy: &Tenancy, id: &str) {
-    let id: DeviceId = id.parse().expect("an id");
-    let db = database(server, tenancy);
+    delete(database(server, tenancy), id.parse().expect("an id")).await;
+}
+
+async fn delete(db: Db, id: DeviceId) {
     let deleted = db.write(async move |tx| devices::delete(tx, id, By::Somebody).await);
     deleted.await.expect("the device is deleted");
 }

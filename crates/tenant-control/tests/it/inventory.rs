@@ -5,13 +5,18 @@ mod changes;
 mod clock;
 mod counters;
 mod hostile;
+mod imports;
 mod kills;
 mod matching;
+mod merging;
 mod organizations;
+mod partials;
 mod recorded;
 mod refused;
 mod secrets;
+mod software;
 mod together;
+mod told;
 mod unchanged;
 
 use kernel::base::DAY_MS;

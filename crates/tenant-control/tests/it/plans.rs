@@ -47,6 +47,7 @@ const BOUNDED: &[&str] = &[
     "api_key_secrets",
     "api_key_uses",
     "api_keys",
+    "device_software_changes",
     "followers",
     "ingest_keys",
     "lanes",

@@ -213,6 +213,7 @@ const SYSTEM_DOORS: &[(&str, &str, usize, &str)] = &[
         1,
         "which devices must be looked at, of whichever tenant",
     ),
+    ("crates/tenant-control/src/features/devices/software/store.rs", "Jobs", 1, "whose software waits to be indexed"),
     ("crates/tenant-control/src/features/webhooks/jobs.rs", "Housekeeping", 1, "which tenants have a log to clean"),
     ("crates/tenant-control/src/features/webhooks/jobs.rs", "Jobs", 1, "how much waits in all"),
     (

@@ -50,7 +50,7 @@ const COLUMNS: &[Column] = &[
     ("agent", "agent.device_id", |device, line| line.optional(device.agent.device_id.as_deref())),
     ("tags", "tags", |device, line| line.text(&device.tags.join(","))),
     ("custom_fields", "custom_fields", |device, line| {
-        line.text(&serde_json::to_string(&device.custom_fields).unwrap_or_default());
+        line.json(&serde_json::to_string(&device.custom_fields).unwrap_or_default());
     }),
     ("possible_duplicate_of", "possible_duplicate_of", |device, line| line.plain(device.possible_duplicate_of)),
     ("first_seen_at", "first_seen_at", |device, line| line.plain(device.first_seen_at)),
@@ -78,7 +78,7 @@ pub fn csv(choice: &Choice) -> Encoding<Shown> {
             write(&shown.device, line);
         }
         for list in &lists {
-            line.text(shown.parts.get(list).unwrap_or("[]"));
+            line.json(shown.parts.get(list).unwrap_or("[]"));
         }
     };
     Encoding::Csv { columns, write: Box::new(write) }

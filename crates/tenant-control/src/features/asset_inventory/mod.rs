@@ -2,6 +2,7 @@
 
 mod columns;
 pub mod find;
+mod page;
 pub mod routes;
 pub mod shown;
 pub mod store;

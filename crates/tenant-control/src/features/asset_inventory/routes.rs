@@ -14,11 +14,11 @@ use utoipa::openapi::schema::AnyOfBuilder;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response as Described, Schema};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
-use super::find::search::{self, Found};
 use super::find::{Filter, Installed, Key, Q_CHARS_MAX, parse_q};
+use super::page::Wanted;
 use super::shown::{Choice, Shown};
 use super::{Format, Summary, View, columns, store, summary};
-use crate::features::devices::{Change, DeviceId, StoredDevice};
+use crate::features::devices::{Change, DeviceId};
 use crate::features::organizations::OrganizationId;
 use crate::features::tickets::find::IdOrNone;
 
@@ -225,31 +225,27 @@ pub async fn list(caller: Access<Reading>, streamer: Streamer, query: Query<List
         (None, Some(_)) => return summary::store::summary(&db, of).await.map(|found| Answer::Summary(Box::new(found))),
         (None, None) => {}
     }
+    let wanted = Wanted { filter, choice };
     let encoding = match format {
         Format::Json => {
             let after: Option<Key> = page.after(&caller, PATH)?;
-            let found = search::find(&db, &filter, after, page.limit).await?;
-            let (devices, next) = store::shown(&db, found, &choice, key_in(&filter)).await?;
-            return page.page_before(&caller, PATH, devices, next).map(Answer::Devices);
+            let found = wanted.page(&db, after, page.limit, wanted.likely(page.limit)).await?;
+            return page.page_before(&caller, PATH, found.rows, found.next).map(Answer::Devices);
         }
-        Format::Csv => columns::csv(&choice),
+        Format::Csv => columns::csv(&wanted.choice),
         Format::Ndjson => Encoding::Ndjson,
     };
-    let shared = Arc::new((filter, choice));
-    let read = move |place: Option<Key>| {
-        let (db, shared) = (db.clone(), shared.clone());
+    let wanted = Arc::new(wanted);
+    let read = move |place: Option<(Key, usize)>| {
+        let (db, wanted) = (db.clone(), wanted.clone());
         async move {
-            let (filter, choice) = &*shared;
-            let found: Found = search::find(&db, filter, place, FILE_ROWS).await?;
-            let (rows, next) = store::shown(&db, found, choice, key_in(filter)).await?;
-            Ok(Rows { rows, next })
+            let (after, likely) = place.unzip();
+            let likely = likely.unwrap_or_else(|| wanted.likely(FILE_ROWS));
+            let found = wanted.page(&db, after, FILE_ROWS, likely).await?;
+            let likely = wanted.likely_behind(&found, FILE_ROWS);
+            Ok(Rows { rows: found.rows, next: found.next.map(|key| (key, likely)) })
         }
     };
-    streamer.stream(caller, encoding, read).await.map(Answer::File)
-}
-
-/// Where a device stands in the list of this filter.
-fn key_in(filter: &Filter) -> impl Fn(&StoredDevice) -> Key {
-    let follows = filter.updated_since.is_some();
-    move |stored| if follows { Key::of_change(stored) } else { Key { changed: None, number: stored.number } }
+    let file = streamer.stream(caller, encoding, read).await?;
+    Ok(Answer::File(file.named("devices")))
 }

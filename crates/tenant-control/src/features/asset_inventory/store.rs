@@ -6,9 +6,9 @@ use kernel::args;
 use kernel::base::{Error, Result};
 use kernel::http::PageBytes;
 use kernel::store::{Db, FromRow, Row, Select};
+use serde_json::value::RawValue;
 
 use super::Part;
-use super::find::search::Found;
 use super::shown::{Choice, Shown, ShownParts, raw};
 use crate::features::devices::{CHANGE_COLUMNS, Change, DEVICE_LIST, DeviceId, StoredDevice};
 
@@ -17,6 +17,7 @@ kernel::statements! {
         ON device_reports.tenant_id = devices.tenant_id AND device = number
         WHERE devices.tenant_id = $1 AND id = $2 AND deleted_at IS NULL"];
     NUMBER = "SELECT number FROM devices WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL";
+    VERSION = "SELECT version FROM devices WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL";
     // One list each: a device has thousands of packages, and nobody reads them for the sake of its disks.
     DISKS = "SELECT number, disks FROM device_parts WHERE tenant_id = $1";
     VOLUMES = "SELECT number, volumes FROM device_parts WHERE tenant_id = $1";
@@ -31,14 +32,35 @@ kernel::statements! {
 const SHOWN_MAX: i64 = 1_000;
 const SHOWN_BYTES_MAX: i64 = 4_000_000;
 
-/// Devices whose lists are read together: of the largest, so many are what an answer may hold.
-const TOGETHER: usize = 4;
-
 /// One device, with its history.
 pub async fn get(db: &Db, id: DeviceId, choice: &Choice) -> Result<Shown> {
+    let shown = read(db, id, choice).await?;
+    if is_still(db, &shown).await? {
+        return Ok(shown);
+    }
+    let shown = read(db, id, choice).await?;
+    is_still(db, &shown).await?;
+    Ok(shown)
+}
+
+/// Whether a device, which was read piece by piece, is still what it was before. One that is deleted meanwhile is not there.
+async fn is_still(db: &Db, shown: &Shown) -> Result<bool> {
+    let version: i64 = db.one(VERSION, args![shown.device.id]).await?;
+    Ok(version == shown.device.version)
+}
+
+async fn read(db: &Db, id: DeviceId, choice: &Choice) -> Result<Shown> {
     let stored: StoredDevice = db.one(BY_ID, args![id]).await?;
+    db.world().faults.pass("asset_inventory.get.found").await?;
     let number = stored.number;
     let mut parts = parts(db, &choice.include, &[number]).await?;
+    let history = if choice.fields.is_some() { None } else { Some(newest(db, number).await?) };
+    let parts = parts.remove(&number).unwrap_or_default();
+    Ok(Shown { device: stored.device, parts, history, fields: choice.fields.clone() })
+}
+
+/// As many of a device's changes as are shown with it, oldest first.
+async fn newest(db: &Db, number: i64) -> Result<Vec<Change>> {
     let sizes: Vec<(i64, i64)> = db.list(CHANGES_BEFORE, args![number, i64::MAX, SHOWN_MAX]).await?;
     let mut bytes = 0;
     let fits = |(_, size): &&(i64, i64)| {
@@ -46,10 +68,7 @@ pub async fn get(db: &Db, id: DeviceId, choice: &Choice) -> Result<Shown> {
         bytes <= SHOWN_BYTES_MAX
     };
     let first = sizes.iter().take_while(fits).last().map_or(i64::MAX, |(version, _)| *version);
-    let history =
-        if choice.fields.is_some() { None } else { Some(db.list(HISTORY, args![number, first, SHOWN_MAX]).await?) };
-    let parts = parts.remove(&number).unwrap_or_default();
-    Ok(Shown { device: stored.device, parts, history, fields: choice.fields.clone() })
+    db.list(HISTORY, args![number, first, SHOWN_MAX]).await
 }
 
 /// The changes of a device, newest first, and behind which one the next page starts.
@@ -67,72 +86,17 @@ pub async fn history(db: &Db, id: DeviceId, after: Option<i64>, limit: usize) ->
     Ok((rows, (sizes.len() > shown).then_some(*last)))
 }
 
-/// What was found as it is shown, with where the list goes on: earlier, where the devices are large.
-pub async fn shown(
-    db: &Db,
-    found: Found,
-    choice: &Choice,
-    key: impl Fn(&StoredDevice) -> super::find::Key,
-) -> Result<(Vec<Shown>, Option<super::find::Key>)> {
-    let (mut all, mut bytes) = (Vec::with_capacity(found.devices.len()), PageBytes::default());
-    let mut last = None;
-    for some in found.devices.chunks(TOGETHER) {
-        let numbers: Vec<i64> = some.iter().map(|stored| stored.number).collect();
-        let mut parts = parts(db, &choice.include, &numbers).await?;
-        for stored in some {
-            let parts = parts.remove(&stored.number).unwrap_or_default();
-            let row = Shown { device: stored.device.clone(), parts, history: None, fields: choice.fields.clone() };
-            if !bytes.fits(about(&row)) {
-                return Ok((all, last));
-            }
-            last = Some(key(stored));
-            all.push(row);
-        }
-    }
-    Ok((all, found.next))
-}
-
-/// About how many bytes a device takes: its texts are measured, the rest is always the same.
-fn about(row: &Shown) -> usize {
-    const NAMES: usize = 1_200;
-    let device = &row.device;
-    let custom = match device.custom_fields.len() {
-        0 => 0,
-        _ => serde_json::to_string(&device.custom_fields).map_or(0, |text| text.len()),
-    };
-    let texts = [
-        &device.hostname,
-        &device.display_name,
-        &device.os.name,
-        &device.os.version,
-        &device.os.build,
-        &device.os.kernel,
-        &device.os.arch,
-        &device.manufacturer,
-        &device.model,
-        &device.serial_number,
-        &device.asset_tag,
-        &device.cpu.model,
-        &device.last_logged_user,
-        &device.agent.name,
-        &device.agent.version,
-        &device.agent.device_id,
-    ];
-    let texts: usize = texts.into_iter().flatten().map(String::len).sum();
-    let tags: usize = device.tags.iter().map(String::len).sum();
-    NAMES + texts + custom + tags + row.parts.bytes()
-}
-
-struct PartRow(i64, String);
+/// A list of a device. It is looked through where it is read, which for long ones is not where requests are served.
+struct PartRow(i64, Box<RawValue>);
 
 impl FromRow for PartRow {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        Ok(PartRow(row.get(0)?, row.get(1)?))
+        Ok(PartRow(row.get(0)?, raw(row.get(1)?)?))
     }
 }
 
 /// The lists of these devices that are to be shown.
-async fn parts(db: &Db, include: &[Part], numbers: &[i64]) -> Result<HashMap<i64, ShownParts>> {
+pub async fn parts(db: &Db, include: &[Part], numbers: &[i64]) -> Result<HashMap<i64, ShownParts>> {
     let mut all: HashMap<i64, ShownParts> = HashMap::new();
     for part in include {
         let (name, sql) = match part {
@@ -142,14 +106,16 @@ async fn parts(db: &Db, include: &[Part], numbers: &[i64]) -> Result<HashMap<i64
             Part::Software => ("software", SOFTWARE),
         };
         let select = Select::new(sql).any("number", numbers.iter().copied()).limit(numbers.len());
-        let rows: Vec<PartRow> = db.select(&select).await?;
+        // Thousands of packages are a megabyte of text.
+        let rows: Vec<PartRow> =
+            if *part == Part::Software { db.scan(&select).await? } else { db.select(&select).await? };
         for number in numbers {
             // A tombstone has none.
             all.entry(*number).or_default().0.push((name, raw("[]".to_owned())?));
         }
         for PartRow(number, list) in rows {
             if let Some(slot) = all.get_mut(&number).and_then(|parts| parts.0.last_mut()) {
-                slot.1 = raw(list)?;
+                slot.1 = list;
             }
         }
     }

@@ -10,10 +10,11 @@ use utoipa::ToSchema;
 
 pub use crate::features::tickets::FieldChange;
 
-use super::{Device, FullDevice, Volume};
+use super::{Device, FullDevice, Nic, Volume};
 
-/// Elements of a list that a change names on each side; the first of them.
+/// Elements of a list that a change names on each side, the first of them, and how much they may say.
 const LISTED_MAX: usize = 100;
+const LISTED_BYTES_MAX: usize = 16 << 10;
 
 /// Fields before and after. Of a list, such as `software`, only what is different: `from` is what is gone, `to` what came.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, serde::Deserialize, ToSchema)]
@@ -40,14 +41,30 @@ pub fn differences(old: &FullDevice, new: &FullDevice) -> Result<Differences> {
     let (before, after) = (&old.parts, &new.parts);
     found.of_list("disks", &before.disks, &after.disks)?;
     // How much is free is different at every report.
-    let sizes =
-        |volumes: &[Volume]| volumes.iter().map(|volume| Volume { free_bytes: None, ..volume.clone() }).collect();
-    let (were, are): (Vec<Volume>, Vec<Volume>) = (sizes(&before.volumes), sizes(&after.volumes));
-    found.of_list("volumes", &were, &are)?;
-    found.any |= before.volumes != after.volumes;
-    found.of_list("nics", &before.nics, &after.nics)?;
+    let sizes = |volumes: &[Volume]| -> Vec<Volume> {
+        let lasting = volumes.iter().filter(|volume| !of_container(volume));
+        lasting.map(|volume| Volume { free_bytes: None, ..volume.clone() }).collect()
+    };
+    found.of_list("volumes", &sizes(&before.volumes), &sizes(&after.volumes))?;
+    let lasting = |nics: &[Nic]| -> Vec<Nic> { nics.iter().filter(|nic| !comes_and_goes(nic)).cloned().collect() };
+    found.of_list("nics", &lasting(&before.nics), &lasting(&after.nics))?;
+    found.any |= before.volumes != after.volumes || before.nics != after.nics;
     found.of_list("software", &before.software, &after.software)?;
     Ok(found)
+}
+
+/// Whether an interface is one end of a container's or a guest's, which has a new one whenever it starts.
+fn comes_and_goes(nic: &Nic) -> bool {
+    const STARTS: [&str; 8] = ["veth", "cali", "lxc", "vnet", "tap", "vif", "azv", "fwpr"];
+    nic.name.as_deref().is_some_and(|name| STARTS.iter().any(|start| name.starts_with(start)))
+}
+
+/// Whether a volume is a container's: it comes and goes with it.
+fn of_container(volume: &Volume) -> bool {
+    const KINDS: [&str; 3] = ["overlay", "aufs", "fuse.fuse-overlayfs"];
+    const PLACES: [&str; 4] = ["/var/lib/docker/", "/var/lib/containers/", "/var/lib/kubelet/", "/run/containerd/"];
+    volume.filesystem.as_deref().is_some_and(|kind| KINDS.contains(&kind))
+        || volume.mount.as_deref().is_some_and(|mount| PLACES.iter().any(|place| mount.starts_with(place)))
 }
 
 fn of_fields(old: &Device, new: &Device) -> Result<Differences> {
@@ -77,13 +94,25 @@ impl Differences {
         }
         self.any = true;
         let (before, after): (HashSet<&T>, HashSet<&T>) = (old.iter().collect(), new.iter().collect());
-        let from: Vec<&T> = old.iter().filter(|one| !after.contains(one)).take(LISTED_MAX).collect();
-        let to: Vec<&T> = new.iter().filter(|one| !before.contains(one)).take(LISTED_MAX).collect();
+        let from = listed(old.iter().filter(|one| !after.contains(one)))?;
+        let to = listed(new.iter().filter(|one| !before.contains(one)))?;
         // In another order, it is the same.
         if !from.is_empty() || !to.is_empty() {
-            let value = |list: Vec<&T>| serde_json::to_value(list).map_err(Error::internal);
-            self.told.0.insert(field.to_owned(), FieldChange { from: value(from)?, to: value(to)? });
+            self.told.0.insert(field.to_owned(), FieldChange { from: from.into(), to: to.into() });
         }
         Ok(())
     }
+}
+
+/// The first of them; one at least.
+fn listed<'a, T: Serialize + 'a>(elements: impl Iterator<Item = &'a T>) -> Result<Vec<Value>> {
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    for element in elements.take(LISTED_MAX) {
+        bytes += serde_json::to_string(element).map_err(Error::internal)?.len();
+        if bytes > LISTED_BYTES_MAX && !found.is_empty() {
+            break;
+        }
+        found.push(serde_json::to_value(element).map_err(Error::internal)?);
+    }
+    Ok(found)
 }

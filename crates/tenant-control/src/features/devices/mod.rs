@@ -18,6 +18,7 @@ mod index {
 }
 mod parts;
 mod rules;
+pub mod software;
 mod store;
 mod stored;
 mod terms;
@@ -33,17 +34,20 @@ use utoipa::ToSchema;
 use crate::features::organizations::OrganizationId;
 
 pub use changes::{Changes, FieldChange, differences};
+pub use index::store::size_of;
 pub use parts::{Disk, Nic, Parts, Software, Volume};
 pub use rules::{Settings, next_check, settle};
+pub use software::{SOFTWARE, VERSIONS, software_name, software_of};
 pub use store::{By, Kept, Noted, bring_back, create, delete, edit, find, find_by_number, lock, save};
 pub use stored::{CHANGE_COLUMNS, DEVICE_LIST, DeviceColumns, StoredDevice};
 pub use terms::{
-    ALL, Counted, DIMENSIONS, HEALTH, NONE, ORGANIZATION, PLATFORM, SOFTWARE, STATUS, TAG, TYPE, VERSIONS, WORD,
-    compact_mac, counts_of, software_name, software_of, spoken, term, terms_of,
+    ALL, Counted, DIMENSIONS, HEALTH, NONE, ORGANIZATION, PLATFORM, STATUS, TAG, TYPE, WORD, compact_mac, counts_of,
+    organization_of, spoken, term, terms_of,
 };
 
 /// The statements of all parts, for the test that prepares each.
-pub const STATEMENTS: &[&[(&str, &str)]] = &[store::STATEMENTS, index::store::STATEMENTS, clock::store::STATEMENTS];
+pub const STATEMENTS: &[&[(&str, &str)]] =
+    &[store::STATEMENTS, index::store::STATEMENTS, software::store::STATEMENTS, clock::store::STATEMENTS];
 
 pub const DEVICE_CREATED: EventKind<Device> =
     EventKind::new("device.created", "A device reported for the first time, or was imported.");

@@ -34,6 +34,8 @@ kernel::statements! {
         VALUES ($1, $2, $3, $4, $5, $6)";
     UPDATE_REPORT = "UPDATE device_reports SET last_seen_at = $3, inventory_at = $4, check_at = $5, digest = $6
         WHERE tenant_id = $1 AND device = $2";
+    NOTE_REPORT = "UPDATE device_reports SET last_seen_at = $3, inventory_at = $4, check_at = $5
+        WHERE tenant_id = $1 AND device = $2";
     CHECK_AT = "UPDATE device_reports SET check_at = $3 WHERE tenant_id = $1 AND device = $2";
     EDITED = "UPDATE device_reports SET check_at = $3, digest = NULL WHERE tenant_id = $1 AND device = $2";
     /// Nothing is written, but whoever else would write it waits.
@@ -65,8 +67,8 @@ pub struct Kept {
 /// What is noted beside a change.
 #[derive(Clone, Debug)]
 pub enum Noted {
-    /// The device has reported: when it was heard of is in the record. The digest is that of a whole inventory; without one the
-    /// last that came may no longer be what the device looks like.
+    /// The device has reported: when it was heard of is in the record. The digest is that of a whole inventory; after a change
+    /// without one, the last that came is no longer what the device looks like.
     Report { digest: Option<String>, check_at: Option<Timestamp> },
     /// When time alone may change something next.
     CheckAt(Option<Timestamp>),
@@ -130,9 +132,16 @@ pub async fn save(tx: &mut Tx, kept: &Kept, mut after: FullDevice, noted: Noted,
     rules::settle(&mut after, at);
     let Differences { told, any } = differences(&kept.full, &after)?;
     match noted {
+        // What changes nothing leaves the device as the last whole inventory described it.
+        Noted::Report { digest: None, check_at } if !any => {
+            let mut row = report_row(number, &after.device, check_at, None);
+            row.pop();
+            tx.later(NOTE_REPORT, row).await?;
+        }
         Noted::Report { digest, check_at } => {
             tx.later(UPDATE_REPORT, report_row(number, &after.device, check_at, digest)).await?;
         }
+        Noted::Edit if !any => {}
         Noted::CheckAt(check_at) => tx.later(CHECK_AT, vec![number.into(), check_at.into()]).await?,
         Noted::Edit => tx.later(EDITED, vec![number.into(), at.into()]).await?,
     }

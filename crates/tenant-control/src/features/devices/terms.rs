@@ -1,16 +1,21 @@
 //! By what a device is found, and as what it is counted.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
 use kernel::base::Word;
 
-use super::{Device, FullDevice, Software};
+use super::Device;
 use crate::features::tickets::find::words_in_order;
 
 /// Of devices without an organization.
 pub const NONE: &str = "none";
 /// Of all organizations together.
 pub const ALL: &str = "*";
+
+/// As whose a device is found and counted.
+pub fn organization_of(device: &Device) -> String {
+    device.organization_id.map_or_else(|| NONE.to_owned(), |id| id.to_string())
+}
 
 /// A term: a letter for what it says, and the value.
 pub fn term(letter: char, value: &str) -> String {
@@ -30,13 +35,12 @@ pub fn terms_of(device: &Device) -> BTreeSet<String> {
     if device.deleted_at.is_some() {
         return BTreeSet::new();
     }
-    let organization = device.organization_id.map_or_else(|| NONE.to_owned(), |id| id.to_string());
     let mut terms = BTreeSet::from([
         term(TYPE, device.r#type.as_str()),
         term(PLATFORM, device.platform.as_str()),
         term(STATUS, device.status.as_str()),
         term(HEALTH, device.health.as_str()),
-        term(ORGANIZATION, &organization),
+        term(ORGANIZATION, &organization_of(device)),
     ]);
     terms.extend(device.tags.iter().map(|tag| term(TAG, tag)));
     terms.extend(spoken(device).iter().flatten().map(|word| term(WORD, word)));
@@ -66,46 +70,6 @@ pub fn compact_mac(text: &str) -> Option<String> {
     is_hex.then_some(digits)
 }
 
-/// As what software is found and counted, however it is spelt.
-pub fn software_name(name: &str) -> String {
-    name.to_lowercase()
-}
-
-/// Between versions of one name on one device.
-pub const VERSIONS: &str = "\u{1f}";
-
-/// Versions of one name by which a device can be found. Kernels and runtimes are installed side by side, but not by hundreds.
-const VERSIONS_MAX: usize = 50;
-
-/// Names of software that something is different of between two states; none if everything is.
-pub fn touched(before: &FullDevice, after: &FullDevice) -> Option<BTreeSet<String>> {
-    let (old, new) = (&before.device, &after.device);
-    if old.organization_id != new.organization_id || old.deleted_at != new.deleted_at {
-        return None;
-    }
-    let (were, are): (HashSet<&Software>, HashSet<&Software>) =
-        (before.parts.software.iter().collect(), after.parts.software.iter().collect());
-    Some(were.symmetric_difference(&are).map(|one| software_name(&one.name)).collect())
-}
-
-/// What of its software is meant: all, or what has one of these names.
-fn some<'a>(full: &'a FullDevice, names: Option<&BTreeSet<String>>) -> impl Iterator<Item = (String, &'a Software)> {
-    let all = if full.device.deleted_at.is_none() { full.parts.software.as_slice() } else { &[] };
-    let few = names.is_some_and(BTreeSet::is_empty);
-    let named = all.iter().filter(move |_| !few).map(|one| (software_name(&one.name), one));
-    named.filter(move |(name, _)| names.is_none_or(|names| names.contains(name)))
-}
-
-/// The names of what is installed, each with its versions; all, or some of them.
-pub fn software_of(full: &FullDevice, names: Option<&BTreeSet<String>>) -> BTreeMap<String, String> {
-    let mut all: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
-    for (name, Software { version, .. }) in some(full, names) {
-        all.entry(name).or_default().insert(version.as_deref().unwrap_or_default());
-    }
-    let joined = |versions: BTreeSet<&str>| versions.into_iter().take(VERSIONS_MAX).collect::<Vec<_>>().join(VERSIONS);
-    all.into_iter().map(|(name, versions)| (name, joined(versions))).collect()
-}
-
 /// One thing of which devices are counted: of which organization, what, and which.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Counted {
@@ -116,35 +80,33 @@ pub struct Counted {
 
 /// The dimensions of the summary, in its order.
 pub const DIMENSIONS: [&str; 7] = ["platform", "os", "type", "status", "health", "organization", "warranty"];
-pub const SOFTWARE: &str = "software";
 
-/// Everything a device is counted as, with how it is spelt; of its software all, or some.
-pub fn counts_of(full: &FullDevice, names: Option<&BTreeSet<String>>) -> BTreeMap<Counted, String> {
-    let device = &full.device;
+/// Everything a device is counted as, but its software.
+pub fn counts_of(device: &Device) -> BTreeSet<Counted> {
     if device.deleted_at.is_some() {
-        return BTreeMap::new();
+        return BTreeSet::new();
     }
-    let organization = device.organization_id.map_or_else(|| NONE.to_owned(), |id| id.to_string());
+    let organization = organization_of(device);
     // Without a name it is the empty one, which no system has.
     let os = device.os.name.clone().unwrap_or_default();
-    let mut values: Vec<(&'static str, String, String)> = [
-        ("platform", device.platform.as_str().to_owned()),
-        ("os", os),
-        ("type", device.r#type.as_str().to_owned()),
-        ("status", device.status.as_str().to_owned()),
-        ("health", device.health.as_str().to_owned()),
-        ("organization", organization.clone()),
-        ("warranty", device.warranty.status.as_str().to_owned()),
-    ]
-    .into_iter()
-    .map(|(dimension, value)| (dimension, value.clone(), value))
-    .collect();
-    values.extend(some(full, names).map(|(name, one)| (SOFTWARE, name, one.name.clone())));
-    let levels = [ALL.to_owned(), organization];
-    let counted = |level: &String, (dimension, value, label): &(&'static str, String, String)| {
-        (Counted { organization: level.clone(), dimension, value: value.clone() }, label.clone())
+    let values = [
+        ("platform", device.platform.as_str()),
+        ("os", &os),
+        ("type", device.r#type.as_str()),
+        ("status", device.status.as_str()),
+        ("health", device.health.as_str()),
+        ("organization", &organization),
+        ("warranty", device.warranty.status.as_str()),
+    ];
+    let counted = |level: &str, dimension, value: &str| Counted {
+        organization: level.to_owned(),
+        dimension,
+        value: value.to_owned(),
     };
-    levels.iter().flat_map(|level| values.iter().map(|value| counted(level, value)).collect::<Vec<_>>()).collect()
+    [ALL, &organization]
+        .into_iter()
+        .flat_map(|level| values.map(|(dimension, value)| counted(level, dimension, value)))
+        .collect()
 }
 
 #[cfg(test)]

@@ -4,13 +4,14 @@ use axum::http::HeaderMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use kernel::base::{Code, Error, Result, sha256_parts};
-use kernel::http::{Holder, Policy, Raw, RawAnswer, Rules, Spoken};
+use kernel::http::{Holder, Place, Policy, Raw, RawAnswer, RawBody, Rules, Spoken, WorkTurn};
 use kernel::rules;
+use kernel::store::Db;
 
 use super::Reporter;
 use super::report::{self, Codec, Facts, Language, Message, Refusal, RefusalKind, Report};
 use super::store::{self, Sign, Taken};
-use crate::features::devices::Settings;
+use crate::features::devices::{Settings, software};
 use crate::features::ingest_keys::pass::IngestPass;
 
 pub const PATH: &str = "/internal/ingest/inventory";
@@ -52,31 +53,50 @@ const AGENT_ID: &str = "glpi-agent-id";
 /// Shorter bodies are questions, and no inventory that it would be worth not to read.
 const INVENTORY_BYTES_MIN: usize = 1_024;
 
+/// A body that lies in memory without a turn is at most so large.
+const WAITING_BYTES_MAX: usize = 1 << 20;
+
 /// A question of an agent, or what it has found.
 pub async fn receive(agent: Holder<IngestPass, Ingesting>, headers: HeaderMap, body: Raw) -> Result<RawAnswer> {
-    let settings: Settings = agent.app().settings.of_feature();
     let body = body.read().await?;
+    let place = agent.place().await?;
+    let turn = agent.work().await?;
+    // From here on it goes its own way: an agent that goes away must not give its turn to others while its body is still read.
+    tokio::spawn(take_in(agent, headers, body, place, turn)).await.map_err(Error::internal)?
+}
+
+/// Reads a body and does what it says. The place is given back when it is written, the turn when nothing is left of the body.
+async fn take_in(
+    agent: Holder<IngestPass, Ingesting>,
+    headers: HeaderMap,
+    body: RawBody,
+    _place: Place,
+    turn: WorkTurn,
+) -> Result<RawAnswer> {
+    let settings: Settings = agent.app().settings.of_feature();
     let media_type = body.media_type;
     let reporter = Reporter { organization: agent.reach().organization_id, agent_id: agent_id(&headers) };
-    let (db, reach) = (agent.db(), *agent.reach());
-    // What is read waits here to be written; what it was read from is gone by then.
-    let _place = agent.place().await?;
-    let turn = agent.work().await?;
-    let who = reporter.clone();
-    let Opened { codec, bytes, digest } = blocking(move || open(&body.bytes, &who)).await?;
+    let (db, reach, who) = (agent.db(), *agent.reach(), reporter.clone());
+    let opening = move || {
+        // All of it, with the room that it takes.
+        let body = body;
+        open(&body.bytes, &who)
+    };
+    let Opened { codec, bytes, digest } = blocking(opening).await?;
     let answer = |plain: Vec<u8>| Ok(RawAnswer { media_type, bytes: report::encode(codec, &plain) });
     let mut turn = Some(turn);
     if bytes.len() >= INVENTORY_BYTES_MIN
         && let Some(heard) = store::find_unchanged(&db, reach, &digest).await?
     {
-        turn = None;
+        turn = turn.filter(|_| bytes.len() > WAITING_BYTES_MAX);
         if store::note(&db, settings, reach, heard, Sign::Inventory).await? {
             return answer(done(language_of(&bytes), named(&headers).as_ref(), settings));
         }
     }
-    if turn.is_none() {
-        turn = Some(agent.work().await?);
-    }
+    let turn = match turn {
+        Some(turn) => turn,
+        None => agent.work().await?,
+    };
     let (language, message) = blocking(move || report::parse(&bytes).map(with_facts).map_err(refused)).await?;
     drop(turn);
     match message {
@@ -86,6 +106,7 @@ pub async fn receive(agent: Holder<IngestPass, Ingesting>, headers: HeaderMap, b
             let reply = done(language, report.agent.as_ref(), settings);
             let digest = Some(digest).filter(|_| !report.partial);
             store::take(&db, settings, Taken { reach, reporter, report, facts, digest }).await?;
+            index(&db).await;
             answer(reply)
         }
         Read::Question { device_id } => {
@@ -101,6 +122,13 @@ pub async fn receive(agent: Holder<IngestPass, Ingesting>, headers: HeaderMap, b
             let detail = format!("Only questions and inventories are taken here, not {name}.");
             Err(Error::new(MALFORMED_REPORT, detail))
         }
+    }
+}
+
+/// The report is taken; whoever sends many helps to index them. What is left, or fails, is done soon.
+async fn index(db: &Db) {
+    if let Err(error) = software::store::index_if_many(db).await {
+        tracing::warn!(%error, "software of devices could not be indexed; it will be tried again");
     }
 }
 

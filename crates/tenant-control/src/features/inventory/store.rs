@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kernel::args;
-use kernel::base::{Result, Timestamp, Word};
+use kernel::base::{DAY_MS, Result, Timestamp, Word};
 use kernel::store::{Db, Tx, Value};
 
 use super::report::{Facts, Report};
@@ -15,10 +15,11 @@ use crate::features::organizations::OrganizationId;
 kernel::statements! {
     // The device is looked up for each row and not joined: a join might begin with all devices of the tenant.
     /// What is known by something, with the status of what is live and in the reach of whoever asks: of its organization, or
-    /// of none.
+    /// of none. What is older than what was read before comes with the next look.
     KNOWN = "SELECT i.number, (SELECT d.status FROM devices d WHERE d.tenant_id = $1 AND d.number = i.number
             AND d.deleted_at IS NULL AND (CAST($3 AS TEXT) IS NULL OR d.organization_id IS NULL OR d.organization_id = $3))
-        FROM device_identities i WHERE i.tenant_id = $1 AND i.identity = $2 ORDER BY i.number DESC LIMIT $4";
+        FROM device_identities i WHERE i.tenant_id = $1 AND i.identity = $2 AND i.number < $4
+        ORDER BY i.number DESC LIMIT $5";
     UNCHANGED = "SELECT r.device, (SELECT d.status FROM devices d WHERE d.tenant_id = $1 AND d.number = r.device
             AND d.deleted_at IS NULL AND (CAST($3 AS TEXT) IS NULL OR d.organization_id IS NULL OR d.organization_id = $3))
         FROM device_reports r WHERE r.tenant_id = $1 AND r.digest = $2 LIMIT $4";
@@ -33,6 +34,7 @@ kernel::statements! {
         WHERE tenant_id = $1 AND number = $2";
     WHOSE = "SELECT organization_id, possible_duplicate_of FROM devices WHERE tenant_id = $1 AND number = $2";
     INSERT_IDENTITY = "INSERT INTO device_identities (tenant_id, identity, number, added_at) VALUES ($1, $2, $3, $4)";
+    TOUCH_IDENTITY = "UPDATE device_identities SET added_at = $4 WHERE tenant_id = $1 AND identity = $2 AND number = $3";
     DELETE_IDENTITY = "DELETE FROM device_identities WHERE tenant_id = $1 AND identity = $2 AND number = $3";
     BY_SLUG = "SELECT id FROM organizations WHERE tenant_id = $1 AND slug = $2";
     BY_NAME = "SELECT id FROM organizations /* INDEXED BY organizations_by_name */
@@ -41,8 +43,14 @@ kernel::statements! {
 
 /// Names that agents give to one device and that are remembered: each installation of an agent has its own.
 const NAMES_MAX: usize = 16;
-/// Devices that are looked at which share a mark; those that are out of reach are among them.
-const CANDIDATES: i64 = 100;
+/// From one note that a name is in use to the next: what was not used for longest is forgotten first, and a day more or less does
+/// not matter.
+const TOUCH_MS: i64 = DAY_MS;
+/// Devices in reach that share a mark: more of them tell nothing that these do not.
+const CANDIDATES: usize = 100;
+/// How many of those that share a mark are looked at, step by step. Nearly always it is one; but a hostname may be that of a
+/// device of each customer, and all but one of them are out of reach.
+const LOOKS: [usize; 4] = [CANDIDATES, 1_000, 4_000, 16_000];
 
 /// A report as it is to be taken.
 pub struct Taken {
@@ -55,7 +63,7 @@ pub struct Taken {
 }
 
 /// Which device a report is of.
-pub enum Match {
+enum Match {
     One(i64),
     /// The oldest of them: it may be any.
     Several(i64),
@@ -90,8 +98,9 @@ pub async fn take(db: &Db, settings: Settings, taken: Taken) -> Result<()> {
         }
         apply(&report, facts, &mut after);
         hear(&mut after, now);
-        // A part of what nobody knows is no inventory: how such a device is, is not known.
-        after.device.inventory_at = if report.partial && kept.is_none() { None } else { Some(now) };
+        // Parts of what nobody knows are no inventory, however many come: how such a device is, is not known.
+        let is_inventory = !report.partial || after.device.inventory_at.is_some();
+        after.device.inventory_at = is_inventory.then_some(now);
         after.device.organization_id = organization.or(after.device.organization_id);
         // A tag that names nobody may name somebody tomorrow: the same report is to be read again then.
         let digest = digest.filter(|_| report.tag.is_none() || organization.is_some());
@@ -142,8 +151,22 @@ async fn organization(tx: &mut Tx, reporter: &Reporter, tag: Option<&str>) -> Re
 
 /// Live devices in reach that are known by something, the newest first.
 pub async fn known(tx: &mut Tx, name: &str, reach: Option<OrganizationId>) -> Result<Vec<i64>> {
-    let found: Vec<(i64, Option<String>)> = tx.list(KNOWN, args![name, reach, CANDIDATES]).await?;
-    Ok(found.into_iter().filter(|(_, status)| status.is_some()).map(|(number, _)| number).collect())
+    let (mut numbers, mut before) = (Vec::new(), i64::MAX);
+    for step in LOOKS {
+        let found: Vec<(i64, Option<String>)> = tx.list(KNOWN, args![name, reach, before, rows(step)]).await?;
+        let last = found.last().filter(|_| found.len() == step).map(|(number, _)| *number);
+        numbers.extend(found.into_iter().filter(|(_, status)| status.is_some()).map(|(number, _)| number));
+        match last {
+            Some(last) if numbers.len() < CANDIDATES => before = last,
+            _ => break,
+        }
+    }
+    numbers.truncate(CANDIDATES);
+    Ok(numbers)
+}
+
+fn rows(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 /// The device that agents call so. Several of that name have come about by keys of several organizations: it is the one of the
@@ -155,12 +178,16 @@ async fn find_given(
     own: Option<OrganizationId>,
 ) -> Result<Match> {
     for name in given.iter().flatten() {
-        let numbers = known(tx, name, reach).await?;
+        let mut numbers = known(tx, name, reach).await?;
         let oldest = match numbers.as_slice() {
             [] => continue,
             [one] => return Ok(Match::One(*one)),
-            [_, .., oldest] => oldest,
+            [_, .., oldest] => *oldest,
         };
+        if own != reach {
+            // Where a key reaches all, those of the report's own organization may be older than all of these.
+            numbers.extend(known(tx, name, own).await?);
+        }
         let mut flagged = None;
         for number in &numbers {
             let found: Option<(Option<OrganizationId>, Option<DeviceId>)> = tx.find(WHOSE, args![number]).await?;
@@ -170,13 +197,13 @@ async fn find_given(
             }
             flagged = flagged.or(duplicate.map(|_| *number));
         }
-        return Ok(flagged.map_or(Match::Several(*oldest), Match::One));
+        return Ok(flagged.map_or(Match::Several(oldest), Match::One));
     }
     Ok(Match::None)
 }
 
 /// The first level that names anybody decides.
-pub async fn find_match(tx: &mut Tx, levels: &[Vec<String>], reach: Option<OrganizationId>) -> Result<Match> {
+async fn find_match(tx: &mut Tx, levels: &[Vec<String>], reach: Option<OrganizationId>) -> Result<Match> {
     for level in levels {
         let mut numbers = BTreeSet::new();
         for name in level {
@@ -201,6 +228,8 @@ pub async fn remember(tx: &mut Tx, number: i64, wanted: BTreeSet<String>, now: T
     let known: Vec<(String, Timestamp)> = tx.list(IDENTITIES, args![number]).await?;
     let mut known: BTreeMap<String, Timestamp> = known.into_iter().collect();
     let came: Vec<&String> = wanted.iter().filter(|name| !known.contains_key(*name)).collect();
+    let is_due = |name: &&String| is_given(name) && known.get(*name).is_some_and(|at| at.plus(TOUCH_MS) <= now);
+    let used: Vec<&String> = wanted.iter().filter(is_due).collect();
     let mut gone: Vec<String> =
         known.keys().filter(|name| !is_given(name) && !wanted.contains(*name)).cloned().collect();
     known.extend(came.iter().map(|name| ((*name).clone(), now)));
@@ -214,6 +243,9 @@ pub async fn remember(tx: &mut Tx, number: i64, wanted: BTreeSet<String>, now: T
     }
     for name in came {
         tx.later(INSERT_IDENTITY, vec![name.as_str().into(), number.into(), Value::from(now)]).await?;
+    }
+    for name in used {
+        tx.later(TOUCH_IDENTITY, vec![name.as_str().into(), number.into(), Value::from(now)]).await?;
     }
     Ok(())
 }
@@ -237,11 +269,11 @@ pub struct Heard {
 /// The device that sent this very inventory before, if there is one.
 pub async fn find_unchanged(db: &Db, reach: IngestReach, digest: &str) -> Result<Option<Heard>> {
     let found: Vec<(i64, Option<String>)> =
-        db.list(UNCHANGED, args![digest, reach.organization_id, CANDIDATES]).await?;
+        db.list(UNCHANGED, args![digest, reach.organization_id, rows(CANDIDATES)]).await?;
     Ok(found.into_iter().find_map(|(number, status)| Some(Heard { number, status: status? })))
 }
 
-/// Notes that whoever asks is alive, if it is known.
+/// Notes that whoever asks is alive, if it is known: the device that its inventory would be taken for.
 pub async fn note_alive(
     db: &Db,
     settings: Settings,
@@ -249,13 +281,28 @@ pub async fn note_alive(
     reporter: &Reporter,
     device_id: &str,
 ) -> Result<()> {
-    for name in given_names(reporter, device_id).iter().flatten() {
-        let found: Vec<(i64, Option<String>)> = db.list(KNOWN, args![name, reporter.organization, CANDIDATES]).await?;
-        if let Some(heard) = found.into_iter().find_map(|(number, status)| Some(Heard { number, status: status? })) {
-            return note(db, settings, reach, heard, Sign::Alive).await.map(drop);
+    let (given, own) = (given_names(reporter, device_id), reporter.organization);
+    for name in given.iter().flatten() {
+        let found: Vec<(i64, Option<String>)> = db.list(KNOWN, args![name, own, i64::MAX, rows(CANDIDATES)]).await?;
+        let is_all = found.len() < CANDIDATES;
+        let mut live = found.into_iter().filter_map(|(number, status)| Some(Heard { number, status: status? }));
+        match (live.next(), live.next()) {
+            (None, _) if is_all => {}
+            (Some(heard), None) if is_all => return note(db, settings, reach, heard, Sign::Alive).await.map(drop),
+            _ => return note_one_of_several(db, settings, reach, given).await,
         }
     }
     Ok(())
+}
+
+/// The same where others are called so, too. Whoever cannot be told from the others is not noted.
+async fn note_one_of_several(db: &Db, settings: Settings, reach: IngestReach, given: Vec<Vec<String>>) -> Result<()> {
+    let own = reach.organization_id;
+    let found = db.write(async move |tx| find_given(tx, &given, own, own).await).await?;
+    let Match::One(number) = found else { return Ok(()) };
+    let status: Option<String> = db.find(STATUS, args![number]).await?;
+    let Some(status) = status else { return Ok(()) };
+    note(db, settings, reach, Heard { number, status }, Sign::Alive).await.map(drop)
 }
 
 /// Notes it, and tells whether the device is still there. Of one that is online nothing changes. Whoever finds it silent has

@@ -169,6 +169,25 @@ over_http! {
         }
     }
 
+    /// Few are looked for at first, and then as many as have room.
+    async fn a_page_with_short_lists_is_as_long_as_its_limit(server: Server) {
+        let acme = server.tenant("acme").await;
+        let device = |n: usize| with(&format!("h{n}"), |full| {
+            full.device.tags = vec!["t".to_owned()];
+            full.parts.software = vec![software(&format!("app-{n}"), "1")];
+        });
+        add_all(&server, &acme, (0..30).map(device).collect()).await;
+        for query in ["", "tag=t&", "software=app-1,app-2,app-3&", "updated_since=2000-01-01T00:00:00Z&"] {
+            let all = list(&server, &acme, &format!("{query}include=software&limit=200")).await;
+            assert_eq!(all.len(), if query.starts_with("software") { 3 } else { 30 }, "{query}");
+            for limit in [1, 7, 8, 9, 17, 29, 30, 31] {
+                let (rows, pages) = walk(&server, &acme, &format!("{query}include=software&limit={limit}")).await;
+                assert_eq!(rows, all, "{query}limit={limit}");
+                assert_eq!(pages.len(), all.len().div_ceil(limit), "{query}limit={limit}: {pages:?}");
+            }
+        }
+    }
+
     async fn a_page_with_long_lists_ends_before_its_limit(server: Server) {
         let acme = server.tenant("acme").await;
         let devices = (0..12).map(|n| {

@@ -1,10 +1,11 @@
 //! `format=csv|ndjson`: the whole list as a file.
 
 use serde_json::{Value, json};
+use tenant_control::features::devices::Software;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::{INVENTORY, add, add_all, bulk, chosen, csv, named, remove, text, walk, with};
+use super::{INVENTORY, add, add_all, bulk, chosen, csv, named, remove, software, text, walk, with};
 use crate::support::{Answer, Server, Tenancy, over_http};
 use crate::tickets::generous;
 
@@ -36,13 +37,23 @@ async fn objects(server: &Server, tenancy: &Tenancy, query: &str) -> Vec<Value> 
     body.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
 }
 
+/// A text with an apostrophe before what would be a formula: at its beginning, and where some spreadsheets see the next field.
+fn guarded(text: &str) -> String {
+    let mut written = if text.starts_with(['\t', '\r', '\n']) { "'".to_owned() } else { String::new() };
+    let mut begins = true;
+    for letter in text.chars() {
+        if begins && matches!(letter, '=' | '+' | '-' | '@') {
+            written.push('\'');
+        }
+        begins = matches!(letter, ';' | '\t' | '\r' | '\n');
+        written.push(letter);
+    }
+    written
+}
+
 /// What stands in a field for a value; texts are not formulas.
 fn cell(column: &str, row: &Value) -> String {
     let value = row.pointer(&format!("/{}", column.replace('.', "/"))).unwrap_or_else(|| panic!("{column} in {row}"));
-    let guarded = |text: &str| match text.chars().next() {
-        Some('=' | '+' | '-' | '@' | '\t' | '\r' | '\n') => format!("'{text}"),
-        _ => text.to_owned(),
-    };
     match value {
         Value::Null => String::new(),
         Value::String(text) => guarded(text),
@@ -83,6 +94,14 @@ async fn odd(server: &Server) -> Tenancy {
                 .unwrap();
         }),
         with("Größe 火事 🖨", |full| full.device.uuid = some("4c4c4544-0058-4b10-8032-b7c04f503133")),
+        with("x;=cmd|' /C calc'!A0;y", |full| {
+            full.device.display_name = some("a;b;-1");
+            full.device.model = some("tab\t+1");
+            full.device.os.name = some("two\r\n@SUM(A1)");
+            full.device.tags = vec!["t;=1".to_owned()];
+            full.device.custom_fields = json!({"note": "v;=1;w"}).as_object().cloned().unwrap();
+            full.parts.software = vec![Software { publisher: some("p;=1"), ..software("s;-1", "1") }];
+        }),
     ];
     let all = &mut devices[4].device;
     all.os.kernel = some("6.1.0");
@@ -109,13 +128,23 @@ over_http! {
         for (line, row) in lines[1..].iter().zip(&rows) {
             assert_eq!(line.len(), columns.len());
             for (column, field) in columns.iter().zip(line) {
-                assert_eq!(field, &cell(column, row), "{column} of {}", row["hostname"]);
+                if *column == "custom_fields" {
+                    assert_eq!(serde_json::from_str::<Value>(field).unwrap(), row[*column]);
+                } else {
+                    assert_eq!(field, &cell(column, row), "{column} of {}", row["hostname"]);
+                }
             }
         }
         // Nothing that a spreadsheet would calculate, however its fields are quoted.
         for field in lines[1..].iter().flatten() {
             let first = field.chars().next();
             assert!(!matches!(first, Some('=' | '+' | '-' | '@' | '\t' | '\r' | '\n')), "{field:?}");
+        }
+        // Nor where a semicolon separates them, and a quote within a field is nothing special.
+        let whole = body(&file(&server, &acme, "format=csv&include=software").await);
+        for piece in whole.split([';', '\t', '\r', '\n']) {
+            let first = piece.trim_start_matches('"').chars().next();
+            assert!(!matches!(first, Some('=' | '+' | '-' | '@')), "{piece:?}");
         }
         assert!(columns.iter().enumerate().all(|(at, column)| {
             ["deleted_at", "organization_id", "possible_duplicate_of"].contains(column) || lines[1..].iter().any(|line| !line[at].is_empty())
@@ -199,6 +228,41 @@ over_http! {
         file(&server, &globex, "format=csv").await.is(200);
         server.advance(60_000);
         file(&server, &acme, "format=csv").await.is(200);
+    }
+
+    async fn a_file_says_what_it_is_called(server: Server) {
+        let acme = server.tenant("acme").await;
+        add(&server, &acme, named("web-1")).await;
+        for format in ["csv", "ndjson"] {
+            let answer = file(&server, &acme, &format!("format={format}")).await;
+            assert_eq!(answer.is(200).header("content-disposition"), format!("attachment; filename=\"devices.{format}\""));
+        }
+        for query in ["", "format=json", "view=summary"] {
+            assert!(!file(&server, &acme, query).await.headers.contains_key("content-disposition"), "{query} is no file");
+        }
+    }
+
+    /// There is room for three on a page. The others are found and judged when it is their turn.
+    async fn where_a_page_has_room_for_few_no_more_are_read(server: Server) {
+        let acme = server.tenant("acme").await;
+        let long = |at: usize| Software { publisher: Some("x".repeat(30_000)), ..software(&format!("package-{at}"), "1") };
+        let device = |n: usize| with(&format!("h{n}"), |full| {
+            full.device.tags = vec!["t".to_owned()];
+            full.parts.software = (0..10).map(long).collect();
+        });
+        add_all(&server, &acme, (0..20).map(device).collect()).await;
+        // What is asked from here on is known.
+        server.app.store.lists_asked();
+        let query = "tag=t&include=software&fields=hostname";
+        let (rows, pages) = walk(&server, &acme, &format!("{query}&limit=200")).await;
+        let expected: Vec<String> = (0..20).rev().map(|n| format!("h{n}")).collect();
+        assert_eq!(rows.iter().map(|row| text(row, "hostname")).collect::<Vec<_>>(), expected);
+        assert_eq!(pages, [3, 3, 3, 3, 3, 3, 2]);
+        assert_eq!(objects(&server, &acme, query).await, rows);
+        let asked = server.app.store.lists_asked();
+        let looks = asked.iter().filter(|text| text.contains(" FROM devices LEFT JOIN "));
+        let most = looks.map(|text| text.matches(" UNION ALL ").count() + 1).max().expect("devices are read");
+        assert!(most <= 16, "{most} devices are read together");
     }
 
     async fn where_the_end_of_a_file_cannot_be_told_there_is_none(server: Server) {

@@ -1,10 +1,16 @@
 //! One device: with its history, under its version, or not there.
 
-use serde_json::{Value, json};
-use tenant_control::features::devices::{Status, Type};
+use std::sync::{Arc, Mutex};
 
-use super::{INVENTORY, NOTHING, add, change, hear, list, named, one, read, remove, software, text, walk, with};
-use crate::support::{Server, Tenancy, over_http};
+use kernel::base::{Fault, Faults};
+use serde_json::{Value, json};
+use tenant_control::features::devices::{DeviceId, Status, Type};
+
+use super::{
+    INVENTORY, NOTHING, add, change, database, delete, edit, hear, list, named, one, read, remove, software, text,
+    walk, with,
+};
+use crate::support::{Server, Setup, Tenancy, over_http};
 
 /// A device with many changes, each a minute after the one before.
 async fn busy(server: &Server, tenancy: &Tenancy, changes: usize) -> String {
@@ -16,7 +22,52 @@ async fn busy(server: &Server, tenancy: &Tenancy, changes: usize) -> String {
     id
 }
 
+/// Something that is done while a device is being read.
+type Deed = Box<dyn FnOnce() + Send>;
+
+/// A server that does each of these once, the last first, between reading a device and reading what belongs to it.
+async fn interrupted(setup: Setup) -> (Server, Arc<Mutex<Vec<Deed>>>) {
+    let deeds: Arc<Mutex<Vec<Deed>>> = Arc::default();
+    let due = deeds.clone();
+    let faults = Faults::new(move |place| {
+        let deed = if place == "asset_inventory.get.found" { due.lock().unwrap().pop() } else { None };
+        if let Some(deed) = deed {
+            deed();
+        }
+        Fault::None
+    });
+    (setup.with_faults(faults).start().await, deeds)
+}
+
+/// Does it now, while whoever asked waits.
+fn meanwhile(work: impl Future<Output = ()>) {
+    tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(work));
+}
+
 over_http! {
+    async fn a_device_that_changes_while_it_is_read_is_shown_in_one_state(setup: Setup) {
+        let (server, deeds) = interrupted(setup).await;
+        let acme = server.tenant("acme").await;
+        let id = add(&server, &acme, with("web-1", |full| full.parts.software = vec![software("bash", "5.1")])).await;
+        let (db, device): (_, DeviceId) = (database(&server, &acme), id.parse().unwrap());
+        deeds.lock().unwrap().push(Box::new(move || meanwhile(edit(db, device, |full| {
+            full.device.model = Some("New".to_owned());
+            full.parts.software = vec![software("bash", "5.2")];
+        }))));
+        let target = format!("{}&include=software", one(&id));
+        let answer = server.get(&target).cookie(&acme.admin).await;
+        let shown = answer.ok(200);
+        assert!(deeds.lock().unwrap().is_empty(), "it was changed meanwhile");
+        assert_eq!((answer.header("etag"), &shown["version"], &shown["model"]), ("\"2\"", &json!(2), &json!("New")));
+        assert_eq!(shown["software"][0]["version"], "5.2");
+        assert_eq!(shown["history"].as_array().unwrap().len(), 2);
+        assert_eq!(server.get(&target).cookie(&acme.admin).await.ok(200), shown, "as it is read when nothing happens");
+        let db = database(&server, &acme);
+        deeds.lock().unwrap().push(Box::new(move || meanwhile(delete(db, device))));
+        server.get(&target).cookie(&acme.admin).await.problem("not_found");
+        assert!(deeds.lock().unwrap().is_empty(), "it was deleted meanwhile");
+    }
+
     async fn one_device_has_its_history_oldest_first(server: Server) {
         let acme = server.tenant("acme").await;
         let id = add(&server, &acme, with("web-1", |full| full.parts.software = vec![software("bash", "5.1"), software("git", "2")])).await;

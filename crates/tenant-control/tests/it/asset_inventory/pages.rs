@@ -113,6 +113,9 @@ over_http! {
             assert_eq!(numbers(&rows), [6_002, 3_002, 2]);
             assert!((2..=most).contains(&pages.len()), "a request looks at some, and not at few: {pages:?}");
         }
+        let (rows, pages) = walk(&server, &acme, "health=healthy&status=offline&include=software").await;
+        assert_eq!(numbers(&rows), [6_002, 3_002, 2]);
+        assert!((2..=3).contains(&pages.len()), "with what is long as well: {pages:?}");
         let first = server.get(format!("{INVENTORY}?health=healthy&status=offline")).cookie(&acme.admin).await.ok(200);
         assert_eq!(first["has_more"], true);
         assert!(first["data"].as_array().unwrap().len() < 3, "what is not looked at yet is not shown");

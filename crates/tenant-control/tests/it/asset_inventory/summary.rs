@@ -152,6 +152,30 @@ over_http! {
         assert_eq!(summary(&server, &acme, "").await["software"], json!(expected));
     }
 
+    /// More names than are told, on few devices and on many, which all become more or fewer.
+    async fn the_most_installed_are_told_whatever_they_were_before(server: Server) {
+        let acme = server.tenant("acme").await;
+        let app = |n: usize| software(&format!("app-{n:02}"), "1");
+        // Each name is on the first so many devices.
+        let installed = move |device: usize, counts: [usize; 8]| (0..88).filter(|n| device < counts[n % 8]).map(app).collect::<Vec<_>>();
+        let first = [1, 2, 3, 4, 7, 15, 16, 20];
+        let devices = (0..20).map(|at| with(&format!("h{at}"), |full| full.parts.software = installed(at, first)));
+        let ids = add_all(&server, &acme, devices.collect()).await;
+        check(&server, &acme, &[], "at first").await;
+        for counts in [[2, 1, 4, 3, 16, 16, 15, 4], [3, 4, 15, 16, 4, 3, 20, 1], [0, 3, 16, 4, 15, 20, 4, 5], first] {
+            for (at, id) in ids.iter().enumerate() {
+                change(&server, &acme, id, move |full| full.parts.software = installed(at, counts)).await;
+            }
+            check(&server, &acme, &[], &format!("on {counts:?} devices")).await;
+        }
+        for (gone, id) in (1..).zip(ids.iter().rev()) {
+            remove(&server, &acme, id).await;
+            if [4, 5, 16, 17, 18].contains(&gone) {
+                check(&server, &acme, &[], &format!("without {gone} of them")).await;
+            }
+        }
+    }
+
     async fn software_is_counted_once_for_each_device_however_it_is_spelt(server: Server) {
         let acme = server.tenant("acme").await;
         let first = add(&server, &acme, with("a", |full| {

@@ -1,6 +1,8 @@
 //! `q`, and `software` with its versions.
 
-use super::{add_all, change, names, remove, software, with};
+use serde_json::Value;
+
+use super::{add_all, bulk, change, names, remove, software, text, walk, with};
 use crate::support::{Server, Tenancy, over_http};
 
 /// Asserts that each query finds these devices, whichever comes first.
@@ -89,6 +91,31 @@ over_http! {
             ("q=02fc.00ff", &[DB]), ("q=02fc00ff0003", &[]), ("q=02fd", &[]),
             ("q=02:fc:00:00:0a:01+poweredge", &[WEB]), ("q=02:fc:00:00:0a:01+vmware", &[]),
         ]).await;
+    }
+
+    /// Its parts stand on many devices, and more words begin like one of them than are followed one by one.
+    async fn a_hardware_address_is_found_at_once_among_thousands(server: Server) {
+        let acme = server.tenant("acme").await;
+        bulk::load(&server, &acme, 7_000, 10).await;
+        let card = |name: &str, mac: &str| with(name, |full| full.device.primary_mac = Some(mac.to_owned()));
+        let mut devices: Vec<_> = (0..150).map(|n| with(&format!("fc{n:03}"), |_| {})).collect();
+        devices.extend([card("needle", "02:fc:00:00:0a:01"), card("other", "02:aa:00:00:0a:01"), with("x-02-fc-00a", |_| {})]);
+        devices.extend([card("middle", "aa:02:fc:00:00:01"), with("serial", |full| full.device.serial_number = Some("02FC00000A01".to_owned()))]);
+        add_all(&server, &acme, devices).await;
+        let whole = ["serial", "needle"];
+        for (query, wanted) in [
+            ("q=02:fc:00:00:0a:01", &whole[..]), ("q=02-FC-00-00-0A-01", &whole), ("q=02fc.0000.0a01", &whole), ("q=02FC00000A01", &whole),
+            // A beginning is also found as words in a row, wherever they stand.
+            ("q=02:fc:00", &["middle", "x-02-fc-00a", "needle"]), ("q=02-fc-00-00", &["middle", "needle"]), ("q=fc:00:00", &["middle", "needle"]),
+            ("q=02fc.0000", &["needle"]), ("q=02:fc:00:00:0a:02", &[]),
+        ] {
+            let hostnames = |rows: &[Value]| rows.iter().map(|row| text(row, "hostname").to_owned()).collect::<Vec<_>>();
+            let (rows, pages) = walk(&server, &acme, query).await;
+            assert_eq!(hostnames(&rows), wanted, "{query}");
+            assert_eq!(pages.len(), 1, "{query}: {pages:?}");
+            let (rows, _) = walk(&server, &acme, &format!("{query}&updated_since=2000-01-01T00:00:00Z")).await;
+            assert!(hostnames(&rows).iter().rev().eq(wanted), "{query} in the order of changes: {:?}", hostnames(&rows));
+        }
     }
 
     /// Its parts follow each other, as they do where they are found.

@@ -149,6 +149,74 @@ fn rows_with_errors_are_named_and_nothing_is_imported() {
     assert_eq!(ended["created"], 1, "nothing was imported before: {ended}");
 }
 
+const NAMES: &str = "hostname,serial_number,manufacturer,organization,id\n";
+
+/// Rows of machines that have nothing to do with each other. More than fifty are several transactions.
+fn hosts(count: usize) -> String {
+    (0..count).map(|n| format!("host-{n},,,,\n")).collect::<Vec<_>>().concat()
+}
+
+/// Imports a file that is refused, and tells the first thing that is wrong with it.
+#[track_caller]
+fn refused(desk: &Desk, rows: &str) -> String {
+    let path = desk.file("refused.csv", format!("{NAMES}{rows}"));
+    let ended = desk.run(&device("import", &["--file", path.to_str().unwrap()]));
+    assert_eq!((ended.code, ended.stderr.as_str()), (1, "error: nothing was imported: see the rows above\n"));
+    ended.stdout.lines().next().unwrap_or_default().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_at_the_end_of_a_long_file_keeps_all_of_it_from_being_imported() {
+    let desk = Desk::new();
+    acme(&desk);
+    let hosts = hosts(120);
+    let wrong = refused(&desk, &format!("{hosts}last,,,nobody,\n"));
+    assert_eq!(wrong, "row 121, organization: there is no such organization");
+    let process = desk.serve(&[]);
+    let cookie = cookie(&desk);
+    assert_eq!(list(&process, &cookie, "updated_since=2020-01-01T00:00:00Z").await, Vec::<Value>::new());
+    let made = import(&desk, "long.csv", &format!("{NAMES}{hosts}"), &[]);
+    assert_eq!((&made["created"], &made["unchanged"]), (&json!(120), &json!(0)), "{made}");
+    let again = import(&desk, "long.csv", &format!("{NAMES}{hosts}"), &[]);
+    assert_eq!((&again["created"], &again["unchanged"]), (&json!(0), &json!(120)), "{again}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_rows_of_one_device_are_named_wherever_they_stand() {
+    let desk = Desk::new();
+    acme(&desk);
+    globex(&desk);
+    import(&desk, "known.csv", "hostname\nweb01\n", &[]);
+    let process = desk.serve(&[]);
+    let cookie = cookie(&desk);
+    let known = list(&process, &cookie, "").await;
+    let id = known[0]["id"].as_str().unwrap();
+    let renamed = format!("web02,,,,{id}\n");
+    let several = "several devices are known by what the row says: give the id";
+    for between in [0, 60] {
+        let (last, hosts) = (between + 2, hosts(between));
+        let same = format!("row {last} is of the same device as row 1");
+        for (first, second) in [
+            // What is there already.
+            (format!("web01,,,,{id}\n"), "web01,,,,\n"),
+            (renamed.clone(), "web02,,,,\n"),
+            ("web01,,,,\n".to_owned(), renamed.as_str()),
+            // What the file makes.
+            ("db01,7XK2P13,HP,,\n".to_owned(), "db01,,,,\n"),
+            ("db01,7XK2P13,HP,,\n".to_owned(), "other,7xk2p13,hp,,\n"),
+            ("db01,,,globex,\n".to_owned(), "DB01,,,,\n"),
+        ] {
+            assert_eq!(refused(&desk, &format!("{first}{hosts}{second}")), same, "{first}{second}");
+        }
+        let twins = format!("twin,7XK2P13,HP,,\ntwin,8XK2P14,HP,,\n{hosts}twin,,,,\n");
+        assert_eq!(refused(&desk, &twins), format!("row {} {several}", last + 1));
+    }
+    assert_eq!(list(&process, &cookie, "").await, known);
+    // A name that is given up can be another's.
+    let moved = import(&desk, "moved.csv", &format!("{NAMES}{renamed}{}web01,,,,\n", hosts(60)), &[]);
+    assert_eq!((&moved["created"], &moved["updated"]), (&json!(61), &json!(1)), "{moved}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn devices_are_tagged_merged_and_deleted_and_the_trail_says_so() {
     let desk = Desk::new();

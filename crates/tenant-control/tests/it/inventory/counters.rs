@@ -71,7 +71,8 @@ async fn summary(server: &Server, tenancy: &Tenancy, query: &str) -> Counts {
     counts
 }
 
-async fn compare(server: &Server, tenancy: &Tenancy, organizations: &[String]) {
+/// The summary of all, of these organizations and of none, against a count.
+pub(super) async fn compare(server: &Server, tenancy: &Tenancy, organizations: &[String]) {
     let scopes = organizations.iter().map(|id| format!("&organization_id={id}"));
     for query in scopes.chain([String::new(), "&organization_id=none".to_owned()]) {
         let found = devices(server, &tenancy.admin, &format!("include=software{query}")).await;

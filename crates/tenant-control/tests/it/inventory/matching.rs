@@ -1,13 +1,13 @@
 //! By what a device is known again, in which order, and what happens when it may be one of several.
 
 use kernel::args;
-use kernel::base::Actor;
+use kernel::base::{Actor, DAY_MS};
 use serde_json::{Value, json};
 
-use crate::support::devices::{Agent, Body, device, device_events, read_device, reported};
-use crate::support::over_http;
+use crate::support::devices::{Agent, Body, FUSION, device, device_events, read_device, reported};
+use crate::support::{Server, Tenancy, over_http};
 
-use super::{after, all, each, id, send};
+use super::{after, all, each, id, patient, send};
 
 const AGENT_ID: &str = "5c1f6c1e-7f0e-4b6a-9f0a-1f6f0f1f2f3f";
 const OTHER_AGENT_ID: &str = "77e0e5a4-34cb-4a3f-8b0e-30b2f4bb1c11";
@@ -17,6 +17,12 @@ const OTHER_MAC: &str = "ac:1f:6b:00:00:02";
 
 fn made_by(maker: &str, agent: Agent) -> Agent {
     Agent { manufacturer: Some(maker.to_owned()), ..agent }
+}
+
+/// Which devices have been heard of just now, in the order in which they were made.
+async fn heard_now(server: &Server, tenancy: &Tenancy) -> Vec<usize> {
+    let (found, now) = (all(server, tenancy).await, json!(server.now()));
+    (0..found.len()).filter(|n| found[*n]["last_seen_at"] == now).collect()
 }
 
 over_http! {
@@ -196,6 +202,60 @@ over_http! {
         assert_eq!(found[2]["memory_bytes"], 4 << 20);
     }
 
+    async fn a_question_is_of_the_device_that_the_inventory_would_be_of(server: Server) {
+        let acme = server.tenant("acme").await;
+        let (_, one) = server.bound_ingest_key(&acme, "one").await;
+        let (_, two) = server.bound_ingest_key(&acme, "two").await;
+        let (_, three) = server.bound_ingest_key(&acme, "three").await;
+        let (_, four) = server.bound_ingest_key(&acme, "four").await;
+        let unbound = server.ingest_key(&acme).await;
+        let clone = Agent::named("clone");
+        let question = clone.prolog(FUSION);
+        reported(&server, &one, &clone.fusion()).await;
+        reported(&server, &two, &clone.fusion()).await;
+        server.advance(60_000);
+        reported(&server, &unbound, &question).await;
+        assert_eq!(heard_now(&server, &acme).await, Vec::<usize>::new(), "it may be either");
+        reported(&server, &unbound, &clone.fusion()).await;
+        server.advance(60_000);
+        reported(&server, &one, &question).await;
+        assert_eq!(heard_now(&server, &acme).await, [0], "its own, and not the newer one that is nobody's");
+        // The third is nobody's until a key takes it; the fourth is new.
+        reported(&server, &three, &clone.fusion()).await;
+        reported(&server, &four, &clone.fusion()).await;
+        assert_eq!(all(&server, &acme).await.len(), 4);
+        server.advance(60_000);
+        reported(&server, &unbound, &question).await;
+        assert_eq!(heard_now(&server, &acme).await, [2], "the one that was made for it");
+        server.advance(60_000);
+        let changed = Agent { memory_mib: 1, ..clone };
+        reported(&server, &unbound, &changed.fusion()).await;
+        assert_eq!(heard_now(&server, &acme).await, [2]);
+        assert_eq!(all(&server, &acme).await.len(), 4);
+    }
+
+    async fn a_name_that_more_customers_have_than_are_looked_at_together_finds_the_device_of_each(server: Server) {
+        let acme = server.tenant("acme").await;
+        let mut clone = Agent::named("clone");
+        let mut keys = Vec::new();
+        for n in 0..102 {
+            let (_, key) = server.bound_ingest_key(&acme, &format!("customer-{n}")).await;
+            reported(&server, &key, &clone.fusion()).await;
+            keys.push(key);
+        }
+        let unbound = server.ingest_key(&acme).await;
+        clone.memory_mib = 1;
+        let tagged = Agent { memory_mib: 2, ..clone.clone().tag("customer-0") };
+        for (key, agent) in [(&keys[0], &clone), (&unbound, &tagged)] {
+            reported(&server, key, &agent.fusion()).await;
+            let found = all(&server, &acme).await;
+            assert_eq!((found.len(), &found[0]["memory_bytes"]), (102, &json!(agent.memory_mib << 20)));
+        }
+        server.advance(60_000);
+        reported(&server, &keys[0], &clone.prolog(FUSION)).await;
+        assert_eq!(heard_now(&server, &acme).await, [0]);
+    }
+
     async fn a_deleted_device_that_reports_again_is_a_new_one(server: Server) {
         let acme = server.tenant("acme").await;
         let key = server.ingest_key(&acme).await;
@@ -269,6 +329,23 @@ over_http! {
         let changed = Agent::named("elsewhere").device_id("installation 29");
         reported(&server, &key, &changed.fusion()).await;
         assert_eq!(all(&server, &acme).await.len(), 1);
+    }
+
+    async fn the_name_of_an_agent_that_reports_is_not_the_one_that_is_forgotten(setup: Setup) {
+        let server = patient(setup).await;
+        let acme = server.tenant("acme").await;
+        let key = server.ingest_key(&acme).await;
+        let agent = Agent::named("web01");
+        reported(&server, &key, &agent.fusion()).await;
+        // As many as are remembered, and this one.
+        for n in 0..16 {
+            server.advance(DAY_MS);
+            reported(&server, &key, &agent.fusion()).await;
+            reported(&server, &key, &agent.clone().device_id(&format!("installation {n}")).ocs()).await;
+        }
+        let changed = Agent::named("elsewhere").device_id(&agent.device_id);
+        reported(&server, &key, &changed.fusion()).await;
+        assert_eq!(each(&all(&server, &acme).await, "hostname"), ["elsewhere"]);
     }
 
     async fn a_partial_inventory_of_an_unknown_machine_makes_a_device_that_a_whole_one_completes(server: Server) {

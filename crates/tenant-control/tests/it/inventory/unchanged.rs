@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use kernel::base::HOUR_MS;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
+use kernel::args;
+use kernel::base::{Actor, HOUR_MS, sha256};
 use serde_json::{Value, json};
 
 use crate::support::devices::{
-    Agent, Body, Codec, FUSION, device, device_event_kinds, device_events, devices, only_device, reported,
+    Agent, Body, Codec, FUSION, GLPI, device, device_event_kinds, device_events, devices, only_device, reported,
 };
 use crate::support::{Server, over_http};
 
@@ -143,6 +146,34 @@ over_http! {
             assert_eq!(device["memory_bytes"], agent.memory_mib << 20);
         }
         assert_eq!(device_event_kinds(&server, &acme).await.len(), 4);
+    }
+
+    async fn what_an_older_reader_took_for_the_same_is_read_again(server: Server) {
+        let acme = server.tenant("acme").await;
+        let key = server.ingest_key(&acme).await;
+        let mut agent = Agent::named("web01");
+        agent.software = (0..20).map(|n| (format!("package-{n}"), "1".to_owned())).collect();
+        // Without what moves from one run to the next, all of the body counts.
+        let mut report = agent.json();
+        report["content"].as_object_mut().unwrap().remove("accesslog");
+        report["content"]["operatingsystem"].as_object_mut().unwrap().remove("boot_time");
+        let plain = report.to_string();
+        let body = Body::new(GLPI, plain.clone());
+        reported(&server, &key, &body).await;
+        let told = only_device(&server, &acme.admin).await;
+        let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::system());
+        let stored: String = db.one("SELECT digest FROM device_reports WHERE tenant_id = $1", args![]).await.unwrap();
+        // As digests were before they told which reader they are of.
+        let older = BASE64.encode(sha256(format!("\n\n{plain}").as_bytes()));
+        for (digest, is_read) in [(stored, false), (older, true)] {
+            server.edit_device(&acme, id(&told), |full| full.device.memory_bytes = Some(1)).await;
+            let sql = "UPDATE device_reports SET digest = $2 WHERE tenant_id = $1";
+            db.write(async move |tx| tx.exec(sql, args![digest]).await).await.unwrap();
+            reported(&server, &key, &body).await;
+            let device = only_device(&server, &acme.admin).await;
+            let expected = if is_read { told["memory_bytes"].clone() } else { json!(1) };
+            assert_eq!(device["memory_bytes"], expected);
+        }
     }
 
     async fn a_device_that_was_offline_comes_back_by_whatever_is_heard_of_it(setup: Setup) {

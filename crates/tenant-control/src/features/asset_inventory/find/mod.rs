@@ -9,7 +9,7 @@ use kernel::base::{Timestamp, Word};
 use kernel::store::{CursorKey, Value};
 
 use crate::features::devices::{
-    self, Device, Health, Platform, Status, StoredDevice, Type, compact_mac, software_name, spoken, term,
+    self, Device, Health, Platform, Status, StoredDevice, Type, VERSIONS, compact_mac, software_name, spoken, term,
 };
 use crate::features::organizations::OrganizationId;
 use crate::features::tickets::find::{IdOrNone, words, words_in_order};
@@ -79,8 +79,8 @@ pub fn parse_q(text: &str) -> Result<Vec<String>, String> {
 pub enum Set {
     /// Those with any of these terms.
     Terms(Vec<String>),
-    /// Those with any term that starts so.
-    Starts(Vec<String>),
+    /// Those with any of these terms, or any that starts so.
+    Starts { whole: Vec<String>, starts: Vec<String> },
     /// Those with any of these installed, in whichever version.
     Software(Vec<String>),
 }
@@ -99,6 +99,17 @@ impl Filter {
             && self.tag.as_ref().is_none_or(|wanted| device.tags.iter().any(|tag| wanted.contains(tag)))
             && self.updated_since.is_none_or(|since| device.updated_at >= since)
             && self.has_words(device)
+    }
+
+    /// Whether any software is wanted in one version alone.
+    pub fn has_version(&self) -> bool {
+        self.software.iter().flatten().any(|one| one.version.is_some())
+    }
+
+    /// Whether a name in these versions is any of what is wanted.
+    pub fn is_installed(&self, name: &str, versions: &str) -> bool {
+        let has = |wanted: &String| versions.split(VERSIONS).any(|version| version == wanted);
+        self.software.iter().flatten().any(|one| one.name == name && one.version.as_ref().is_none_or(has))
     }
 
     fn has_words(&self, device: &Device) -> bool {
@@ -129,14 +140,18 @@ impl Filter {
             spelt(devices::TYPE, self.r#type.as_ref()),
             spelt(devices::PLATFORM, self.platform.as_ref()),
         ];
-        let words = self.words.iter().map(|word| Set::Starts(starts_of(word)));
+        let words = self.words.iter().map(|word| set_of(word));
         software.into_iter().chain(words).chain(rest.into_iter().flatten()).collect()
     }
 }
 
 /// Whether a word of `q` is the beginning of something in these fields: of a word, of words in a row such as `web-01` or
-/// `192.168.`, or of a hardware address however it is written.
+/// `192.168.`, or of a hardware address however it is written. A whole address is nothing else: its parts stand on too many
+/// devices to be looked for one by one.
 fn is_beginning(word: &str, fields: &[Vec<String>], mac: Option<&str>) -> bool {
+    if let Some(address) = whole_mac(word) {
+        return mac == Some(address.as_str()) || fields.iter().flatten().any(|known| known.starts_with(&address));
+    }
     let parts: Vec<String> = words_in_order(word).collect();
     let Some((last, before)) = parts.split_last() else { return false };
     let in_a_row = |field: &Vec<String>| {
@@ -148,11 +163,28 @@ fn is_beginning(word: &str, fields: &[Vec<String>], mac: Option<&str>) -> bool {
     of_mac || fields.iter().any(in_a_row)
 }
 
-/// The beginnings of terms, one of which each device has that the word is a beginning of.
-fn starts_of(word: &str) -> Vec<String> {
-    let longest = words(word).into_iter().max_by_key(String::len);
-    let starts: BTreeSet<String> = longest.into_iter().chain(compact_mac(word)).collect();
-    starts.iter().map(|start| term(devices::WORD, start)).collect()
+/// The set of terms, one of which each device has that the word is a beginning of: the longest of its parts, of which all but
+/// the last are whole words, and what an address would start with.
+fn set_of(word: &str) -> Set {
+    let spelt = |text: &String| term(devices::WORD, text);
+    if let Some(address) = whole_mac(word) {
+        return Set::Starts { whole: Vec::new(), starts: vec![spelt(&address)] };
+    }
+    let parts: Vec<String> = words_in_order(word).collect();
+    let Some((last, before)) = parts.split_last() else { return Set::Terms(Vec::new()) };
+    let longest = before.iter().max_by_key(|part| part.len());
+    let whole = longest.filter(|part| part.len() >= last.len());
+    let start = if whole.is_some() { None } else { Some(last.clone()) };
+    let starts: BTreeSet<String> = start.into_iter().chain(compact_mac(word)).collect();
+    Set::Starts { whole: whole.map(spelt).into_iter().collect(), starts: starts.iter().map(spelt).collect() }
+}
+
+/// A whole hardware address without what stands between its digits, if it is written as such addresses are: in pairs, in fours,
+/// or without a break. An address of the network such as `192.168.100.100` can have as many digits.
+fn whole_mac(word: &str) -> Option<String> {
+    let is_even = |between: &[char], group: usize| word.split(between).all(|digits| digits.len() == group);
+    let is_written = is_even(&[':', '-'], 2) || is_even(&['.'], 4) || is_even(&[], 12);
+    compact_mac(word).filter(|digits| is_written && digits.len() == 12)
 }
 
 /// A place in a list: in the order of changes when and in which write, and the device's number.
@@ -205,6 +237,73 @@ mod tests {
         {
             assert!(!found(word), "{word}");
         }
+    }
+
+    #[test]
+    fn a_whole_hardware_address_is_nothing_but_one() {
+        let known = |field: &str| vec![words_in_order(field).collect::<Vec<String>>()];
+        for word in ["02:fc:00:00:0a:01", "02-FC-00-00-0A-01", "02fc.0000.0a01", "02FC00000A01"] {
+            assert_eq!(whole_mac(word).as_deref(), Some("02fc00000a01"), "{word}");
+            assert!(is_beginning(word, &[], Some("02fc00000a01")), "{word}");
+            assert!(is_beginning(word, &known("02fc00000a01"), None), "{word}, which may be a serial number as well");
+            assert!(!is_beginning(word, &known("x-02-fc-00-00-0a-01"), None), "{word}");
+        }
+        for word in
+            ["192.168.100.100", "fe80::1234:5678", "02:fc:00:00:0a", "1234-5678-9012", "02:fc:00:00:0a:01:02", "web01"]
+        {
+            assert_eq!(whole_mac(word), None, "{word}");
+        }
+        assert!(is_beginning("192.168.100.100", &known("192.168.100.100"), None));
+    }
+
+    /// What a device is found by in the index is never less than what it is judged by.
+    #[test]
+    fn whatever_a_word_is_a_beginning_of_is_in_its_set() {
+        let fields = [
+            "web-01.example",
+            "192.168.100.100",
+            "02:fc:00:00:0a:01",
+            "fe80::1234:5678",
+            "x-02-fc-00a",
+            "1234-5678-9012-3456",
+        ];
+        let words = [
+            "web-01",
+            "01.ex",
+            "192.168.1",
+            "192.168.100.100",
+            "02:fc:00",
+            "fc:00:00",
+            "0a:01",
+            "02-fc-00",
+            "02fc.0",
+            "02:fc:00:00:0a:01",
+            "fe80::1234:5678",
+            "fe80:",
+            "1234-5678-9012",
+            "1234-5678-90",
+            "02fc00000a01",
+            "02",
+        ];
+        let mut accepted = 0;
+        for field in fields {
+            let mac = compact_mac(field).filter(|mac| mac.len() == 12);
+            let own: Vec<String> = words_in_order(field).collect();
+            let known: Vec<Vec<String>> = [own].into_iter().chain(mac.clone().map(|mac| vec![mac])).collect();
+            for word in words.iter().filter(|word| is_beginning(word, &known, mac.as_deref())) {
+                let (whole, starts) = match set_of(word) {
+                    Set::Starts { whole, starts } => (whole, starts),
+                    Set::Terms(whole) | Set::Software(whole) => (whole, Vec::new()),
+                };
+                let has = |known: &String| {
+                    let own = term(devices::WORD, known);
+                    whole.contains(&own) || starts.iter().any(|start| own.starts_with(start.as_str()))
+                };
+                assert!(known.iter().flatten().any(has), "{word} is found in {field}: {whole:?} {starts:?}");
+                accepted += 1;
+            }
+        }
+        assert!(accepted >= 15, "{accepted} of them are beginnings");
     }
 
     #[test]

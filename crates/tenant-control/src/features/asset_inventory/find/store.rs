@@ -8,7 +8,7 @@ use kernel::store::delta::{Delta, From};
 use kernel::store::{Arms, Compare, Db, Direction, FromRow, Passed, Row, Select, Tick, Value, Walk};
 
 use super::{Filter, Key, Set};
-use crate::features::devices::{DEVICE_LIST, StoredDevice, VERSIONS};
+use crate::features::devices::{DEVICE_LIST, StoredDevice, software};
 
 /// Words that one beginning may stand for; more, and it is too short to follow each.
 const EXPANDED_MAX: usize = 100;
@@ -16,7 +16,7 @@ const EXPANDED_MAX: usize = 100;
 const INLINE_MAX: usize = 500;
 
 const TERMS: Arms = Arms::new("number", "device_terms", &["number"]);
-const SOFTWARE: Arms = Arms::new("number", "device_software", &["number"]);
+const SOFTWARE: Arms = Arms::new("number, name, versions", "device_software", &["number"]);
 
 /// All of some devices, deleted or not.
 const FULL: &str = kernel::sql![
@@ -44,7 +44,7 @@ kernel::statements! {
 }
 
 /// A device on a walk.
-pub struct Number(pub i64);
+struct Number(i64);
 
 impl FromRow for Number {
     fn from_row(row: &Row<'_>) -> Result<Self> {
@@ -60,6 +60,43 @@ impl Passed for Number {
     }
 }
 
+/// A device on a walk along what is installed.
+pub struct Having {
+    number: i64,
+    name: String,
+    versions: String,
+}
+
+impl FromRow for Having {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        Ok(Having { number: row.get(0)?, name: row.get(1)?, versions: row.get(2)? })
+    }
+}
+
+impl Passed for Having {
+    type Key = i64;
+
+    fn key(&self) -> i64 {
+        self.number
+    }
+}
+
+/// The next devices on a walk along a set, and behind which there may be more. Whether a device has the version that is wanted is
+/// known without reading it.
+pub async fn next(db: &Db, filter: &Filter, set: &Set, below: i64, rows: usize) -> Result<(Vec<i64>, Option<i64>)> {
+    let (text, values) = arms_of(set);
+    let (mut numbers, next): (Vec<i64>, _) = if let Set::Software(_) = set {
+        let walk = Walk::new(text, values, 0..below, !filter.has_version());
+        let (having, next) = walk.page::<Having>(db, rows, |row| filter.is_installed(&row.name, &row.versions)).await?;
+        (having.iter().map(|row| row.number).collect(), next)
+    } else {
+        let (found, next) = Walk::new(text, values, 0..below, true).page::<Number>(db, rows, |_| true).await?;
+        (found.into_iter().map(|Number(number)| number).collect(), next)
+    };
+    numbers.dedup();
+    Ok((numbers, next))
+}
+
 impl FromRow for Key {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         Ok(Key { changed: Some((row.get(0)?, row.get(1)?)), number: row.get(2)? })
@@ -68,8 +105,7 @@ impl FromRow for Key {
 
 /// A set of whole terms, unless one of its beginnings stands for too many.
 pub async fn expanded(db: &Db, set: Set) -> Result<Option<Set>> {
-    let Set::Starts(starts) = set else { return Ok(Some(set)) };
-    let mut all = Vec::new();
+    let Set::Starts { whole: mut all, starts } = set else { return Ok(Some(set)) };
     for start in starts {
         let most = i64::try_from(EXPANDED_MAX + 1).map_err(Error::internal)?;
         let terms: Vec<String> = db.list(EXPAND, args![start, format!("{start}{}", char::MAX), most]).await?;
@@ -78,6 +114,8 @@ pub async fn expanded(db: &Db, set: Set) -> Result<Option<Set>> {
         }
         all.extend(terms);
     }
+    all.sort_unstable();
+    all.dedup();
     Ok(Some(Set::Terms(all)))
 }
 
@@ -85,15 +123,9 @@ pub async fn expanded(db: &Db, set: Set) -> Result<Option<Set>> {
 fn arms_of(set: &Set) -> (&'static str, Vec<Vec<Value>>) {
     let values = |texts: &[String]| texts.iter().map(|text| vec![Value::from(text.as_str())]).collect();
     match set {
-        Set::Terms(terms) | Set::Starts(terms) => (BY_TERM, values(terms)),
+        Set::Terms(terms) | Set::Starts { whole: terms, .. } => (BY_TERM, values(terms)),
         Set::Software(names) => (BY_SOFTWARE, values(names)),
     }
-}
-
-/// A walk along a set, below a number.
-pub fn walk(set: &Set, below: i64) -> Walk<i64> {
-    let (text, values) = arms_of(set);
-    Walk::new(text, values, 0..below, true)
 }
 
 /// So many of a set, in no order; some may come twice.
@@ -239,6 +271,8 @@ async fn with_software(db: &Db, filter: &Filter, mut found: Vec<StoredDevice>) -
     }
     let names: HashSet<&str> = wanted.iter().map(|one| one.name.as_str()).collect();
     let numbers: Vec<i64> = found.iter().map(|one| one.number).collect();
+    // Asked for first: what is indexed meanwhile is found in the index.
+    let not_indexed = software::store::not_indexed(db, &numbers).await?;
     let mut rows: Vec<(i64, String, String)> = Vec::new();
     // Name by name: of several names and numbers together, PostgreSQL may walk all that the tenant has.
     for name in names {
@@ -249,13 +283,15 @@ async fn with_software(db: &Db, filter: &Filter, mut found: Vec<StoredDevice>) -
             if inline { db.select(&select).await? } else { db.scan(&select).await? };
         rows.extend(some);
     }
-    let has = |(_, name, versions): &&(i64, String, String)| {
-        wanted.iter().any(|one| {
-            let version = |wanted: &String| versions.split(VERSIONS).any(|version| version == wanted);
-            one.name == *name && one.version.as_ref().is_none_or(version)
-        })
-    };
-    let having: HashSet<i64> = rows.iter().filter(has).map(|(number, ..)| *number).collect();
+    let indexed =
+        rows.iter().filter(|(_, name, versions)| filter.is_installed(name, versions)).map(|(number, ..)| *number);
+    let mut having: HashSet<i64> = indexed.collect();
+    for (number, installed) in not_indexed {
+        having.remove(&number);
+        if installed.iter().any(|(name, versions)| filter.is_installed(name, versions)) {
+            having.insert(number);
+        }
+    }
     found.retain(|stored| stored.device.deleted_at.is_some() || having.contains(&stored.number));
     Ok(found)
 }

@@ -5,17 +5,19 @@ use kernel::base::Result;
 use kernel::store::Db;
 
 use super::super::{Count, Summary};
-use crate::features::devices::{ALL, NONE, SOFTWARE};
+use crate::features::devices::{ALL, NONE, SOFTWARE, software};
 use crate::features::organizations::OrganizationId;
 use crate::features::tickets::find::IdOrNone;
 
 kernel::statements! {
     /// The least size of the largest so many.
     LEAST_SIZE = "SELECT size FROM device_counts /* INDEXED BY device_counts_by_size */
-        WHERE tenant_id = $1 AND organization_id = $2 AND dimension = $3 ORDER BY size DESC LIMIT 1 OFFSET $4";
-    /// All of these sizes are read and sorted: they are as many as are about as large as the last one wanted.
-    LARGEST = "SELECT value, label, devices FROM device_counts /* INDEXED BY device_counts_by_size */
-        WHERE tenant_id = $1 AND organization_id = $2 AND dimension = $3 AND size >= $4 ORDER BY devices DESC, value LIMIT $5";
+        WHERE tenant_id = $1 AND organization_id = $2 AND dimension = $3 ORDER BY size DESC, value LIMIT 1 OFFSET $4";
+    /// Of these sizes, from the largest on, so many are read and sorted.
+    LARGEST = "SELECT value, label, devices FROM (
+            SELECT value, label, devices FROM device_counts /* INDEXED BY device_counts_by_size */
+            WHERE tenant_id = $1 AND organization_id = $2 AND dimension = $3 AND size >= $4 ORDER BY size DESC, value LIMIT $5
+        ) AS large ORDER BY devices DESC, value LIMIT $6";
 }
 
 /// Organizations that a tenant may have, and those without one.
@@ -23,9 +25,13 @@ const ORGANIZATIONS_MAX: i64 = 10_001;
 /// Systems with names of their own; more are not worth telling apart.
 const VALUES_MAX: i64 = 1_000;
 const SOFTWARE_MAX: i64 = 50;
+/// Values of about the same size as the last that is told, which are sorted to find it. Those on up to three devices are in order
+/// already.
+const ALIKE_MAX: i64 = 5_000;
 
 /// Of all devices, or of those of one organization.
 pub async fn summary(db: &Db, of: Option<IdOrNone<OrganizationId>>) -> Result<Summary> {
+    software::store::index_all(db).await?;
     let of = of.map_or_else(|| ALL.to_owned(), |id| id.to_string());
     let platform = largest(db, &of, "platform", VALUES_MAX).await?;
     Ok(Summary {
@@ -43,7 +49,8 @@ pub async fn summary(db: &Db, of: Option<IdOrNone<OrganizationId>>) -> Result<Su
 
 async fn largest(db: &Db, of: &str, dimension: &str, limit: i64) -> Result<Vec<Count>> {
     let least: Option<i64> = db.find(LEAST_SIZE, args![of, dimension, limit - 1]).await?;
-    let rows: Vec<(String, String, i64)> = db.list(LARGEST, args![of, dimension, least.unwrap_or(0), limit]).await?;
+    let (least, read) = (least.unwrap_or(0), limit + ALIKE_MAX);
+    let rows: Vec<(String, String, i64)> = db.list(LARGEST, args![of, dimension, least, read, limit]).await?;
     let none = |value: &str| (dimension == "organization" && value == NONE) || (dimension == "os" && value.is_empty());
     let count = |(value, label, count): (String, String, i64)| Count { value: (!none(&value)).then_some(label), count };
     Ok(rows.into_iter().map(count).collect())

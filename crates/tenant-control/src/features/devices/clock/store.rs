@@ -4,7 +4,7 @@
 //! device has been heard of, and puts the moment off.
 
 use kernel::args;
-use kernel::base::{HOUR_MS, Result, TenantId, Timestamp};
+use kernel::base::{Code, HOUR_MS, Result, TenantId, Timestamp};
 use kernel::jobs::Node;
 use kernel::jobs::lanes::tenant_db;
 use kernel::store::{Db, Purpose, Tx};
@@ -58,6 +58,10 @@ async fn look_at_tenant(db: &Db, settings: Settings, now: Timestamp) -> Result<(
         // One of them keeps the others from it: each by itself, then.
         for number in some.iter().copied() {
             if let Err(error) = look_at(db, settings, vec![number]).await {
+                // Not its fault: in the next round, then.
+                if error.code() != Code::Internal {
+                    return Err(error);
+                }
                 let put_off = now.plus(AGAIN_MS);
                 db.write(async move |tx| tx.exec(CHECK_AT, args![number, put_off]).await).await?;
                 tracing::warn!(%error, number, "a device could not be looked at");

@@ -5,14 +5,13 @@
 
 pub mod store;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 
 use kernel::base::{Error, Result, Timestamp, Word};
 use serde_json::{Map, Value};
 
 use super::report::{LABEL_CHARS_MAX, normal_mac, real_uuid};
-use super::{Marks, unknown};
 use crate::features::devices::actions::store::{TAGS_MAX, parse_tag};
 use crate::features::devices::{DeviceId, FullDevice, Platform, Type};
 use kernel::http::unguarded;
@@ -68,8 +67,6 @@ pub struct File {
     pub errors: Vec<RowError>,
     /// Columns that only reports fill.
     pub ignored: Vec<String>,
-    /// By what each row is known, with its number.
-    known: HashMap<String, usize>,
 }
 
 const TEXTS: [&str; 19] = [
@@ -255,33 +252,12 @@ impl File {
         if row.id.is_none() && !is_named {
             self.wrong(number, "", "needs an id, a hostname, a display_name or a serial_number".to_owned());
         }
-        for name in row.names() {
-            if let Some(first) = self.known.insert(name, number) {
-                self.wrong(number, "", format!("is of the same device as row {first}"));
-                break;
-            }
-        }
         self.rows.push(row);
         Ok(())
     }
 }
 
 impl Row {
-    /// By what it is known: no two rows are of one device.
-    fn names(&self) -> Vec<String> {
-        if let Some(id) = self.id {
-            return vec![id.to_string()];
-        }
-        let mut told = unknown(Timestamp::from_millis(0));
-        self.apply(&mut told);
-        let (marks, organization) = (Marks::of(&told), self.organization.as_deref().unwrap_or_default());
-        let mut names: Vec<String> = marks.levels().into_iter().flatten().collect();
-        if names.is_empty() {
-            names.extend(marks.aliases().into_iter().next().map(|alias| format!("{organization} {alias}")));
-        }
-        names
-    }
-
     fn set(&mut self, column: &'static str, name: &str, value: Value) -> Result<(), String> {
         let text = match &value {
             Value::String(text) => text.clone(),

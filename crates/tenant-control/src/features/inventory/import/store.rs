@@ -1,14 +1,16 @@
 //! SQL of an import: which device each row is of, and writing them some at a time.
 
+use std::collections::{BTreeSet, HashMap};
+
 use kernel::args;
-use kernel::base::{Error, Result};
+use kernel::base::{Result, Timestamp};
 use kernel::store::{Db, Tx};
 use serde::Serialize;
 
-use super::super::store::{self, BY_SLUG, Match, find_match, names_of, remember};
+use super::super::store::{self, BY_SLUG, names_of, remember};
 use super::super::{Marks, unknown};
 use super::{File, Row, RowError};
-use crate::features::devices::{self, By, FullDevice, Kept, Noted};
+use crate::features::devices::{self, By, Device, FullDevice, Kept, Noted};
 use crate::features::organizations::OrganizationId;
 use crate::features::tickets::input::check_custom_fields;
 
@@ -46,8 +48,12 @@ enum Outcome {
 pub async fn import(db: &Db, file: File, dry_run: bool) -> Result<Imported> {
     let mut tried =
         Imported { ignored_columns: file.ignored, errors: file.errors, dry_run, tried: true, ..Imported::default() };
+    let mut before = Before::default();
     for rows in file.rows.chunks(TOGETHER) {
-        tally(&mut tried, some(db, rows.to_vec(), false).await?);
+        let rows = rows.to_vec();
+        let (outcomes, behind) = db.write(async move |tx| try_some(tx, &rows, before).await).await?;
+        before = behind;
+        tally(&mut tried, outcomes);
         db.make_way().await;
     }
     if dry_run || !tried.errors.is_empty() {
@@ -55,7 +61,10 @@ pub async fn import(db: &Db, file: File, dry_run: bool) -> Result<Imported> {
     }
     let mut done = Imported { ignored_columns: tried.ignored_columns, ..Imported::default() };
     for rows in file.rows.chunks(TOGETHER) {
-        tally(&mut done, some(db, rows.to_vec(), true).await?);
+        let rows = rows.to_vec();
+        tally(&mut done, db.write(async move |tx| write_some(tx, &rows).await).await?);
+        // Devices that go to another organization take their software along, which is counted there.
+        devices::software::store::index_all(db).await?;
         db.make_way().await;
     }
     Ok(done)
@@ -73,34 +82,103 @@ fn tally(imported: &mut Imported, outcomes: Vec<Outcome>) {
     }
 }
 
-/// Some rows in one transaction, which is undone if they are only tried.
-async fn some(db: &Db, rows: Vec<Row>, keep: bool) -> Result<Vec<Outcome>> {
-    let (told, mut tells) = tokio::sync::oneshot::channel();
-    let written = db
-        .write(async move |tx| {
-            tx.tick().await?;
-            let mut outcomes = Vec::with_capacity(rows.len());
-            for row in &rows {
-                outcomes.push(one(tx, row).await?);
+/// Finds out what some rows come to, behind others that are not written either.
+async fn try_some(tx: &mut Tx, rows: &[Row], mut before: Before) -> Result<(Vec<Outcome>, Before)> {
+    let (now, mut outcomes) = (tx.world().now(), Vec::with_capacity(rows.len()));
+    for row in rows {
+        outcomes.push(match plan(tx, row, now, &before).await? {
+            Ok(Plan { kept, after }) => {
+                before.add(row.number, kept.as_ref(), &after);
+                outcome(kept.as_ref(), after, now)?
             }
-            if keep {
-                return Ok(outcomes);
-            }
-            // Nobody waits for it who has gone.
-            let _ = told.send(outcomes);
-            Err(Error::internal("only tried"))
-        })
-        .await;
-    match tells.try_recv() {
-        Ok(outcomes) => Ok(outcomes),
-        Err(_) => written,
+            Err(error) => Outcome::Wrong(error),
+        });
+    }
+    Ok((outcomes, before))
+}
+
+/// What saving it would come to.
+fn outcome(kept: Option<&Kept>, mut after: FullDevice, now: Timestamp) -> Result<Outcome> {
+    let Some(kept) = kept else { return Ok(Outcome::Created) };
+    devices::settle(&mut after, now);
+    let any = devices::differences(&kept.full, &after)?.any;
+    Ok(if any { Outcome::Updated } else { Outcome::Unchanged })
+}
+
+/// Writes some rows in one transaction.
+async fn write_some(tx: &mut Tx, rows: &[Row]) -> Result<Vec<Outcome>> {
+    let (now, before) = (tx.tick().await?.at, Before::default());
+    let mut outcomes = Vec::with_capacity(rows.len());
+    for row in rows {
+        outcomes.push(match plan(tx, row, now, &before).await? {
+            Ok(plan) => write(tx, plan, now).await?,
+            Err(error) => Outcome::Wrong(error),
+        });
+    }
+    Ok(outcomes)
+}
+
+/// The devices of the rows before, as they will be: what is only tried cannot be looked up.
+#[derive(Debug, Default)]
+struct Before {
+    /// By what they will be known, with their rows.
+    names: HashMap<String, Vec<usize>>,
+    /// Those of them that there are already.
+    numbers: HashMap<i64, usize>,
+    /// What tells those apart that are called the same, by row.
+    marks: HashMap<usize, OwnMarks>,
+}
+
+#[derive(Debug)]
+struct OwnMarks {
+    organization: Option<OrganizationId>,
+    uuid: Option<String>,
+    serial_number: Option<String>,
+    manufacturer: Option<String>,
+}
+
+impl OwnMarks {
+    fn of(device: &Device) -> Self {
+        OwnMarks {
+            organization: device.organization_id,
+            uuid: device.uuid.clone(),
+            serial_number: device.serial_number.clone(),
+            manufacturer: device.manufacturer.clone(),
+        }
+    }
+
+    /// Whether a row of this organization that says so can be of it.
+    fn may_be(&self, marks: &Marks<'_>, organization: Option<OrganizationId>) -> bool {
+        let own = Marks {
+            uuid: self.uuid.as_deref(),
+            serial_number: self.serial_number.as_deref(),
+            manufacturer: self.manufacturer.as_deref(),
+            ..Marks::default()
+        };
+        let in_reach = organization.is_none() || self.organization.is_none() || self.organization == organization;
+        in_reach && !marks.contradict(&own)
     }
 }
 
-async fn one(tx: &mut Tx, row: &Row) -> Result<Outcome> {
-    let now = tx.tick().await?.at;
+impl Before {
+    fn add(&mut self, row: usize, kept: Option<&Kept>, after: &FullDevice) {
+        for name in names_of(after, Vec::new()) {
+            self.names.entry(name).or_default().push(row);
+        }
+        self.numbers.extend(kept.map(|kept| (kept.number, row)));
+        self.marks.insert(row, OwnMarks::of(&after.device));
+    }
+}
+
+/// What a row makes of a device.
+struct Plan {
+    kept: Option<Kept>,
+    after: FullDevice,
+}
+
+async fn plan(tx: &mut Tx, row: &Row, now: Timestamp, before: &Before) -> Result<Result<Plan, RowError>> {
     let wrong = |column: &str, detail: &str| {
-        Ok(Outcome::Wrong(RowError { row: row.number, column: column.to_owned(), detail: detail.to_owned() }))
+        Ok(Err(RowError { row: row.number, column: column.to_owned(), detail: detail.to_owned() }))
     };
     let organization: Option<OrganizationId> = match &row.organization {
         Some(name) => match tx.find(if is_id(name) { BY_ID } else { BY_SLUG }, args![name]).await? {
@@ -114,22 +192,38 @@ async fn one(tx: &mut Tx, row: &Row) -> Result<Outcome> {
             Some(kept) => Some(kept),
             None => return wrong("id", "there is no such device"),
         },
-        None => match known(tx, row, organization).await? {
+        None => match known(tx, row, organization, before).await? {
             Ok(kept) => kept,
-            Err(detail) => return wrong("", detail),
+            Err(detail) => return wrong("", &detail),
         },
     };
+    if let Some(first) = kept.as_ref().and_then(|kept| before.numbers.get(&kept.number)) {
+        return wrong("", &same_as(*first));
+    }
     let mut after = kept.as_ref().map_or_else(|| unknown(now), |kept| kept.full.clone());
     row.apply(&mut after);
     after.device.organization_id = organization.or(after.device.organization_id);
     if let Err((_, detail)) = check_custom_fields(&after.device.custom_fields) {
         return wrong("custom_fields", &detail);
     }
-    write(tx, kept, after).await
+    Ok(Ok(Plan { kept, after }))
 }
 
 fn is_id(text: &str) -> bool {
     text.parse::<OrganizationId>().is_ok()
+}
+
+fn same_as(row: usize) -> String {
+    format!("is of the same device as row {row}")
+}
+
+/// A device that a row may be of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Candidate {
+    /// One that there is, by its number; no row before is of it.
+    There(i64),
+    /// That of a row before.
+    Before(usize),
 }
 
 /// The device that a row is of: by what reports are known by; else by the surest of what the row says, if it is of the same
@@ -138,37 +232,71 @@ async fn known(
     tx: &mut Tx,
     row: &Row,
     organization: Option<OrganizationId>,
-) -> Result<Result<Option<Kept>, &'static str>> {
-    let mut told = unknown(tx.tick().await?.at);
+    before: &Before,
+) -> Result<Result<Option<Kept>, String>> {
+    let mut told = unknown(Timestamp::from_millis(0));
     row.apply(&mut told);
     let marks = Marks::of(&told);
-    let several = "several devices are known by what the row says: give the id";
-    let number = match find_match(tx, &marks.levels(), None).await? {
-        Match::One(number) => number,
-        Match::Several(_) => return Ok(Err(several)),
-        Match::None => {
-            let Some(alias) = marks.aliases().into_iter().next() else { return Ok(Ok(None)) };
-            let mut found = Vec::new();
-            for number in store::known(tx, &alias, None).await? {
-                let kept = devices::find_by_number(tx, number).await?;
-                let is_it = |kept: &Kept| {
-                    let of = kept.full.device.organization_id;
-                    organization.is_none_or(|own| of.is_none_or(|of| of == own))
-                        && !marks.contradict(&Marks::of(&kept.full))
-                };
-                found.extend(kept.filter(is_it));
-            }
-            return Ok(match found.len() {
-                0 | 1 => Ok(found.pop()),
-                _ => Err(several),
-            });
+    let mut found = BTreeSet::new();
+    for level in marks.levels() {
+        for name in &level {
+            found.extend(candidates(tx, name, None, before).await?);
         }
-    };
-    devices::find_by_number(tx, number).await.map(Ok)
+        if !found.is_empty() {
+            break;
+        }
+    }
+    if found.is_empty()
+        && let Some(alias) = marks.aliases().into_iter().next()
+    {
+        found = called(tx, &alias, &marks, organization, before).await?;
+    }
+    let mut found = found.into_iter();
+    match (found.next(), found.next()) {
+        (None, _) => Ok(Ok(None)),
+        (Some(Candidate::There(number)), None) => devices::find_by_number(tx, number).await.map(Ok),
+        (Some(Candidate::Before(first)), None) => Ok(Err(same_as(first))),
+        (Some(_), Some(_)) => Ok(Err("several devices are known by what the row says: give the id".to_owned())),
+    }
 }
 
-async fn write(tx: &mut Tx, kept: Option<Kept>, after: FullDevice) -> Result<Outcome> {
-    let now = tx.tick().await?.at;
+/// Those who are known by something.
+async fn candidates(tx: &mut Tx, name: &str, reach: Option<OrganizationId>, before: &Before) -> Result<Vec<Candidate>> {
+    let there = store::known(tx, name, reach).await?.into_iter();
+    // By what those of the rows before will be known is told by the rows.
+    let there = there.filter(|number| !before.numbers.contains_key(number)).map(Candidate::There);
+    let before = before.names.get(name).into_iter().flatten().copied().map(Candidate::Before);
+    Ok(there.chain(before).collect())
+}
+
+/// Those who are called so and can be what a row is of; two of them are as good as more.
+async fn called(
+    tx: &mut Tx,
+    alias: &str,
+    marks: &Marks<'_>,
+    organization: Option<OrganizationId>,
+    before: &Before,
+) -> Result<BTreeSet<Candidate>> {
+    let mut found = BTreeSet::new();
+    for candidate in candidates(tx, alias, organization, before).await? {
+        let may_be = match candidate {
+            Candidate::There(number) => {
+                let kept = devices::find_by_number(tx, number).await?;
+                kept.is_some_and(|kept| !marks.contradict(&Marks::of(&kept.full)))
+            }
+            Candidate::Before(row) => before.marks.get(&row).is_some_and(|own| own.may_be(marks, organization)),
+        };
+        if may_be {
+            found.insert(candidate);
+        }
+        if found.len() > 1 {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+async fn write(tx: &mut Tx, Plan { kept, after }: Plan, now: Timestamp) -> Result<Outcome> {
     let names = names_of(&after, Vec::new());
     let (number, outcome) = match kept {
         None => (devices::create(tx, after, Noted::Edit, By::Somebody).await?.number, Outcome::Created),

@@ -7,7 +7,7 @@ use kernel::store::{Db, Tx};
 
 use super::super::store::{DELETE_IDENTITY, IDENTITIES, INSERT_IDENTITY};
 use crate::features::devices::actions::store::TAGS_MAX;
-use crate::features::devices::{self, By, Cpu, Device, DeviceId, FullDevice, Noted, Os, Patch};
+use crate::features::devices::{self, By, Cpu, Device, DeviceId, FullDevice, Noted, Os, Parts, Patch};
 use crate::features::tickets::input::check_custom_fields;
 
 /// Keeps one of two devices with all that was known of both, and deletes the other. What reports it is known by from now on.
@@ -45,9 +45,8 @@ fn missing(id: DeviceId) -> Error {
 fn join(after: &mut FullDevice, other: &FullDevice) {
     let (old, new) = (after.device.clone(), other.device.clone());
     let is_later = new.inventory_at > old.inventory_at;
-    if is_later {
-        after.parts = other.parts.clone();
-    }
+    let own = std::mem::take(&mut after.parts);
+    after.parts = if is_later { join_parts(other.parts.clone(), own) } else { join_parts(own, other.parts.clone()) };
     let (first, second) = if is_later { (new.clone(), old.clone()) } else { (old.clone(), new.clone()) };
     let mut tags = old.tags.clone();
     tags.extend(new.tags.iter().filter(|tag| !old.tags.contains(tag)).cloned());
@@ -107,6 +106,16 @@ fn join(after: &mut FullDevice, other: &FullDevice) {
         agent: first.agent,
         health: first.health,
     };
+}
+
+/// List by list the first one's, and the second one's where that has none: not every agent tells them all.
+fn join_parts(first: Parts, second: Parts) -> Parts {
+    Parts {
+        disks: if first.disks.is_empty() { second.disks } else { first.disks },
+        volumes: if first.volumes.is_empty() { second.volumes } else { first.volumes },
+        nics: if first.nics.is_empty() { second.nics } else { first.nics },
+        software: if first.software.is_empty() { second.software } else { first.software },
+    }
 }
 
 /// By what the other was known, the one that stays is.

@@ -219,9 +219,16 @@ fn network(entries: &[NicEntry], default_gateway: Option<&str>) -> Network {
     Network { nics: entries.iter().filter(|entry| !is_loopback(entry)).map(nic).collect(), primary_ip, primary_mac }
 }
 
-/// Each program once, in an order that does not depend on the agent's mood.
+/// Each program once, in an order that does not depend on the agent's mood. Of several entries that tell more or less of one
+/// program the same stays, in whichever order they came.
 fn software(mut entries: Vec<Software>) -> Vec<Software> {
-    entries.sort_by(|one, other| (&one.name, &one.version, &one.arch).cmp(&(&other.name, &other.version, &other.arch)));
+    entries.sort_by(|one, other| {
+        let program = (&one.name, &one.version, &one.arch).cmp(&(&other.name, &other.version, &other.arch));
+        // The other way round: what is told comes before what is not.
+        let (told, other_told) =
+            ((&one.publisher, &one.source, &one.installed_at), (&other.publisher, &other.source, &other.installed_at));
+        program.then_with(|| other_told.cmp(&told))
+    });
     entries.dedup_by(|one, other| one.name == other.name && one.version == other.version && one.arch == other.arch);
     entries
 }

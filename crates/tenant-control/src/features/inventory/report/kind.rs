@@ -66,8 +66,12 @@ pub fn kind(report: &Report) -> Option<Kind> {
     if contains_any(&chassis, &SERVER_CHASSIS) {
         return Some(Kind::Server);
     }
+    let names = os_names(report);
+    if report.partial && names.is_empty() {
+        return None;
+    }
     // Before the desktops: many a small server stands in a tower.
-    if os_names(report).contains("server") {
+    if names.contains("server") {
         return Some(Kind::Server);
     }
     if contains_any(&chassis, &WORKSTATION_CHASSIS) {

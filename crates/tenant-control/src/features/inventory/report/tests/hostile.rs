@@ -167,7 +167,7 @@ fn no_mutation_panics() {
                     body.push(b'<');
                 }
             }
-            let kept = fingerprint_parts(&body).map(<[u8]>::len).sum::<usize>();
+            let kept = fingerprint_parts(&body).skip(1).map(<[u8]>::len).sum::<usize>();
             assert!(kept <= body.len());
             drop(read(&body));
             if let Ok((_, super::super::Message::Inventory(mut report))) = parse(&body) {

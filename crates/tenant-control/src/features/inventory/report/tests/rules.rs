@@ -147,6 +147,16 @@ fn devices_are_named_by_what_they_are() {
     assert_eq!(kind("", android), (Kind::Mobile, Platform::Android));
     assert_eq!(kind("", ""), (Kind::Other, Platform::Other));
     assert_eq!(kind("", ",\"bios\":{\"smodel\":\"KVM\"}"), (Kind::Virtual, Platform::Other));
+    let part = |hardware: &str| {
+        let body = format!(
+            "{{\"action\":\"inventory\",\"deviceid\":\"d\",\"partial\":true,\"content\":{{\"hardware\":{{{hardware}}}}}}}"
+        );
+        facts(&mut report(body.as_bytes())).kind
+    };
+    assert_eq!(part(tower), None, "it may be a server");
+    assert_eq!(part("\"chassis_type\":\"Notebook\""), Some(Kind::Laptop));
+    assert_eq!(part("\"chassis_type\":\"Rack Mount Chassis\""), Some(Kind::Server));
+    assert_eq!(part("\"vmsystem\":\"VMware\""), Some(Kind::Virtual));
     let printer = br#"{"action":"inventory","deviceid":"d","itemtype":"Printer","content":{}}"#;
     assert_eq!(facts(&mut report(printer)).kind, Some(Kind::Printer));
 }

@@ -1,0 +1,147 @@
+//! SQL of installed software: what is noted of a change, and how it comes into the index.
+
+use std::collections::{HashMap, HashSet};
+
+use kernel::args;
+use kernel::base::{Error, Result, TenantId};
+use kernel::jobs::Node;
+use kernel::jobs::lanes::tenant_db;
+use kernel::store::{Db, Purpose, Tx, Value};
+
+use super::super::index::store::{count, write};
+use super::super::stored::json;
+use super::super::{FullDevice, Parts};
+use super::{Folded, Note, notes, software_of};
+
+kernel::statements! {
+    INSERT_NOTE = "INSERT INTO device_software_changes (tenant_id, number, version, part, changes) VALUES ($1, $2, $3, $4, $5)";
+    NOTES = "SELECT number, version, part, changes FROM device_software_changes WHERE tenant_id = $1
+        ORDER BY number, version, part LIMIT $2";
+    NOTED = "SELECT number FROM device_software_changes WHERE tenant_id = $1 ORDER BY number, version, part LIMIT $2";
+    DELETE_NOTE = "DELETE FROM device_software_changes
+        WHERE tenant_id = $1 AND number = $2 AND version = $3 AND part = $4";
+    /// Tenants of which something is noted: a look for each.
+    NOTED_TENANTS = "SELECT t.id FROM tenants t WHERE t.id > $1 AND (
+            SELECT n.number FROM device_software_changes n WHERE n.tenant_id = t.id ORDER BY n.number, n.version, n.part LIMIT 1
+        ) IS NOT NULL ORDER BY t.id LIMIT $2";
+    /// Several at once; what is left over of the places is null.
+    INSERT_SOFTWARE = "INSERT INTO device_software (tenant_id, name, number, versions)
+        SELECT CAST($1 AS TEXT), slot.column1, slot.column2, slot.column3 FROM (VALUES
+            (CAST($2 AS TEXT), CAST($3 AS BIGINT), CAST($4 AS TEXT)), ($5, $6, $7), ($8, $9, $10), ($11, $12, $13),
+            ($14, $15, $16), ($17, $18, $19), ($20, $21, $22), ($23, $24, $25), ($26, $27, $28), ($29, $30, $31),
+            ($32, $33, $34), ($35, $36, $37), ($38, $39, $40), ($41, $42, $43), ($44, $45, $46), ($47, $48, $49)) AS slot
+        WHERE slot.column1 IS NOT NULL
+        ON CONFLICT (tenant_id, name, number) DO UPDATE SET versions = excluded.versions";
+    // One by one: of a list, PostgreSQL might walk all that the tenant has and look for it there.
+    DELETE_SOFTWARE = "DELETE FROM device_software WHERE tenant_id = $1 AND name = $2 AND number = $3";
+    INSTALLED = "SELECT disks, volumes, nics, software FROM device_parts WHERE tenant_id = $1 AND number = $2";
+}
+
+/// Notes that are brought into the index together: with their names sorted, many of them lie side by side and are counted at once.
+const TOGETHER: usize = 8;
+
+/// Turns of one that waits until the index is up to date. A tenant's reports leave fewer notes than that before they wait themselves;
+/// what comes meanwhile was not there when it was asked.
+const TURNS_MAX: usize = 64;
+
+/// Notes that are looked at where devices are judged one by one.
+const NOTED_MAX: usize = 1_000;
+
+/// Tenants that are asked for together.
+const TENANTS: i64 = 200;
+
+/// Notes what is to be indexed of a change that is being made.
+pub async fn note(tx: &mut Tx, number: i64, before: Option<&FullDevice>, after: &FullDevice) -> Result<()> {
+    let version = after.device.version;
+    for (part, note) in (0_i64..).zip(notes(before, after)) {
+        tx.later(INSERT_NOTE, vec![number.into(), version.into(), part.into(), json(&note)?.into()]).await?;
+    }
+    Ok(())
+}
+
+/// Brings what is noted into the index, as soon as there is enough of it to be worth the while.
+pub async fn index_if_many(db: &Db) -> Result<()> {
+    let noted: Vec<i64> = db.list(NOTED, args![rows(TOGETHER)]).await?;
+    if noted.len() < TOGETHER {
+        return Ok(());
+    }
+    db.write(async |tx| fold(tx, TOGETHER).await.map(drop)).await
+}
+
+/// Brings everything into the index that was noted before.
+pub async fn index_all(db: &Db) -> Result<()> {
+    for _ in 0..TURNS_MAX {
+        let noted: Vec<i64> = db.list(NOTED, args![1_i64]).await?;
+        if noted.is_empty() || db.write(async |tx| fold(tx, 1).await).await? < TOGETHER {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// The same for every tenant. Nodes may do this at the same time: the tenant's clock decides who is first.
+pub async fn index_tenants(node: &Node) -> Result<()> {
+    let (system, mut behind) = (node.store.system(Purpose::Jobs), String::new());
+    loop {
+        let tenants: Vec<TenantId> = system.list(NOTED_TENANTS, args![behind, TENANTS]).await?;
+        for tenant in &tenants {
+            // What cannot be done for one tenant must not keep the others waiting.
+            if let Err(error) = index_all(&tenant_db(&node.store, *tenant)).await {
+                tracing::warn!(%error, %tenant, "software of devices could not be indexed; it will be tried again");
+            }
+        }
+        match tenants.last() {
+            Some(last) => behind = last.to_string(),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Brings the next notes into the index, if there are at least so many, and tells how many there were.
+async fn fold(tx: &mut Tx, least: usize) -> Result<usize> {
+    // Whoever else does the same, or notes something, waits.
+    tx.tick().await?;
+    let noted: Vec<(i64, i64, i64, String)> = tx.list(NOTES, args![rows(TOGETHER)]).await?;
+    if noted.len() < least {
+        return Ok(0);
+    }
+    let mut folded = Folded::default();
+    for (number, _, _, changes) in &noted {
+        let note: Note = serde_json::from_str(changes).map_err(Error::internal)?;
+        folded.add(*number, note);
+    }
+    let (mut gone, mut installed) = (Vec::new(), Vec::new());
+    for ((name, number), versions) in folded.installed {
+        match versions {
+            Some(versions) => installed.push(vec![name.into(), number.into(), versions.into()]),
+            None => gone.push(vec![Value::from(name), number.into()]),
+        }
+    }
+    tx.exec_each(DELETE_SOFTWARE, &gone).await?;
+    write(tx, INSERT_SOFTWARE, &[], installed).await?;
+    count(tx, &folded.counts).await?;
+    let done: Vec<Vec<Value>> = noted
+        .iter()
+        .map(|(number, version, part, _)| vec![(*number).into(), (*version).into(), (*part).into()])
+        .collect();
+    tx.exec_each(DELETE_NOTE, &done).await?;
+    Ok(noted.len())
+}
+
+fn rows(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// What is installed on those of these devices whose place in the index may not be up to date: the names, with their versions.
+pub async fn not_indexed(db: &Db, numbers: &[i64]) -> Result<HashMap<i64, HashMap<String, String>>> {
+    let noted: Vec<i64> = db.list(NOTED, args![rows(NOTED_MAX)]).await?;
+    let all = noted.len() == NOTED_MAX;
+    let noted: HashSet<i64> = noted.into_iter().collect();
+    let mut found = HashMap::new();
+    for number in numbers.iter().filter(|number| all || noted.contains(number)) {
+        let parts: Option<Parts> = db.find(INSTALLED, args![number]).await?;
+        let installed = software_of(&parts.unwrap_or_default().software).into_iter();
+        found.insert(*number, installed.map(|(name, found)| (name, found.versions)).collect());
+    }
+    Ok(found)
+}

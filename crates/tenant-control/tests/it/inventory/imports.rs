@@ -1,0 +1,41 @@
+//! Devices from files beside those that report.
+
+use kernel::auth::operate;
+use tenant_control::features::inventory::import::store::{Imported, import};
+use tenant_control::features::inventory::import::{Format, read};
+use tenant_control::features::organizations;
+
+use crate::support::{Server, Tenancy, over_http};
+
+use super::all;
+
+/// More than are looked at together of those that are called the same.
+const CUSTOMERS: usize = 120;
+
+/// What becomes of a file with these lines.
+pub(super) async fn import_csv(server: &Server, tenancy: &Tenancy, lines: &str) -> Imported {
+    let file = read(Format::Csv, lines.as_bytes()).expect("a file");
+    import(&operate(&server.app.store, &tenancy.tenant), file, false).await.expect("an import")
+}
+
+over_http! {
+    async fn what_a_device_of_each_customer_is_called_is_found_in_each(server: Server) {
+        let acme = server.tenant("acme").await;
+        let db = operate(&server.app.store, &acme.tenant);
+        let mut lines = String::from("display_name,organization\n");
+        for n in 0..CUSTOMERS {
+            let slug = format!("customer-{n}");
+            organizations::create(&db, &slug, &slug).await.expect("an organization");
+            lines.extend(["Router,", slug.as_str(), "\n"]);
+        }
+        let first = import_csv(&server, &acme, &lines).await;
+        assert_eq!((first.created, first.updated, first.unchanged), (CUSTOMERS, 0, 0), "{:?}", first.errors);
+        let again = import_csv(&server, &acme, &lines).await;
+        assert_eq!((again.created, again.updated, again.unchanged), (0, 0, CUSTOMERS), "{:?}", again.errors);
+        assert_eq!(all(&server, &acme).await.len(), CUSTOMERS);
+        // Without the customer it may be any of them.
+        let any = import_csv(&server, &acme, "display_name\nRouter\n").await;
+        assert_eq!(any.errors.len(), 1);
+        assert_eq!(any.errors[0].detail, "several devices are known by what the row says: give the id");
+    }
+}
