@@ -3,12 +3,14 @@
 -- What has changed of a device's software and is not in device_software and device_counts yet, under the version that it made.
 CREATE TABLE device_software_changes (
     tenant_id TEXT COLLATE "C" NOT NULL,
+    -- Names lie in few buckets, so that notes of several devices which name the same lie side by side.
+    bucket BIGINT NOT NULL,
     number BIGINT NOT NULL,
     version BIGINT NOT NULL,
     -- A change of many names is noted in several pieces.
     part BIGINT NOT NULL,
     changes TEXT COLLATE "C" NOT NULL,
-    PRIMARY KEY (tenant_id, number, version, part)
+    PRIMARY KEY (tenant_id, bucket, number, version, part)
 );
 
 -- One, two and three devices are sizes of their own, and within a size counters lie in the order in which they are shown.

@@ -57,9 +57,18 @@ pub fn spoken(device: &Device) -> Vec<Vec<String>> {
         &device.primary_ip,
         &device.primary_mac,
     ];
-    let mac = device.primary_mac.as_deref().and_then(compact_mac);
     let fields = fields.into_iter().flatten().map(|text| words_in_order(text).collect());
-    fields.chain(mac.map(|mac| vec![mac])).collect()
+    fields.chain(device.primary_mac.as_deref().and_then(compact_mac).iter().flat_map(|mac| notations(mac))).collect()
+}
+
+/// The words of a hardware address in the ways of writing it that have no colons: `0123456789ab`, `0123.4567.89ab` and
+/// `012345-6789ab`.
+fn notations(mac: &str) -> [Vec<String>; 3] {
+    let by = |digits: usize| -> Vec<String> {
+        let digits = mac.as_bytes().chunks(digits);
+        digits.map(|some| String::from_utf8_lossy(some).into_owned()).collect()
+    };
+    [by(12), by(4), by(6)]
 }
 
 /// A hardware address, or its beginning, without what stands between its digits: people write it in many ways.

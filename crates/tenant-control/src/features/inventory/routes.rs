@@ -125,9 +125,9 @@ async fn take_in(
     }
 }
 
-/// The report is taken; whoever sends many helps to index them. What is left, or fails, is done soon.
+/// The report is taken; whoever brings much software helps to index it. What is left, or fails, is done soon.
 async fn index(db: &Db) {
-    if let Err(error) = software::store::index_if_many(db).await {
+    if let Err(error) = software::store::index_most(db).await {
         tracing::warn!(%error, "software of devices could not be indexed; it will be tried again");
     }
 }

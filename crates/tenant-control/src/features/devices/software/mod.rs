@@ -23,7 +23,10 @@ pub const VERSIONS: &str = "\u{1f}";
 const VERSIONS_MAX: usize = 50;
 
 /// Names of one note: as many as can be indexed without anybody waiting long.
-const NAMES_MAX: usize = 500;
+const NAMES_MAX: usize = 250;
+
+/// Into so many buckets names are divided. What one name means on one device is always in the same, and so in its order.
+const BUCKETS: u32 = 8;
 
 /// As what software is found and counted, however it is spelt.
 pub fn software_name(name: &str) -> String {
@@ -83,6 +86,8 @@ fn touched(before: &FullDevice, after: &FullDevice) -> Option<BTreeSet<String>> 
 /// A change of what is installed on a device, as it is noted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Note {
+    #[serde(skip)]
+    bucket: u32,
     /// As whose it was counted before, and as whose it is now.
     was_of: String,
     is_of: String,
@@ -119,8 +124,18 @@ fn notes(before: Option<&FullDevice>, after: &FullDevice) -> Vec<Note> {
     }
     let gone = |(name, found): (String, Versions)| NameNote { name, from: Some(found.versions), to: None, label: None };
     names.extend(old.into_iter().map(gone));
-    let note = |some: &[NameNote]| Note { was_of: was_of.clone(), is_of: is_of.clone(), names: some.to_vec() };
-    names.chunks(NAMES_MAX).map(note).collect()
+    let mut buckets: BTreeMap<u32, Vec<NameNote>> = BTreeMap::new();
+    for name in names {
+        buckets.entry(bucket_of(&name.name)).or_default().push(name);
+    }
+    let note =
+        |bucket, some: &[NameNote]| Note { bucket, was_of: was_of.clone(), is_of: is_of.clone(), names: some.to_vec() };
+    buckets.iter().flat_map(|(bucket, names)| names.chunks(NAMES_MAX).map(|some| note(*bucket, some))).collect()
+}
+
+/// Never another for the same name: notes of it would be taken out of their order.
+fn bucket_of(name: &str) -> u32 {
+    name.bytes().fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte))) % BUCKETS
 }
 
 /// Several notes as one change of the index.
@@ -134,7 +149,7 @@ struct Folded {
 
 impl Folded {
     /// Adds a note of a device; those of one device in their order.
-    fn add(&mut self, number: i64, Note { was_of, is_of, names }: Note) {
+    fn add(&mut self, number: i64, Note { was_of, is_of, names, .. }: Note) {
         for NameNote { name, from, to, label } in names {
             let label = label.unwrap_or_else(|| name.clone());
             for (is_there, organization, by) in [(from.is_some(), &was_of, -1), (to.is_some(), &is_of, 1)] {
@@ -165,7 +180,7 @@ mod tests {
             to: to.map(own),
             label: None,
         };
-        Note { was_of: own(was_of), is_of: own(is_of), names: names.iter().map(name).collect() }
+        Note { bucket: 0, was_of: own(was_of), is_of: own(is_of), names: names.iter().map(name).collect() }
     }
 
     #[test]

@@ -14,15 +14,16 @@ use super::super::{FullDevice, Parts};
 use super::{Folded, Note, notes, software_of};
 
 kernel::statements! {
-    INSERT_NOTE = "INSERT INTO device_software_changes (tenant_id, number, version, part, changes) VALUES ($1, $2, $3, $4, $5)";
-    NOTES = "SELECT number, version, part, changes FROM device_software_changes WHERE tenant_id = $1
-        ORDER BY number, version, part LIMIT $2";
-    NOTED = "SELECT number FROM device_software_changes WHERE tenant_id = $1 ORDER BY number, version, part LIMIT $2";
+    INSERT_NOTE = "INSERT INTO device_software_changes (tenant_id, bucket, number, version, part, changes)
+        VALUES ($1, $2, $3, $4, $5, $6)";
+    NOTES = "SELECT bucket, number, version, part, changes FROM device_software_changes WHERE tenant_id = $1
+        ORDER BY bucket, number, version, part LIMIT $2";
+    NOTED = "SELECT number FROM device_software_changes WHERE tenant_id = $1 ORDER BY bucket, number, version, part LIMIT $2";
     DELETE_NOTE = "DELETE FROM device_software_changes
-        WHERE tenant_id = $1 AND number = $2 AND version = $3 AND part = $4";
+        WHERE tenant_id = $1 AND bucket = $2 AND number = $3 AND version = $4 AND part = $5";
     /// Tenants of which something is noted: a look for each.
     NOTED_TENANTS = "SELECT t.id FROM tenants t WHERE t.id > $1 AND (
-            SELECT n.number FROM device_software_changes n WHERE n.tenant_id = t.id ORDER BY n.number, n.version, n.part LIMIT 1
+            SELECT n.number FROM device_software_changes n WHERE n.tenant_id = t.id ORDER BY n.bucket, n.number, n.version, n.part LIMIT 1
         ) IS NOT NULL ORDER BY t.id LIMIT $2";
     /// Several at once; what is left over of the places is null.
     INSERT_SOFTWARE = "INSERT INTO device_software (tenant_id, name, number, versions)
@@ -37,14 +38,18 @@ kernel::statements! {
     INSTALLED = "SELECT disks, volumes, nics, software FROM device_parts WHERE tenant_id = $1 AND number = $2";
 }
 
-/// Notes that are brought into the index together: with their names sorted, many of them lie side by side and are counted at once.
-const TOGETHER: usize = 8;
+/// Names that are brought into the index together: a few milliseconds, for which everybody's writes wait. Those of several devices
+/// lie side by side, and are counted at once.
+const NAMES_TOGETHER: usize = 500;
+const TOGETHER: usize = 16;
 
-/// Turns of one that waits until the index is up to date. A tenant's reports leave fewer notes than that before they wait themselves;
-/// what comes meanwhile was not there when it was asked.
-const TURNS_MAX: usize = 64;
+/// Notes that a tenant's reports may leave to others: so many that they are worth being taken together.
+const MANY: usize = 64;
 
-/// Notes that are looked at where devices are judged one by one.
+/// Turns of whoever waits until the index is up to date: some ten machines of which every package is new.
+const TURNS_MAX: usize = 1_000;
+
+/// Notes that are looked at where devices are judged one by one; if there are more, every device may have one.
 const NOTED_MAX: usize = 1_000;
 
 /// Tenants that are asked for together.
@@ -54,29 +59,31 @@ const TENANTS: i64 = 200;
 pub async fn note(tx: &mut Tx, number: i64, before: Option<&FullDevice>, after: &FullDevice) -> Result<()> {
     let version = after.device.version;
     for (part, note) in (0_i64..).zip(notes(before, after)) {
-        tx.later(INSERT_NOTE, vec![number.into(), version.into(), part.into(), json(&note)?.into()]).await?;
+        let key = [i64::from(note.bucket), number, version, part].map(Value::from);
+        tx.later(INSERT_NOTE, key.into_iter().chain([json(&note)?.into()]).collect()).await?;
     }
     Ok(())
 }
 
-/// Brings what is noted into the index, as soon as there is enough of it to be worth the while.
-pub async fn index_if_many(db: &Db) -> Result<()> {
-    let noted: Vec<i64> = db.list(NOTED, args![rows(TOGETHER)]).await?;
-    if noted.len() < TOGETHER {
-        return Ok(());
-    }
-    db.write(async |tx| fold(tx, TOGETHER).await.map(drop)).await
+/// Brings what is noted into the index until little is left. Whoever reports much takes its part in it, and waits as long.
+pub async fn index_most(db: &Db) -> Result<()> {
+    index_down_to(db, MANY).await
 }
 
 /// Brings everything into the index that was noted before.
 pub async fn index_all(db: &Db) -> Result<()> {
+    index_down_to(db, 1).await
+}
+
+async fn index_down_to(db: &Db, few: usize) -> Result<()> {
     for _ in 0..TURNS_MAX {
-        let noted: Vec<i64> = db.list(NOTED, args![1_i64]).await?;
-        if noted.is_empty() || db.write(async |tx| fold(tx, 1).await).await? < TOGETHER {
+        let noted: Vec<i64> = db.list(NOTED, args![rows(few)]).await?;
+        if noted.len() < few {
             return Ok(());
         }
+        db.write(async |tx| fold(tx).await).await?;
     }
-    Ok(())
+    Err(Error::unavailable("the software of many devices is being indexed"))
 }
 
 /// The same for every tenant. Nodes may do this at the same time: the tenant's clock decides who is first.
@@ -97,18 +104,20 @@ pub async fn index_tenants(node: &Node) -> Result<()> {
     }
 }
 
-/// Brings the next notes into the index, if there are at least so many, and tells how many there were.
-async fn fold(tx: &mut Tx, least: usize) -> Result<usize> {
+/// Brings the next notes into the index.
+async fn fold(tx: &mut Tx) -> Result<()> {
     // Whoever else does the same, or notes something, waits.
     tx.tick().await?;
-    let noted: Vec<(i64, i64, i64, String)> = tx.list(NOTES, args![rows(TOGETHER)]).await?;
-    if noted.len() < least {
-        return Ok(0);
-    }
-    let mut folded = Folded::default();
-    for (number, _, _, changes) in &noted {
-        let note: Note = serde_json::from_str(changes).map_err(Error::internal)?;
-        folded.add(*number, note);
+    let noted: Vec<(i64, i64, i64, i64, String)> = tx.list(NOTES, args![rows(TOGETHER)]).await?;
+    let (mut folded, mut done, mut names) = (Folded::default(), Vec::new(), 0);
+    for (bucket, number, version, part, changes) in noted {
+        let note: Note = serde_json::from_str(&changes).map_err(Error::internal)?;
+        names += note.names.len();
+        if names > NAMES_TOGETHER && !done.is_empty() {
+            break;
+        }
+        folded.add(number, note);
+        done.push([bucket, number, version, part].map(Value::from).to_vec());
     }
     let (mut gone, mut installed) = (Vec::new(), Vec::new());
     for ((name, number), versions) in folded.installed {
@@ -120,12 +129,7 @@ async fn fold(tx: &mut Tx, least: usize) -> Result<usize> {
     tx.exec_each(DELETE_SOFTWARE, &gone).await?;
     write(tx, INSERT_SOFTWARE, &[], installed).await?;
     count(tx, &folded.counts).await?;
-    let done: Vec<Vec<Value>> = noted
-        .iter()
-        .map(|(number, version, part, _)| vec![(*number).into(), (*version).into(), (*part).into()])
-        .collect();
-    tx.exec_each(DELETE_NOTE, &done).await?;
-    Ok(noted.len())
+    tx.exec_each(DELETE_NOTE, &done).await.map(drop)
 }
 
 fn rows(count: usize) -> i64 {

@@ -81,11 +81,12 @@ const PLACEHOLDERS: [&str; 70] = [
 const SERIAL_CHARS_MIN: usize = 3;
 
 /// UUIDs that makers put into every machine, or that none has set.
-const PLACEHOLDER_UUIDS: [&str; 11] = [
+const PLACEHOLDER_UUIDS: [&str; 12] = [
     "03000200-0400-0500-0006-000700080009",
     "00020003-0004-0005-0006-000700080009",
     "01020304-0506-0708-090a-0b0c0d0e0f10",
     "01234567-8910-1112-1314-151617181920",
+    "01234567-89ab-cdef-0123-456789abcdef",
     "12345678-1234-5678-90ab-cddeefaabbcc",
     "12345678-1234-1234-1234-123456789abc",
     "12345678-1234-5678-1234-567812345678",

@@ -88,6 +88,7 @@ fn placeholders_count_for_nothing() {
         "00020003-0004-0005-0006-000700080009",
         "12345678-1234-5678-90AB-CDDEEFAABBCC",
         "FEFEFEFE-FEFE-FEFE-FEFE-FEFEFEFEFEFE",
+        "01234567-89AB-CDEF-0123-456789ABCDEF",
         "Not Settable",
         "1234",
     ] {
