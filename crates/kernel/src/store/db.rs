@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::args;
 use crate::base::{Actor, Clock, Error, Result, TenantId, Timestamp, World};
@@ -14,6 +15,12 @@ use super::postgres::Session;
 use super::row::{EachRow, take_only};
 use super::tx::Tx;
 use super::{Args, Backend, Engine, FromRow, Row, Select, Store, dialect};
+
+/// Whoever waits longer for upkeep is better off asking again.
+const UPKEEP_WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// A turn at upkeep, given back when it is dropped.
+pub struct Upkeep(#[expect(dead_code, reason = "it is held")] OwnedSemaphorePermit);
 
 /// As long as SQLite waits at most before it asks for the lock again.
 const MAKE_WAY: Duration = Duration::from_millis(100);
@@ -71,6 +78,12 @@ impl Db {
         if self.engine() == Engine::Sqlite {
             tokio::time::sleep(MAKE_WAY).await;
         }
+    }
+
+    /// Waits until nobody else in this process does a piece of upkeep of this tenant's records: of several in the writer's queue
+    /// everybody's writes would wait for all, and on PostgreSQL each would hold a connection.
+    pub async fn upkeep(&self) -> Result<Upkeep> {
+        self.store.0.upkeep_of.take(self.handle.lane(), UPKEEP_WAIT_MAX).await.map(Upkeep)
     }
 
     /// What the database takes for the time: its own where it has one, for the machine of a command may be wrong.

@@ -68,7 +68,7 @@ pub use clock::{CLOCK_AHEAD_MAX_MS, STATEMENTS, Tick};
 #[doc(hidden)]
 pub use columns::Text;
 pub use cursor::CursorKey;
-pub use db::Db;
+pub use db::{Db, Upkeep};
 pub use follow::{Bind, Follower, Followers, Happening};
 pub(crate) use handle::Lane;
 pub use handle::Purpose;
@@ -105,6 +105,7 @@ struct Inner {
     world: World,
     news: News,
     followers: Option<Followers>,
+    upkeep_of: TenantTurns,
     /// The texts of lists that were asked, once a test wants to know them.
     lists_asked: OnceLock<Mutex<BTreeSet<String>>>,
 }
@@ -147,7 +148,14 @@ impl Store {
                     Backend::Sqlite(Box::new(open.await.map_err(Error::internal)??))
                 }
             };
-            Ok(Store(Arc::new(Inner { backend, world, news, followers, lists_asked: OnceLock::new() })))
+            Ok(Store(Arc::new(Inner {
+                backend,
+                world,
+                news,
+                followers,
+                upkeep_of: TenantTurns::new(1),
+                lists_asked: OnceLock::new(),
+            })))
         })
     }
 

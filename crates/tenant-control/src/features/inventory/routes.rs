@@ -1,5 +1,7 @@
 //! `/internal/ingest/inventory`: the one address that agents speak to.
 
+use std::time::Duration;
+
 use axum::http::HeaderMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
@@ -125,9 +127,12 @@ async fn take_in(
     }
 }
 
+/// Until an agent is answered whose report is taken already.
+const INDEX_WAIT_MAX: Duration = Duration::from_secs(10);
+
 /// The report is taken; whoever brings much software helps to index it. What is left, or fails, is done soon.
 async fn index(db: &Db) {
-    if let Err(error) = software::store::index_most(db).await {
+    if let Ok(Err(error)) = tokio::time::timeout(INDEX_WAIT_MAX, software::store::index_most(db)).await {
         tracing::warn!(%error, "software of devices could not be indexed; it will be tried again");
     }
 }

@@ -88,7 +88,7 @@ over_http! {
             reported(&server, &key, &agent.fusion()).await;
             most = most.max(count(&server, NOTES).await);
         }
-        assert!((9..64).contains(&most), "{most}");
+        assert!((9..128).contains(&most), "{most}");
         assert_eq!(having(&server, &acme.admin, "package-0").await, (20, 20));
         assert_eq!(count(&server, INDEXED).await, 2_000);
     }
@@ -100,7 +100,7 @@ over_http! {
         for letter in ["a", "b"] {
             agent.software = (0..5_000).map(|n| (format!("{letter}{n}"), "1".to_owned())).collect();
             reported(&server, &key, &agent.fusion()).await;
-            assert!(count(&server, NOTES).await < 64);
+            assert!(count(&server, NOTES).await < 128);
         }
         assert_eq!(having(&server, &acme.admin, "b4999").await.0, 1);
         assert_eq!((count(&server, NOTES).await, count(&server, INDEXED).await), (0, 5_000));

@@ -40,11 +40,11 @@ kernel::statements! {
 
 /// Names that are brought into the index together: a few milliseconds, for which everybody's writes wait. Those of several devices
 /// lie side by side, and are counted at once.
-const NAMES_TOGETHER: usize = 500;
+const NAMES_TOGETHER: usize = 1_000;
 const TOGETHER: usize = 16;
 
 /// Notes that a tenant's reports may leave to others: so many that they are worth being taken together.
-const MANY: usize = 64;
+const MANY: usize = 128;
 
 /// Turns of whoever waits until the index is up to date: some ten machines of which every package is new.
 const TURNS_MAX: usize = 1_000;
@@ -77,13 +77,21 @@ pub async fn index_all(db: &Db) -> Result<()> {
 
 async fn index_down_to(db: &Db, few: usize) -> Result<()> {
     for _ in 0..TURNS_MAX {
-        let noted: Vec<i64> = db.list(NOTED, args![rows(few)]).await?;
-        if noted.len() < few {
+        if !has_notes(db, few).await? {
             return Ok(());
         }
-        db.write(async |tx| fold(tx).await).await?;
+        // One at a time: for several in a row everybody's writes would wait.
+        let _turn = db.upkeep().await?;
+        if has_notes(db, few).await? {
+            db.write(async |tx| fold(tx).await).await?;
+        }
     }
     Err(Error::unavailable("the software of many devices is being indexed"))
+}
+
+async fn has_notes(db: &Db, count: usize) -> Result<bool> {
+    let noted: Vec<i64> = db.list(NOTED, args![rows(count)]).await?;
+    Ok(noted.len() == count)
 }
 
 /// The same for every tenant. Nodes may do this at the same time: the tenant's clock decides who is first.
