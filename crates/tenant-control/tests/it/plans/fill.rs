@@ -1,5 +1,21 @@
 //! What the tables have in them when PostgreSQL is asked for its plans.
 
+use kernel::args;
+use kernel::store::{Purpose, Store};
+
+/// Nobody but the test looks at what is in the tables: PostgreSQL does by itself now and then, and might plan for the few rows of
+/// one tenant that were there a moment before.
+pub async fn leave_unanalyzed(store: &Store, tables: &'static [&'static str]) {
+    let db = store.system(Purpose::Cli);
+    let left = db.write(async move |tx| {
+        for table in tables {
+            tx.exec(&format!("ALTER TABLE {table} SET (autovacuum_enabled = false)"), args![]).await?;
+        }
+        Ok(())
+    });
+    left.await.expect("the tables are left alone");
+}
+
 /// Rows of many tenants, as few as make a difference to PostgreSQL. All have one actor and one action: where nothing tells
 /// entries apart, an index that promises to is of no use to a planner, and still needed.
 pub const ROWS: &[&str] = &[

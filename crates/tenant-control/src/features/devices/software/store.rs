@@ -38,7 +38,7 @@ kernel::statements! {
     INSTALLED = "SELECT disks, volumes, nics, software FROM device_parts WHERE tenant_id = $1 AND number = $2";
 }
 
-/// Names that are brought into the index together: a few milliseconds, for which everybody's writes wait. Those of several devices
+/// Names that are brought into the index together: some 20 ms, for which everybody's writes wait. Those of several devices
 /// lie side by side, and are counted at once.
 const NAMES_TOGETHER: usize = 1_000;
 const TOGETHER: usize = 16;
