@@ -26,6 +26,7 @@ pub const MIGRATIONS: Migrations = migrations! {
     "0010_followers"
     "0011_inventory"
     "0012_software_index"
+    "0013_software_order"
 };
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::args;
 use crate::base::{Actor, Clock, Error, Result, TenantId, Timestamp, World};
 
-use super::handle::{Handle, Purpose, Reach};
+use super::handle::{Handle, Lane, Purpose, Reach};
 use super::job::{AnyJob, Job, Made, any_job};
 use super::postgres::Session;
 use super::row::{EachRow, take_only};
@@ -80,10 +80,15 @@ impl Db {
         }
     }
 
-    /// Waits until nobody else in this process does a piece of upkeep of this tenant's records: of several in the writer's queue
-    /// everybody's writes would wait for all, and on PostgreSQL each would hold a connection.
+    /// Waits until nobody else in this process does a piece of upkeep: of several in the writer's queue everybody's writes would
+    /// wait for all. On PostgreSQL only those of one tenant wait for each other, which would do so in the database otherwise, each
+    /// with a connection. The turn goes into the write that it is for, which goes on when nobody waits for it any more.
     pub async fn upkeep(&self) -> Result<Upkeep> {
-        self.store.0.upkeep_of.take(self.handle.lane(), UPKEEP_WAIT_MAX).await.map(Upkeep)
+        let lane = match (self.engine(), self.tenant_id()) {
+            (Engine::Postgres, Some(tenant)) => Lane::Tenant(tenant),
+            _ => Lane::System,
+        };
+        self.store.0.upkeep_of.take(lane, UPKEEP_WAIT_MAX).await.map(Upkeep)
     }
 
     /// What the database takes for the time: its own where it has one, for the machine of a command may be wrong.

@@ -30,7 +30,8 @@ pub const ORGANIZATION: char = 'o';
 pub const TAG: char = 'g';
 pub const WORD: char = 'w';
 
-/// Everything a device can be found by, but its software. Nothing finds one that is deleted.
+/// Everything a device can be found by, but its software. Nothing finds one that is deleted. A change of this needs a migration
+/// that writes the terms of all devices again: what is saved later writes only the difference between two of its answers.
 pub fn terms_of(device: &Device) -> BTreeSet<String> {
     if device.deleted_at.is_some() {
         return BTreeSet::new();

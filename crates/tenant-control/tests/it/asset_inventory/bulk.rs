@@ -21,6 +21,11 @@ const TERMS: &str = "INSERT INTO device_terms (tenant_id, term, number)
     UNION ALL SELECT tenant_id, 't:' || type, number FROM devices WHERE tenant_id = $1
     UNION ALL SELECT tenant_id, 'w:host', number FROM devices WHERE tenant_id = $1";
 
+/// As if their hardware addresses were of one maker.
+const CARDS: &str = "INSERT INTO device_terms (tenant_id, term, number)
+    SELECT tenant_id, 'w:025056', number FROM devices WHERE tenant_id = $1
+    UNION ALL SELECT tenant_id, 'w:0250', number FROM devices WHERE tenant_id = $1";
+
 const SOFTWARE: &str = "INSERT INTO device_software (tenant_id, name, number, versions)
     SELECT tenant_id, 'bash', number, '5' FROM devices WHERE tenant_id = $1";
 
@@ -36,6 +41,12 @@ pub async fn load(server: &Server, tenancy: &Tenancy, count: i64, bytes: usize) 
         tx.exec(TERMS, args![]).await
     });
     load.await.expect("the devices are loaded");
+}
+
+/// Cards of one maker, `02:50:56`, in all of them.
+pub async fn equip(server: &Server, tenancy: &Tenancy) {
+    let db = database(server, tenancy);
+    db.write(async |tx| tx.exec(CARDS, args![]).await).await.expect("they are equipped");
 }
 
 /// Bash 5 on all of them.

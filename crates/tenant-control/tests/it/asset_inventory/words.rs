@@ -98,17 +98,20 @@ over_http! {
     async fn a_hardware_address_is_found_at_once_among_thousands(server: Server) {
         let acme = server.tenant("acme").await;
         bulk::load(&server, &acme, 7_000, 10).await;
+        bulk::equip(&server, &acme).await;
         let card = |name: &str, mac: &str| with(name, |full| full.device.primary_mac = Some(mac.to_owned()));
         let mut devices: Vec<_> = (0..150).map(|n| with(&format!("fc{n:03}"), |_| {})).collect();
         devices.extend([card("needle", "02:fc:00:00:0a:01"), card("other", "02:aa:00:00:0a:01"), with("x-02-fc-00a", |_| {})]);
         devices.extend([card("middle", "aa:02:fc:00:00:01"), with("serial", |full| full.device.serial_number = Some("02FC00000A01".to_owned()))]);
         add_all(&server, &acme, devices).await;
+        add_all(&server, &acme, vec![card("of-a-fleet", "02:50:56:ab:12:34")]).await;
         let whole = ["serial", "needle"];
         for (query, wanted) in [
             ("q=02:fc:00:00:0a:01", &whole[..]), ("q=02-FC-00-00-0A-01", &whole), ("q=02fc.0000.0a01", &whole), ("q=02FC00000A01", &whole),
             // A beginning is also found as words in a row, wherever they stand.
             ("q=02:fc:00", &["middle", "x-02-fc-00a", "needle"]), ("q=02-fc-00-00", &["middle", "needle"]), ("q=fc:00:00", &["middle", "needle"]),
             ("q=02fc.0000", &["needle"]), ("q=02:fc:00:00:0a:02", &[]),
+            ("q=025056-ab1234", &["of-a-fleet"]), ("q=025056-ab1", &["of-a-fleet"]), ("q=0250.56ab", &["of-a-fleet"]), ("q=0250.56ac", &[]),
         ] {
             let hostnames = |rows: &[Value]| rows.iter().map(|row| text(row, "hostname").to_owned()).collect::<Vec<_>>();
             let (rows, pages) = walk(&server, &acme, query).await;

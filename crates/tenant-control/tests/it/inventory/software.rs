@@ -10,6 +10,9 @@ use super::id;
 
 const NOTES: &str = "SELECT COUNT(*) FROM device_software_changes";
 const INDEXED: &str = "SELECT COUNT(*) FROM device_software";
+const INDEXED_BASH: &str = "SELECT COUNT(*) FROM device_software WHERE name = 'bash'";
+const COUNTED: &str = "SELECT COUNT(*) FROM device_counts WHERE dimension = 'software'";
+const LARGEST_NOTE: &str = "SELECT CAST(MAX(LENGTH(changes)) AS BIGINT) FROM device_software_changes";
 const DIGESTS: &str = "SELECT COUNT(*) FROM device_reports WHERE digest IS NOT NULL";
 
 async fn count(server: &Server, sql: &'static str) -> i64 {
@@ -97,14 +100,67 @@ over_http! {
         let acme = server.tenant("acme").await;
         let key = server.ingest_key(&acme).await;
         let mut agent = Agent::named("web01");
-        for letter in ["a", "b"] {
+        for letter in ["a", "b", "c", "d"] {
             agent.software = (0..5_000).map(|n| (format!("{letter}{n}"), "1".to_owned())).collect();
             reported(&server, &key, &agent.fusion()).await;
             assert!(count(&server, NOTES).await < 128);
         }
-        assert_eq!(having(&server, &acme.admin, "b4999").await.0, 1);
+        assert_eq!(having(&server, &acme.admin, "d4999").await.0, 1);
         assert_eq!((count(&server, NOTES).await, count(&server, INDEXED).await), (0, 5_000));
-        assert_eq!(having(&server, &acme.admin, "a4999").await.0, 0);
+        assert_eq!(count(&server, COUNTED).await, 2 * 5_000, "of all devices, and of those without an organization");
+    }
+
+    async fn one_name_in_more_notes_than_are_taken_together_keeps_its_order(server: Server) {
+        let acme = server.tenant("acme").await;
+        let key = server.ingest_key(&acme).await;
+        for version in 1..=40 {
+            reported(&server, &key, &Agent::named("web01").software(&[("bash", &format!("5.{version}"))]).fusion()).await;
+        }
+        assert_eq!(count(&server, NOTES).await, 40);
+        assert_eq!(having(&server, &acme.admin, "bash").await, (1, 1));
+        assert_eq!(devices(&server, &acme.admin, "software=bash@5.40").await.len(), 1);
+        assert_eq!(devices(&server, &acme.admin, "software=bash@5.16").await.len(), 0);
+    }
+
+    async fn what_is_noted_of_long_versions_is_small(server: Server) {
+        let acme = server.tenant("acme").await;
+        let key = server.ingest_key(&acme).await;
+        let mut agent = Agent::named("web01");
+        let version = |n: usize| format!("{n:02}{}", "1".repeat(90));
+        agent.software = (0..5_000).map(|n| (format!("package-{}", n % 100), version(n / 100))).collect();
+        reported(&server, &key, &agent.fusion()).await;
+        assert!((8..80_000).contains(&count(&server, LARGEST_NOTE).await));
+        assert_eq!(having(&server, &acme.admin, "package-7").await.0, 1);
+        assert_eq!(devices(&server, &acme.admin, &format!("software=package-7@{}", version(49))).await.len(), 1);
+    }
+
+    async fn whoever_asks_does_not_wait_for_what_is_reported_meanwhile(server: Server) {
+        let acme = server.tenant("acme").await;
+        let key = server.ingest_key(&acme).await;
+        let db = kernel::jobs::lanes::tenant_db(&server.app.store, acme.tenant.id);
+        let report = async |name: &str| reported(&server, &key, &Agent::named(name).software(&[("bash", "5.2")]).fusion()).await;
+        report("web01").await;
+        let until = db.last_tick().await.expect("a tick").sequence;
+        report("web02").await;
+        software::store::index_until(&db, until).await.expect("the first is indexed");
+        assert_eq!((count(&server, NOTES).await, count(&server, INDEXED).await), (1, 1));
+        index(&server).await;
+        assert_eq!((count(&server, NOTES).await, count(&server, INDEXED).await), (0, 2));
+    }
+
+    /// One tenant with much to be done has its part of each round, and no more.
+    async fn nobody_waits_until_all_of_another_tenant_is_indexed(server: Server) {
+        let (acme, globex) = (server.tenant("acme").await, server.tenant("globex").await);
+        let (key, other) = (server.ingest_key(&acme).await, server.ingest_key(&globex).await);
+        for name in ["web01", "web02", "web03"] {
+            let mut agent = Agent::named(name);
+            agent.software = (0..9_000).map(|n| (format!("package-{n}"), "1".to_owned())).collect();
+            reported(&server, &key, &agent.fusion()).await;
+        }
+        reported(&server, &other, &Agent::named("web01").software(&[("bash", "5.2")]).fusion()).await;
+        index(&server).await;
+        assert_ne!(count(&server, NOTES).await, 0, "the first has more than one round brings in");
+        assert_eq!(count(&server, INDEXED_BASH).await, 1);
     }
 
     async fn a_deleted_device_has_nothing_installed_any_more(server: Server) {

@@ -164,7 +164,8 @@ fn is_beginning(word: &str, fields: &[Vec<String>], mac: Option<&str>) -> bool {
 }
 
 /// The set of terms, one of which each device has that the word is a beginning of: the longest of its parts, of which all but
-/// the last are whole words, and what an address would start with.
+/// the last are whole words, and what an address would start with. The first digits of a hardware address are its maker's and
+/// stand on whole fleets: of an address it is the last part, where that is long enough to tell devices apart.
 fn set_of(word: &str) -> Set {
     let spelt = |text: &String| term(devices::WORD, text);
     if let Some(address) = whole_mac(word) {
@@ -172,18 +173,23 @@ fn set_of(word: &str) -> Set {
     }
     let parts: Vec<String> = words_in_order(word).collect();
     let Some((last, before)) = parts.split_last() else { return Set::Terms(Vec::new()) };
+    let address = compact_mac(word);
+    let is_telling = address.is_some() && last.len() >= TELLING_DIGITS;
     let longest = before.iter().max_by_key(|part| part.len());
-    let whole = longest.filter(|part| part.len() >= last.len());
+    let whole = longest.filter(|part| part.len() >= last.len() && !is_telling);
     let start = if whole.is_some() { None } else { Some(last.clone()) };
-    let starts: BTreeSet<String> = start.into_iter().chain(compact_mac(word)).collect();
+    let starts: BTreeSet<String> = start.into_iter().chain(address).collect();
     Set::Starts { whole: whole.map(spelt).into_iter().collect(), starts: starts.iter().map(spelt).collect() }
 }
 
+/// Digits of a part of a hardware address with which few devices of a fleet have one.
+const TELLING_DIGITS: usize = 3;
+
 /// A whole hardware address without what stands between its digits, if it is written as such addresses are: in pairs, in fours,
-/// or without a break. An address of the network such as `192.168.100.100` can have as many digits.
+/// in sixes, or without a break. An address of the network such as `192.168.100.100` can have as many digits.
 fn whole_mac(word: &str) -> Option<String> {
     let is_even = |between: &[char], group: usize| word.split(between).all(|digits| digits.len() == group);
-    let is_written = is_even(&[':', '-'], 2) || is_even(&['.'], 4) || is_even(&[], 12);
+    let is_written = is_even(&[':', '-'], 2) || is_even(&['.'], 4) || is_even(&['-'], 6) || is_even(&[], 12);
     compact_mac(word).filter(|digits| is_written && digits.len() == 12)
 }
 
@@ -242,7 +248,7 @@ mod tests {
     #[test]
     fn a_whole_hardware_address_is_nothing_but_one() {
         let known = |field: &str| vec![words_in_order(field).collect::<Vec<String>>()];
-        for word in ["02:fc:00:00:0a:01", "02-FC-00-00-0A-01", "02fc.0000.0a01", "02FC00000A01"] {
+        for word in ["02:fc:00:00:0a:01", "02-FC-00-00-0A-01", "02fc.0000.0a01", "02fc00-000a01", "02FC00000A01"] {
             assert_eq!(whole_mac(word).as_deref(), Some("02fc00000a01"), "{word}");
             assert!(is_beginning(word, &[], Some("02fc00000a01")), "{word}");
             assert!(is_beginning(word, &known("02fc00000a01"), None), "{word}, which may be a serial number as well");

@@ -286,9 +286,11 @@ async fn with_software(db: &Db, filter: &Filter, mut found: Vec<StoredDevice>) -
     let indexed =
         rows.iter().filter(|(_, name, versions)| filter.is_installed(name, versions)).map(|(number, ..)| *number);
     let mut having: HashSet<i64> = indexed.collect();
-    for (number, installed) in not_indexed {
+    for number in not_indexed {
         having.remove(&number);
-        if installed.iter().any(|(name, versions)| filter.is_installed(name, versions)) {
+        // One after the other: each may have much.
+        let installed = software::store::installed_on(db, number).await?;
+        if installed.iter().any(|(name, has)| filter.is_installed(name, &has.versions)) {
             having.insert(number);
         }
     }

@@ -22,8 +22,9 @@ pub const VERSIONS: &str = "\u{1f}";
 /// Versions of one name by which a device can be found. Kernels and runtimes are installed side by side, but not by hundreds.
 const VERSIONS_MAX: usize = 50;
 
-/// Names of one note: as many as can be indexed without anybody waiting long.
+/// Names of one note, and about how long they are with their versions: as many as can be indexed without anybody waiting long.
 const NAMES_MAX: usize = 250;
+const NAMES_BYTES_MAX: usize = 64 << 10;
 
 /// Into so many buckets names are divided. What one name means on one device is always in the same, and so in its order.
 const BUCKETS: u32 = 8;
@@ -107,6 +108,13 @@ struct NameNote {
     label: Option<String>,
 }
 
+impl NameNote {
+    fn size_bytes(&self) -> usize {
+        let texts = [Some(&self.name), self.from.as_ref(), self.to.as_ref(), self.label.as_ref()];
+        texts.into_iter().flatten().map(String::len).sum()
+    }
+}
+
 /// What has to be noted of a change of a device, in pieces.
 fn notes(before: Option<&FullDevice>, after: &FullDevice) -> Vec<Note> {
     let touched = before.and_then(|before| touched(before, after));
@@ -128,9 +136,28 @@ fn notes(before: Option<&FullDevice>, after: &FullDevice) -> Vec<Note> {
     for name in names {
         buckets.entry(bucket_of(&name.name)).or_default().push(name);
     }
-    let note =
-        |bucket, some: &[NameNote]| Note { bucket, was_of: was_of.clone(), is_of: is_of.clone(), names: some.to_vec() };
-    buckets.iter().flat_map(|(bucket, names)| names.chunks(NAMES_MAX).map(|some| note(*bucket, some))).collect()
+    let note = |bucket, names| Note { bucket, was_of: was_of.clone(), is_of: is_of.clone(), names };
+    buckets
+        .into_iter()
+        .flat_map(|(bucket, names)| in_pieces(names).into_iter().map(move |some| (bucket, some)))
+        .map(|(bucket, some)| note(bucket, some))
+        .collect()
+}
+
+/// The same names, as few at a time as fit into one note.
+fn in_pieces(names: Vec<NameNote>) -> Vec<Vec<NameNote>> {
+    let (mut pieces, mut size_bytes) = (Vec::<Vec<NameNote>>::new(), 0);
+    for name in names {
+        size_bytes += name.size_bytes();
+        match pieces.last_mut() {
+            Some(last) if last.len() < NAMES_MAX && size_bytes <= NAMES_BYTES_MAX => last.push(name),
+            _ => {
+                size_bytes = name.size_bytes();
+                pieces.push(vec![name]);
+            }
+        }
+    }
+    pieces
 }
 
 /// Never another for the same name: notes of it would be taken out of their order.
@@ -200,6 +227,28 @@ mod tests {
             .collect();
         let expected = [("*", "bash", 2), ("*", "vim", 0), ("none", "bash", 1), ("none", "vim", 0), ("one", "bash", 1)];
         assert_eq!(counts, expected);
+    }
+
+    /// What waits to be indexed was put where these say, and the next version must find it in its order.
+    #[test]
+    fn a_name_stays_in_its_bucket() {
+        let buckets = ["bash", "curl", "libc6", "microsoft edge", "übersicht", ""].map(bucket_of);
+        assert_eq!(buckets, [4, 4, 0, 7, 3, 0]);
+    }
+
+    #[test]
+    fn a_note_is_neither_long_nor_large() {
+        let name = |n: usize, versions: usize| NameNote {
+            name: format!("package-{n}"),
+            from: None,
+            to: Some("1".repeat(versions)),
+            label: None,
+        };
+        let sizes = |names: Vec<NameNote>| in_pieces(names).iter().map(Vec::len).collect::<Vec<_>>();
+        assert_eq!(sizes((0..600).map(|n| name(n, 1)).collect()), [250, 250, 100]);
+        assert_eq!(sizes((0..5).map(|n| name(n, 30_000)).collect()), [2, 2, 1]);
+        assert_eq!(sizes((0..3).map(|n| name(n, 100_000)).collect()), [1, 1, 1]);
+        assert!(sizes(Vec::new()).is_empty());
     }
 
     #[test]

@@ -1,24 +1,25 @@
 //! SQL of installed software: what is noted of a change, and how it comes into the index.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use kernel::args;
 use kernel::base::{Error, Result, TenantId};
 use kernel::jobs::Node;
 use kernel::jobs::lanes::tenant_db;
-use kernel::store::{Db, Purpose, Tx, Value};
+use kernel::store::{Db, FromRow, Purpose, Row, Select, Tx, Value};
 
 use super::super::index::store::{count, write};
-use super::super::stored::json;
-use super::super::{FullDevice, Parts};
-use super::{Folded, Note, notes, software_of};
+use super::super::stored::{from_json, json};
+use super::super::{FullDevice, Software};
+use super::{Folded, Note, Versions, notes, software_of};
 
 kernel::statements! {
-    INSERT_NOTE = "INSERT INTO device_software_changes (tenant_id, bucket, number, version, part, changes)
-        VALUES ($1, $2, $3, $4, $5, $6)";
-    NOTES = "SELECT bucket, number, version, part, changes FROM device_software_changes WHERE tenant_id = $1
-        ORDER BY bucket, number, version, part LIMIT $2";
-    NOTED = "SELECT number FROM device_software_changes WHERE tenant_id = $1 ORDER BY bucket, number, version, part LIMIT $2";
+    INSERT_NOTE = "INSERT INTO device_software_changes (tenant_id, bucket, number, version, part, sequence, changes)
+        VALUES ($1, $2, $3, $4, $5, $6, $7)";
+    NOTES = "SELECT bucket, number, version, part, changes FROM device_software_changes
+        WHERE tenant_id = $1 AND sequence <= $2 ORDER BY bucket, number, version, part LIMIT $3";
+    NOTED = "SELECT number FROM device_software_changes
+        WHERE tenant_id = $1 AND sequence <= $2 ORDER BY bucket, number, version, part LIMIT $3";
     DELETE_NOTE = "DELETE FROM device_software_changes
         WHERE tenant_id = $1 AND bucket = $2 AND number = $3 AND version = $4 AND part = $5";
     /// Tenants of which something is noted: a look for each.
@@ -35,73 +36,114 @@ kernel::statements! {
         ON CONFLICT (tenant_id, name, number) DO UPDATE SET versions = excluded.versions";
     // One by one: of a list, PostgreSQL might walk all that the tenant has and look for it there.
     DELETE_SOFTWARE = "DELETE FROM device_software WHERE tenant_id = $1 AND name = $2 AND number = $3";
-    INSTALLED = "SELECT disks, volumes, nics, software FROM device_parts WHERE tenant_id = $1 AND number = $2";
+    INSTALLED = "SELECT software FROM device_parts WHERE tenant_id = $1 AND number = $2";
 }
 
-/// Names that are brought into the index together: some 20 ms, for which everybody's writes wait. Those of several devices
-/// lie side by side, and are counted at once.
+/// Names that are brought into the index together, and how much text: some 20 ms, for which everybody's writes wait. Those of
+/// several devices lie side by side, and are counted at once.
 const NAMES_TOGETHER: usize = 1_000;
+const BYTES_TOGETHER: usize = 256 << 10;
 const TOGETHER: usize = 16;
 
 /// Notes that a tenant's reports may leave to others: so many that they are worth being taken together.
 const MANY: usize = 128;
 
-/// Turns of whoever waits until the index is up to date: some ten machines of which every package is new.
+/// Turns of whoever waits until the index is up to date: some ninety machines with thousands of packages, of which each is new.
 const TURNS_MAX: usize = 1_000;
+
+/// Turns that the job has for one tenant before it goes to the next.
+const ROUND_TURNS_MAX: usize = 16;
 
 /// Notes that are looked at where devices are judged one by one; if there are more, every device may have one.
 const NOTED_MAX: usize = 1_000;
+
+/// Whatever is noted, and not only what was noted by then.
+const WHENEVER: i64 = i64::MAX;
 
 /// Tenants that are asked for together.
 const TENANTS: i64 = 200;
 
 /// Notes what is to be indexed of a change that is being made.
 pub async fn note(tx: &mut Tx, number: i64, before: Option<&FullDevice>, after: &FullDevice) -> Result<()> {
-    let version = after.device.version;
+    let (version, sequence) = (after.device.version, tx.tick().await?.sequence);
     for (part, note) in (0_i64..).zip(notes(before, after)) {
-        let key = [i64::from(note.bucket), number, version, part].map(Value::from);
-        tx.later(INSERT_NOTE, key.into_iter().chain([json(&note)?.into()]).collect()).await?;
+        let row = [i64::from(note.bucket), number, version, part, sequence].map(Value::from);
+        tx.later(INSERT_NOTE, row.into_iter().chain([json(&note)?.into()]).collect()).await?;
     }
     Ok(())
 }
 
+/// Brings everything into the index that was noted by now. What is noted meanwhile is not waited for.
+pub async fn index_all(db: &Db) -> Result<()> {
+    index_until(db, db.last_tick().await?.sequence).await
+}
+
+/// The same of what was noted by then.
+pub async fn index_until(db: &Db, until: i64) -> Result<()> {
+    match index_down_to(db, 1, until, TURNS_MAX).await? {
+        true => Ok(()),
+        false => Err(Error::unavailable("the software of many devices is being indexed")),
+    }
+}
+
 /// Brings what is noted into the index until little is left. Whoever reports much takes its part in it, and waits as long.
 pub async fn index_most(db: &Db) -> Result<()> {
-    index_down_to(db, MANY).await
+    index_down_to(db, MANY, WHENEVER, TURNS_MAX).await.map(drop)
 }
 
-/// Brings everything into the index that was noted before.
-pub async fn index_all(db: &Db) -> Result<()> {
-    index_down_to(db, 1).await
-}
-
-async fn index_down_to(db: &Db, few: usize) -> Result<()> {
+/// The same for a command beside a server, which must come in between.
+pub async fn index_most_beside(db: &Db) -> Result<()> {
     for _ in 0..TURNS_MAX {
-        if !has_notes(db, few).await? {
-            return Ok(());
+        if is_indexed(db, MANY, WHENEVER).await? {
+            break;
         }
-        // One at a time: for several in a row everybody's writes would wait.
-        let _turn = db.upkeep().await?;
-        if has_notes(db, few).await? {
-            db.write(async |tx| fold(tx).await).await?;
+        db.make_way().await;
+    }
+    Ok(())
+}
+
+/// Whether so many turns were enough.
+async fn index_down_to(db: &Db, few: usize, until: i64, turns: usize) -> Result<bool> {
+    for _ in 0..turns {
+        if is_indexed(db, few, until).await? {
+            return Ok(true);
         }
     }
-    Err(Error::unavailable("the software of many devices is being indexed"))
+    Ok(false)
 }
 
-async fn has_notes(db: &Db, count: usize) -> Result<bool> {
-    let noted: Vec<i64> = db.list(NOTED, args![rows(count)]).await?;
+/// Whether there are fewer notes than so many until then. If not, some of them are brought into the index.
+async fn is_indexed(db: &Db, few: usize, until: i64) -> Result<bool> {
+    if !has_notes(db, few, until).await? {
+        return Ok(true);
+    }
+    let turn = db.upkeep().await?;
+    // Whoever had the turn before may have done it.
+    if has_notes(db, few, until).await? {
+        let fold = async move |tx: &mut Tx| {
+            let _turn = turn;
+            fold(tx, until).await
+        };
+        db.write(fold).await?;
+    }
+    Ok(false)
+}
+
+async fn has_notes(db: &Db, count: usize, until: i64) -> Result<bool> {
+    let noted: Vec<i64> = db.list(NOTED, args![until, rows(count)]).await?;
     Ok(noted.len() == count)
 }
 
-/// The same for every tenant. Nodes may do this at the same time: the tenant's clock decides who is first.
+/// Brings some of what is noted into the index for every tenant. Nodes may do this at the same time: the tenant's clock decides
+/// who is first.
 pub async fn index_tenants(node: &Node) -> Result<()> {
     let (system, mut behind) = (node.store.system(Purpose::Jobs), String::new());
     loop {
         let tenants: Vec<TenantId> = system.list(NOTED_TENANTS, args![behind, TENANTS]).await?;
         for tenant in &tenants {
             // What cannot be done for one tenant must not keep the others waiting.
-            if let Err(error) = index_all(&tenant_db(&node.store, *tenant)).await {
+            let db = tenant_db(&node.store, *tenant);
+            if let Err(error) = index_down_to(&db, 1, WHENEVER, ROUND_TURNS_MAX).await {
                 tracing::warn!(%error, %tenant, "software of devices could not be indexed; it will be tried again");
             }
         }
@@ -113,15 +155,16 @@ pub async fn index_tenants(node: &Node) -> Result<()> {
 }
 
 /// Brings the next notes into the index.
-async fn fold(tx: &mut Tx) -> Result<()> {
+async fn fold(tx: &mut Tx, until: i64) -> Result<()> {
     // Whoever else does the same, or notes something, waits.
     tx.tick().await?;
-    let noted: Vec<(i64, i64, i64, i64, String)> = tx.list(NOTES, args![rows(TOGETHER)]).await?;
-    let (mut folded, mut done, mut names) = (Folded::default(), Vec::new(), 0);
+    let noted: Vec<(i64, i64, i64, i64, String)> = tx.list(NOTES, args![until, rows(TOGETHER)]).await?;
+    let (mut folded, mut done, mut names, mut size_bytes) = (Folded::default(), Vec::new(), 0, 0);
     for (bucket, number, version, part, changes) in noted {
         let note: Note = serde_json::from_str(&changes).map_err(Error::internal)?;
         names += note.names.len();
-        if names > NAMES_TOGETHER && !done.is_empty() {
+        size_bytes += changes.len();
+        if (names > NAMES_TOGETHER || size_bytes > BYTES_TOGETHER) && !done.is_empty() {
             break;
         }
         folded.add(number, note);
@@ -144,16 +187,24 @@ fn rows(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// What is installed on those of these devices whose place in the index may not be up to date: the names, with their versions.
-pub async fn not_indexed(db: &Db, numbers: &[i64]) -> Result<HashMap<i64, HashMap<String, String>>> {
-    let noted: Vec<i64> = db.list(NOTED, args![rows(NOTED_MAX)]).await?;
+/// Those of these devices whose place in the index may not be up to date.
+pub async fn not_indexed(db: &Db, numbers: &[i64]) -> Result<Vec<i64>> {
+    let noted: Vec<i64> = db.list(NOTED, args![WHENEVER, rows(NOTED_MAX)]).await?;
     let all = noted.len() == NOTED_MAX;
     let noted: HashSet<i64> = noted.into_iter().collect();
-    let mut found = HashMap::new();
-    for number in numbers.iter().filter(|number| all || noted.contains(number)) {
-        let parts: Option<Parts> = db.find(INSTALLED, args![number]).await?;
-        let installed = software_of(&parts.unwrap_or_default().software).into_iter();
-        found.insert(*number, installed.map(|(name, found)| (name, found.versions)).collect());
+    Ok(numbers.iter().filter(|number| all || noted.contains(number)).copied().collect())
+}
+
+/// What is installed on a device by its own list, which may be long: it is not read on the threads that serve requests.
+pub async fn installed_on(db: &Db, number: i64) -> Result<BTreeMap<String, Versions>> {
+    struct Installed(BTreeMap<String, Versions>);
+    impl FromRow for Installed {
+        fn from_row(row: &Row<'_>) -> Result<Self> {
+            let list: Vec<Software> = from_json(&row.get::<String>(0)?)?;
+            Ok(Installed(software_of(&list)))
+        }
     }
-    Ok(found)
+    let select = Select::new(INSTALLED).bind(number).limit(1);
+    let found: Vec<Installed> = db.scan(&select).await?;
+    Ok(found.into_iter().next().map(|one| one.0).unwrap_or_default())
 }

@@ -63,9 +63,12 @@ pub async fn import(db: &Db, file: File, dry_run: bool) -> Result<Imported> {
     for rows in file.rows.chunks(TOGETHER) {
         let rows = rows.to_vec();
         tally(&mut done, db.write(async move |tx| write_some(tx, &rows).await).await?);
-        // Devices that go to another organization take their software along, which is counted there.
-        devices::software::store::index_all(db).await?;
         db.make_way().await;
+        // Devices that go to another organization take their software along, which is counted there. The rows are written: what
+        // cannot be indexed now will be by the server, or by whoever asks.
+        if let Err(error) = devices::software::store::index_most_beside(db).await {
+            tracing::warn!(%error, "software of devices could not be indexed; it will be tried again");
+        }
     }
     Ok(done)
 }
