@@ -16,13 +16,11 @@ mod summary;
 mod sync;
 mod words;
 
-use kernel::base::{Actor, RecordId, Timestamp};
+use kernel::base::{Actor, Timestamp};
 use kernel::store::Db;
-use serde_json::{Map, Value};
-use tenant_control::features::devices::{
-    self, Agent, By, Cpu, Device, DeviceId, FullDevice, Health, Noted, Os, Parts, Patch, Platform, Software, Status,
-    Type, Warranty, WarrantyStatus,
-};
+use serde_json::Value;
+use tenant_control::features::devices::{self, By, DeviceId, FullDevice, Noted, Platform, Software, Status, Type};
+use tenant_control::features::inventory::unknown;
 
 use crate::support::{Server, Tenancy};
 
@@ -34,44 +32,10 @@ const NOWHERE: &str = "org_01jd8z6v2mfkpb7h3q9xw5t4ra";
 
 /// A device of which nothing is known but what it is called.
 pub fn named(hostname: &str) -> FullDevice {
-    let long_ago = Timestamp::from_millis(0);
-    let device = Device {
-        id: DeviceId::NONE,
-        hostname: Some(hostname.to_owned()),
-        display_name: None,
-        r#type: Type::Server,
-        platform: Platform::Linux,
-        os: Os::default(),
-        status: Status::Online,
-        health: Health::Unknown,
-        organization_id: None,
-        manufacturer: None,
-        model: None,
-        serial_number: None,
-        asset_tag: None,
-        uuid: None,
-        cpu: Cpu::default(),
-        memory_bytes: None,
-        primary_ip: None,
-        primary_mac: None,
-        last_logged_user: None,
-        last_boot_at: None,
-        needs_reboot: None,
-        patch: Patch::default(),
-        warranty: Warranty { start_date: None, end_date: None, status: WarrantyStatus::Unknown },
-        agent: Agent::default(),
-        tags: Vec::new(),
-        custom_fields: Map::new(),
-        possible_duplicate_of: None,
-        first_seen_at: None,
-        last_seen_at: None,
-        inventory_at: None,
-        deleted_at: None,
-        version: 0,
-        created_at: long_ago,
-        updated_at: long_ago,
-    };
-    FullDevice { device, parts: Parts::default() }
+    let mut full = unknown(Timestamp::from_millis(0));
+    full.device.hostname = Some(hostname.to_owned());
+    (full.device.r#type, full.device.platform, full.device.status) = (Type::Server, Platform::Linux, Status::Online);
+    full
 }
 
 /// The same, with something said of it.

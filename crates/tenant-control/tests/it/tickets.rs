@@ -29,7 +29,6 @@ use tenant_control::features::organizations;
 
 use crate::support::people::{AUDIT, SESSION};
 use crate::support::{Answer, Server, Tenancy, over_http};
-use crate::webhooks::EVENTS;
 
 pub const TICKETS: &str = "/api/psa/tickets";
 
@@ -109,26 +108,14 @@ pub async fn who(server: &Server, cookie: &str) -> Value {
     json!({"type": actor["type"], "id": actor["id"], "name": actor["name"]})
 }
 
-/// Every event of tickets so far, oldest first. A feed with nothing in it would wait, so it gets a key's event first.
+/// Every event of tickets so far, oldest first.
 pub async fn events(server: &Server, tenancy: &Tenancy) -> Vec<Value> {
-    server.key(tenancy, &["search:read"]).await;
-    let (mut all, mut more) = (Vec::new(), String::new());
-    loop {
-        let page = server.get(format!("{EVENTS}?view=feed&limit=200{more}")).cookie(&tenancy.admin).await.ok(200);
-        all.extend(page["data"].as_array().expect("events").iter().cloned());
-        if page["has_more"] == false {
-            break;
-        }
-        more = format!("&cursor={}", page["next_cursor"].as_str().expect("a cursor"));
-    }
-    all.retain(|event| event["type"].as_str().expect("a type").starts_with("ticket."));
-    all
+    server.events_of(tenancy, "ticket.").await
 }
 
 /// The kinds of all events of tickets so far.
 pub async fn kinds(server: &Server, tenancy: &Tenancy) -> Vec<String> {
-    let all = events(server, tenancy).await;
-    all.iter().map(|event| event["type"].as_str().expect("a type").to_owned()).collect()
+    server.kinds_of(tenancy, "ticket.").await
 }
 
 /// What the trail has of a ticket, oldest first.

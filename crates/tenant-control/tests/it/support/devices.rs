@@ -21,7 +21,6 @@ use super::server::Server;
 
 pub const INGEST: &str = "/internal/ingest/inventory";
 pub const DEVICES: &str = "/api/rmm/reports/asset-inventory";
-const EVENTS: &str = "/api/admin/webhooks/events";
 
 /// What an agent signs in with.
 #[derive(Clone, Debug)]
@@ -477,24 +476,12 @@ pub async fn only_device(server: &Server, cookie: &str) -> Value {
     device(server, cookie, one["id"].as_str().expect("an id")).await
 }
 
-/// Every event of devices so far, oldest first. A feed with nothing in it would wait, so it gets a key's event first.
+/// Every event of devices so far, oldest first.
 pub async fn device_events(server: &Server, tenancy: &Tenancy) -> Vec<Value> {
-    server.key(tenancy, &["search:read"]).await;
-    let (mut all, mut more) = (Vec::new(), String::new());
-    loop {
-        let page = server.get(format!("{EVENTS}?view=feed&limit=200{more}")).cookie(&tenancy.admin).await.ok(200);
-        all.extend(page["data"].as_array().expect("events").iter().cloned());
-        if page["has_more"] == false {
-            break;
-        }
-        more = format!("&cursor={}", page["next_cursor"].as_str().expect("a cursor"));
-    }
-    all.retain(|event| event["type"].as_str().expect("a type").starts_with("device."));
-    all
+    server.events_of(tenancy, "device.").await
 }
 
 /// The kinds of all events of devices so far.
 pub async fn device_event_kinds(server: &Server, tenancy: &Tenancy) -> Vec<String> {
-    let all = device_events(server, tenancy).await;
-    all.iter().map(|event| event["type"].as_str().expect("a type").to_owned()).collect()
+    server.kinds_of(tenancy, "device.").await
 }

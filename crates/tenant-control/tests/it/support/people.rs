@@ -1,4 +1,4 @@
-//! Tenants, users by role, sessions and keys.
+//! Tenants, users by role, sessions and keys, and what a tenant is told.
 
 use kernel::auth::{self, NewUser, Role, Tenant};
 use kernel::base::{Actor, TenantId, Timestamp};
@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::server::Server;
+use crate::webhooks::EVENTS;
 
 pub const KEYS: &str = "/api/admin/api-keys";
 pub const SESSION: &str = "/api/auth/session";
@@ -64,6 +65,29 @@ impl Server {
         let set = "UPDATE tenant_clocks SET last_at = $2 WHERE tenant_id = $1";
         let moved = db.write(async move |tx| tx.exec(set, kernel::args![at]).await).await;
         assert_eq!(moved.expect("the clock is set"), 1);
+    }
+
+    /// Every event so far whose kind begins so, oldest first. A feed with nothing in it would wait, so it gets a key's
+    /// event first.
+    pub async fn events_of(&self, tenancy: &Tenancy, start: &str) -> Vec<Value> {
+        self.key(tenancy, &["search:read"]).await;
+        let (mut all, mut more) = (Vec::new(), String::new());
+        loop {
+            let page = self.get(format!("{EVENTS}?view=feed&limit=200{more}")).cookie(&tenancy.admin).await.ok(200);
+            all.extend(page["data"].as_array().expect("events").iter().cloned());
+            if page["has_more"] == false {
+                break;
+            }
+            more = format!("&cursor={}", page["next_cursor"].as_str().expect("a cursor"));
+        }
+        all.retain(|event| event["type"].as_str().expect("a type").starts_with(start));
+        all
+    }
+
+    /// The kinds of those events.
+    pub async fn kinds_of(&self, tenancy: &Tenancy, start: &str) -> Vec<String> {
+        let all = self.events_of(tenancy, start).await;
+        all.iter().map(|event| event["type"].as_str().expect("a type").to_owned()).collect()
     }
 
     /// Holds the tenant's clock, so that every write of its records waits until the guard is dropped.

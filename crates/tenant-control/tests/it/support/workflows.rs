@@ -8,7 +8,6 @@ use tenant_control::features::workflows::WORKFLOW_LANE;
 use tenant_control::features::workflows::engine::Engine;
 
 use super::{Answer, Server, Setup, Tenancy};
-use crate::webhooks::EVENTS;
 
 pub const WORKFLOWS: &str = "/api/psa/workflows/trigger";
 
@@ -277,28 +276,5 @@ impl Server {
     /// The same, with more said, as which step is meant.
     pub async fn tell_step(&self, tenancy: &Tenancy, run: &Value, body: &Value) -> Answer {
         self.patch(one_run(run)).cookie(&tenancy.admin).json(body).await
-    }
-
-    /// Every event so far whose kind begins so, oldest first. A feed with nothing in it would wait, so it gets a key's
-    /// event first.
-    pub async fn events_of(&self, tenancy: &Tenancy, start: &str) -> Vec<Value> {
-        self.key(tenancy, &["search:read"]).await;
-        let (mut all, mut more) = (Vec::new(), String::new());
-        loop {
-            let page = self.get(format!("{EVENTS}?view=feed&limit=200{more}")).cookie(&tenancy.admin).await.ok(200);
-            all.extend(page["data"].as_array().expect("events").iter().cloned());
-            if page["has_more"] == false {
-                break;
-            }
-            more = format!("&cursor={}", page["next_cursor"].as_str().expect("a cursor"));
-        }
-        all.retain(|event| event["type"].as_str().expect("a type").starts_with(start));
-        all
-    }
-
-    /// The kinds of those events.
-    pub async fn kinds_of(&self, tenancy: &Tenancy, start: &str) -> Vec<String> {
-        let all = self.events_of(tenancy, start).await;
-        all.iter().map(|event| event["type"].as_str().expect("a type").to_owned()).collect()
     }
 }

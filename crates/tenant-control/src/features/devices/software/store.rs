@@ -80,10 +80,8 @@ pub async fn index_all(db: &Db) -> Result<()> {
 
 /// The same of what was noted by then.
 pub async fn index_until(db: &Db, until: i64) -> Result<()> {
-    match index_down_to(db, 1, until, TURNS_MAX).await? {
-        true => Ok(()),
-        false => Err(Error::unavailable("the software of many devices is being indexed")),
-    }
+    let is_done = index_down_to(db, 1, until, TURNS_MAX).await?;
+    is_done.then_some(()).ok_or_else(|| Error::unavailable("the software of many devices is being indexed"))
 }
 
 /// Brings what is noted into the index until little is left. Whoever reports much takes its part in it, and waits as long.
