@@ -27,11 +27,11 @@ pub(super) type Pool = managed::Pool<Manager>;
 pub(super) type Object = managed::Object<Manager>;
 
 /// How long to make a connection may take, with all that is asked of it.
-const CREATE_MAX: Duration = Duration::from_secs(5);
+const CREATE_MAX: Duration = Duration::from_secs(8);
 
 /// How long to wait for the witness to connect, and for what it says: of the time above, so that a witness that fell
 /// silent leaves time for another.
-const WITNESS_WAIT_MAX: Duration = Duration::from_millis(1_500);
+const WITNESS_WAIT_MAX: Duration = Duration::from_millis(2_500);
 
 /// A connection and the backend behind it.
 pub(super) struct Connection {

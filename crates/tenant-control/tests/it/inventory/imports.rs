@@ -38,4 +38,12 @@ over_http! {
         assert_eq!(any.errors.len(), 1);
         assert_eq!(any.errors[0].detail, "several devices are known by what the row says: give the id");
     }
+
+    async fn a_row_with_an_error_is_no_device_that_would_be_made(server: Server) {
+        let acme = server.tenant("acme").await;
+        let tried = import_csv(&server, &acme, "hostname,type\nweb01,server\nweb02,cat\nweb03,dog\n").await;
+        let wrong: Vec<usize> = tried.errors.iter().map(|error| error.row).collect();
+        assert_eq!((tried.created, wrong), (1, vec![2, 3]));
+        assert!(all(&server, &acme).await.is_empty());
+    }
 }

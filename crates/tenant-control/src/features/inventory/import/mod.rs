@@ -40,6 +40,8 @@ pub struct RowError {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Row {
     pub number: usize,
+    /// An error was found already. What else is wrong is told as well.
+    pub is_wrong: bool,
     pub id: Option<DeviceId>,
     /// An id or a slug.
     pub organization: Option<String>,
@@ -245,11 +247,13 @@ impl File {
             if let Some(column) = column(&name)
                 && let Err(detail) = row.set(column, &name, value)
             {
+                row.is_wrong = true;
                 self.wrong(number, &name, detail);
             }
         }
         let is_named = ["hostname", "display_name", "serial_number"].iter().any(|name| row.fields.contains_key(name));
         if row.id.is_none() && !is_named {
+            row.is_wrong = true;
             self.wrong(number, "", "needs an id, a hostname, a display_name or a serial_number".to_owned());
         }
         self.rows.push(row);

@@ -90,6 +90,7 @@ async fn try_some(tx: &mut Tx, rows: &[Row], mut before: Before) -> Result<(Vec<
     let (now, mut outcomes) = (tx.world().now(), Vec::with_capacity(rows.len()));
     for row in rows {
         outcomes.push(match plan(tx, row, now, &before).await? {
+            Ok(_) if row.is_wrong => continue,
             Ok(Plan { kept, after }) => {
                 before.add(row.number, kept.as_ref(), &after);
                 outcome(kept.as_ref(), after, now)?
