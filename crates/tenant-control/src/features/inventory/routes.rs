@@ -61,8 +61,7 @@ const WAITING_BYTES_MAX: usize = 1 << 20;
 /// A question of an agent, or what it has found.
 pub async fn receive(agent: Holder<IngestPass, Ingesting>, headers: HeaderMap, body: Raw) -> Result<RawAnswer> {
     let body = body.read().await?;
-    // A question takes no room, and whoever asks is not kept waiting by large reports of others.
-    let place = if body.bytes.len() < INVENTORY_BYTES_MIN { None } else { Some(agent.place().await?) };
+    let place = agent.place().await?;
     let turn = agent.work().await?;
     // From here on it goes its own way: an agent that goes away must not give its turn to others while its body is still read.
     tokio::spawn(take_in(agent, headers, body, place, turn)).await.map_err(Error::internal)?
@@ -74,7 +73,7 @@ async fn take_in(
     agent: Holder<IngestPass, Ingesting>,
     headers: HeaderMap,
     body: RawBody,
-    _place: Option<Place>,
+    _place: Place,
     turn: WorkTurn,
 ) -> Result<RawAnswer> {
     let settings: Settings = agent.app().settings.of_feature();
