@@ -31,6 +31,7 @@ pub fn statements() -> Vec<(&'static str, &'static str)> {
         jobs::lanes::STATEMENTS,
         jobs::steps::STATEMENTS,
         startup::STATEMENTS,
+        store::changes::STATEMENTS,
         store::STATEMENTS,
     ]
     .concat()

@@ -15,7 +15,7 @@ use crate::features::organizations::ORGANIZATIONS;
 use crate::features::webhooks::EVERYTHING;
 use crate::features::workflows::action::store::Action;
 use crate::features::workflows::actions::{CUSTOM_EVENT, is_custom};
-use crate::features::{api_keys, devices, inventory, tickets, webhooks, workflows};
+use crate::features::{api_keys, devices, inventory, search, tickets, webhooks, workflows};
 
 /// Who follows what is published.
 pub const FOLLOWERS: Followers = &[webhooks::follow::store::SUBSCRIBERS, workflows::follow::store::TRIGGERS];
@@ -55,7 +55,7 @@ pub const REFERABLE: &[Referable] = &[ORGANIZATIONS, USERS, DEVICES];
 
 /// Every code that a request can be refused with, in the order of their status: those of the kernel, then of the features.
 pub fn codes() -> Vec<Code> {
-    let mut codes = [Code::KERNEL, tickets::CODES, inventory::routes::CODES].concat();
+    let mut codes = [Code::KERNEL, tickets::CODES, inventory::routes::CODES, search::CODES].concat();
     codes.sort_by_key(|code| code.status());
     codes
 }

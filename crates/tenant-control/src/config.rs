@@ -19,6 +19,7 @@ use kernel::outbound;
 use kernel::store::{Options, PostgresOptions, Store, Synchronous};
 
 use crate::catalogue;
+use crate::features::search::keeper::Served;
 use crate::features::webhooks::sender;
 use crate::features::workflows::Settings as WorkflowSettings;
 use devices::DeviceArgs;
@@ -291,6 +292,7 @@ impl ServeArgs {
         settings.outbound = self.outbound.settings();
         settings.set_of_feature(self.workflows());
         settings.set_of_feature(self.device.settings());
+        settings.set_of_feature(Served::default());
         if let Some(ms) = std::env::var(NEWS_WAIT_VARIABLE).ok().and_then(|text| text.parse().ok()) {
             settings.news_wait_max = Duration::from_millis(ms);
         }

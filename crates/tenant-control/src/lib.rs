@@ -23,6 +23,8 @@ pub fn statements() -> Vec<(&'static str, &'static str)> {
         features::inventory::import::store::STATEMENTS,
         features::inventory::store::STATEMENTS,
         features::organizations::STATEMENTS,
+        features::search::documents::store::STATEMENTS,
+        features::search::store::STATEMENTS,
         features::tickets::find::store::STATEMENTS,
         features::tickets::sla::store::STATEMENTS,
         features::tickets::store::STATEMENTS,

@@ -27,6 +27,7 @@ pub const MIGRATIONS: Migrations = migrations! {
     "0011_inventory"
     "0012_software_index"
     "0013_software_order"
+    "0014_changes"
 };
 
 #[cfg(test)]

@@ -11,7 +11,8 @@ use utoipa_axum::routes;
 
 use crate::catalogue;
 use crate::features::{
-    api_keys, asset_inventory, audit, devices, inventory, openapi, pages, probes, session, tickets, webhooks, workflows,
+    api_keys, asset_inventory, audit, devices, inventory, openapi, pages, probes, search, session, tickets, webhooks,
+    workflows,
 };
 
 /// The service and the document that describes it.
@@ -42,6 +43,7 @@ pub fn table(app: &Shared) -> Api {
             workflows::routes::change,
             workflows::routes::delete
         ))
+        .tenant(operations!(search::routes::search))
         .tenant(operations!(asset_inventory::routes::list))
         // Own extras of the contract.
         .tenant(operations!(webhooks::deliveries::routes::list, webhooks::deliveries::routes::act))
@@ -68,6 +70,9 @@ pub fn table(app: &Shared) -> Api {
         .schema::<workflows::routes::View>()
         .schema::<workflows::ApprovalRequested>()
         .schema::<workflows::actions::CustomEvent>()
+        .schema::<search::routes::Found>()
+        .schema::<search::Highlight>()
+        .schema::<search::Type>()
         .schema::<Page<asset_inventory::shown::Shown>>()
         .schema::<asset_inventory::shown::Shown>()
         .schema::<Page<devices::Change>>()
@@ -104,7 +109,10 @@ fn document_info() -> Result<DocumentInfo> {
         tags: vec![
             ("Control plane", "API keys, webhook endpoints and the audit trail of a tenant."),
             ("Service workflows", "Tickets of the service desk, and workflows across the modules."),
-            ("Search and reporting", "The inventory of devices, in lists, files and figures."),
+            (
+                "Search and reporting",
+                "What a tenant has, found as people type it; the inventory of devices, in lists, files and figures.",
+            ),
             ("Session", "Who is calling, and signing out."),
             ("Schema", "This document."),
         ],

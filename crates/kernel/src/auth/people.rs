@@ -114,6 +114,7 @@ async fn insert_user(tx: &mut Tx, new: NewUser) -> Result<User> {
     let name = new.name.unwrap_or_else(|| new.email.split('@').next().unwrap_or_default().to_owned());
     let at = tx.tick().await?.at;
     tx.exec(INSERT_USER, crate::args![id, new.email, name, new.role.as_str(), new.platform_operator, at]).await?;
+    tx.changed("user", id).await?;
     audit::record(tx, Entry::new("user.create", "user", id)).await?;
     Ok(User { id, email: new.email, name, role: new.role, platform_operator: new.platform_operator, created_at: at })
 }
@@ -139,6 +140,7 @@ pub async fn update_user(store: &Store, tenant: &Tenant, id: UserId, change: Use
             changes.add("platform_operator", old.platform_operator, platform_operator);
             if !changes.is_empty() {
                 tx.exec(UPDATE_USER, crate::args![id, role.as_str(), platform_operator, at]).await?;
+                tx.changed("user", id).await?;
                 audit::record(tx, Entry::new("user.update", "user", id).changes(changes)).await?;
             }
             Ok(User { role, platform_operator, ..old })
@@ -158,6 +160,7 @@ pub async fn delete_user(store: &Store, tenant: &Tenant, user: &User) -> Result<
             tx.exec_each(DELETE_USER_SESSION, &sessions).await?;
             tx.exec(DELETE_USER_LINKS, crate::args![id]).await?;
             tx.exec(DELETE_USER, crate::args![id]).await?;
+            tx.changed("user", id).await?;
             audit::record(tx, Entry::new("user.delete", "user", id)).await
         })
         .await

@@ -59,7 +59,7 @@ pub use idempotency::{Idempotency, Once, shorten_stored_answers};
 pub use limiter::{Limiter, Policy, PolicyLimit, RateTable, WINDOW_SECONDS};
 pub use manner::{Speak, Spoken};
 pub use operation::{Arguments, InternalDoor, Operation, TenantDoor};
-pub use page::{LIMIT_DEFAULT, LIMIT_MAX, OneOrPage, PAGE_BYTES_MAX, Page, PageBytes, PageRequest};
+pub use page::{LIMIT_DEFAULT, LIMIT_MAX, OneOrPage, PAGE_BYTES_MAX, Page, PageBytes, PageRequest, PageWith};
 pub use param::Param;
 pub use params::{FromParams, LIST_MAX, One, Params, Query};
 pub use pass::{Holder, Pass, PassOwner, Place, WorkTurn};

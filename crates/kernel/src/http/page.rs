@@ -186,13 +186,40 @@ pub struct Page<T> {
 }
 
 impl<T: Serialize> IntoResponse for Page<T> {
-    fn into_response(self) -> Response {
-        let link = self.next_link.as_deref().and_then(|link| HeaderValue::try_from(link).ok());
-        let mut response = Ok200(self).into_response();
-        if let Some(link) = link {
-            response.headers_mut().insert(header::LINK, link);
-        }
-        response
+    fn into_response(mut self) -> Response {
+        let link = self.next_link.take();
+        linked(Ok200(self).into_response(), link)
+    }
+}
+
+/// With a header that names the next page.
+fn linked(mut response: Response, link: Option<String>) -> Response {
+    if let Some(link) = link.and_then(|link| HeaderValue::try_from(link).ok()) {
+        response.headers_mut().insert(header::LINK, link);
+    }
+    response
+}
+
+impl<T> Page<T> {
+    /// The same with what else is told of the whole list.
+    pub fn with<W>(self, whole: W) -> PageWith<T, W> {
+        PageWith { page: self, whole }
+    }
+}
+
+/// A page of a list, and what is told of the whole list.
+#[derive(Debug, Serialize)]
+pub struct PageWith<T, W> {
+    #[serde(flatten)]
+    page: Page<T>,
+    #[serde(flatten)]
+    whole: W,
+}
+
+impl<T: Serialize, W: Serialize> IntoResponse for PageWith<T, W> {
+    fn into_response(mut self) -> Response {
+        let link = self.page.next_link.take();
+        linked(Ok200(self).into_response(), link)
     }
 }
 

@@ -30,7 +30,8 @@ impl Param {
         Param { bound: false, ..self }
     }
 
-    pub(super) const fn required(self) -> Self {
+    #[must_use]
+    pub const fn required(self) -> Self {
         Param { required: true, ..self }
     }
 

@@ -103,6 +103,43 @@ pub(super) fn skip_locked(engine: Engine) -> &'static str {
     }
 }
 
+/// Notes a change of a tenant's record. SQLite's one writer numbers them as they are committed; PostgreSQL notes the transaction.
+pub(super) fn note_change(engine: Engine) -> &'static str {
+    match engine {
+        Engine::Sqlite => {
+            "INSERT INTO changes (written_by, number, tenant_id, kind, record_id)
+             SELECT 0, COALESCE((SELECT MAX(number) FROM changes WHERE written_by = 0), 0) + 1, $1, $2, $3"
+        }
+        Engine::Postgres => "INSERT INTO changes (tenant_id, kind, record_id) VALUES ($1, $2, $3)",
+    }
+}
+
+/// The changes behind a place; on PostgreSQL those of transactions older than all that are under way.
+pub(super) fn changes_behind(engine: Engine) -> &'static str {
+    match engine {
+        Engine::Sqlite => {
+            "SELECT written_by, number, tenant_id, kind, record_id FROM changes
+             WHERE (written_by, number) > ($1, $2) ORDER BY written_by, number LIMIT $3"
+        }
+        Engine::Postgres => {
+            "SELECT written_by, number, tenant_id, kind, record_id FROM changes
+             WHERE (written_by, number) > ($1, $2)
+             AND written_by < CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS TEXT) AS BIGINT)
+             ORDER BY written_by, number LIMIT $3"
+        }
+    }
+}
+
+/// The place behind everything that can be seen; what is under way comes behind it.
+pub(super) fn changes_end(engine: Engine) -> &'static str {
+    match engine {
+        Engine::Sqlite => "SELECT 0, COALESCE((SELECT MAX(number) FROM changes WHERE written_by = 0), 0)",
+        Engine::Postgres => {
+            "SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS TEXT) AS BIGINT), CAST(0 AS BIGINT)"
+        }
+    }
+}
+
 /// Where it is noted which migrations a database has, and with which text.
 pub(super) fn migrations_table(engine: Engine) -> &'static str {
     match engine {

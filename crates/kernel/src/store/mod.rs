@@ -9,6 +9,7 @@
 
 mod arms;
 mod backup;
+pub mod changes;
 mod clock;
 mod columns;
 mod cursor;

@@ -34,6 +34,7 @@
 //! | `device_reports` | last_seen_at inventory_at check_at | now at most; whether it is silent is looked at anew |
 //! | `lanes` | due_at not_before | now, if beyond the longest wait of a retry |
 //! | `lanes` | leased_until | the length of a lease from now at most |
+//! | `change_readers` | seen_at | stays: it is noted anew every few seconds |
 //! | `tenant_clocks` | last_at | now, last of all |
 //! | `audit_entries` | at | stays: a trail is not rewritten |
 //! | `ticket_comments` | created_at | stays: only shown, in the order of their numbers |

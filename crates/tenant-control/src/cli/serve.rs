@@ -17,6 +17,7 @@ use tokio::sync::watch::error::RecvError;
 use super::output::say;
 use super::{jobs, log, metrics, store};
 use crate::config::{self, ServeArgs};
+use crate::features::search::keeper::Keeper;
 use crate::features::webhooks::sender::Sender;
 use crate::features::workflows::engine::Engine;
 use crate::retention::RETENTION;
@@ -59,6 +60,11 @@ pub async fn run(args: ServeArgs) -> Result<()> {
         engine.clone().run(async move { drop(until_stopping(stopped).await) })
     });
     let running = tokio::spawn(running);
+    let (keeping, folder) = (node.clone(), args.store.data_dir.join(SEARCH_FOLDER));
+    let indexing = watch("keeping the search index", node.stopping.subscribe(), move || {
+        Keeper::new(keeping.clone(), folder.clone(), keeping.settings.of_feature()).run()
+    });
+    let indexing = tokio::spawn(indexing);
     warn_of_allowed(&node);
     if let Some(certificates) = listener.certificates() {
         tokio::spawn(reload(node.clone(), certificates));
@@ -88,6 +94,7 @@ pub async fn run(args: ServeArgs) -> Result<()> {
 
     jobs.abort();
     announcing.abort();
+    indexing.abort();
     // Attempts under way have had the time that requests took; what is not noted by then is sent again by whoever comes
     // next.
     let had = stopped_at.get().map_or(Duration::ZERO, Instant::elapsed);
@@ -128,6 +135,9 @@ fn told_otherwise(args: &ServeArgs) -> String {
 async fn until_stopping(mut stopping: Receiver<bool>) -> Result<(), RecvError> {
     stopping.wait_for(|stopping| *stopping).await.map(drop)
 }
+
+/// Where the search index is, in the data directory.
+const SEARCH_FOLDER: &str = "search";
 
 /// How soon a new certificate is in use.
 const RELOAD_EVERY: Duration = Duration::from_secs(1);

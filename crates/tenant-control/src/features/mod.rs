@@ -10,6 +10,7 @@ pub mod openapi;
 pub mod organizations;
 pub mod pages;
 pub mod probes;
+pub mod search;
 pub mod session;
 pub mod tickets;
 pub mod webhooks;

@@ -59,6 +59,8 @@ const KERNEL_TABLES: &[&str] = &[
     "api_key_secrets",
     "api_key_uses",
     "audit_entries",
+    "change_readers",
+    "changes",
     "events",
     "idempotency_records",
     "followers",

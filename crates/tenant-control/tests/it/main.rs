@@ -38,6 +38,7 @@ mod receiver;
 mod records;
 mod rules;
 mod schema;
+mod search;
 mod session;
 mod store;
 mod streams;

@@ -145,6 +145,14 @@ fn nobody_but_outbound_is_an_http_client() {
 }
 
 #[test]
+fn nobody_but_the_index_makes_queries_of_it() {
+    let rule = "a query is made where every term of it begins with the tenant, and nowhere else";
+    never(rule, &["tantivy"], |path| !path.starts_with("crates/tenant-control/src/features/search/index/"), &[]);
+    let terms = ["Term::from", "Term::with", "Term::wrap"];
+    never(rule, &terms, |path| path != "crates/tenant-control/src/features/search/index/schema.rs", &[]);
+}
+
+#[test]
 fn nobody_but_the_base_reads_the_clock() {
     let rule = "time comes from World, so that a year passes in a test in a millisecond";
     let clocks = ["SystemTime", "Timestamp::now(", "Zoned::now(", "UtcDateTime::now(", "Utc::now("];
@@ -214,6 +222,7 @@ const SYSTEM_DOORS: &[(&str, &str, usize, &str)] = &[
         "which devices must be looked at, of whichever tenant",
     ),
     ("crates/tenant-control/src/features/devices/software/store.rs", "Jobs", 1, "whose software waits to be indexed"),
+    ("crates/tenant-control/src/features/search/keeper.rs", "Jobs", 1, "one index has the records of all tenants"),
     ("crates/tenant-control/src/features/webhooks/jobs.rs", "Housekeeping", 1, "which tenants have a log to clean"),
     ("crates/tenant-control/src/features/webhooks/jobs.rs", "Jobs", 1, "how much waits in all"),
     (
@@ -303,12 +312,16 @@ const DOUBLES: &[(&str, &str)] = &[
     ("bit-set", "antlr4rust of cel is on 0.11, fancy-regex of jsonschema on 0.8"),
     ("bit-vec", "follows bit-set; yasna of the tests is on 0.9"),
     ("bitflags", "defmt, which no target of ours builds, is on 1"),
+    ("darling", "bon of tantivy is on 0.23; build time alone"),
+    ("darling_core", "follows darling"),
+    ("darling_macro", "follows darling"),
     ("fallible-iterator", "tokio-postgres is on 0.2"),
     ("getrandom", "ring, ahash and rand each want another; ours is aws-lc-rs"),
     ("hashbrown", "metrics-util is on 0.16"),
     ("r-efi", "of getrandom on UEFI, which we do not build for"),
     ("rand", "metrics-util is on 0.9, tokio-postgres on 0.10"),
     ("rand_core", "follows rand"),
+    ("sketches-ddsketch", "metrics-exporter-prometheus and tantivy each want another"),
     ("strum", "croner is on 0.27, jsonschema on 0.28"),
     ("strum_macros", "follows strum"),
     ("syn", "the macro crates move to 3 one by one; build time alone"),

@@ -109,6 +109,7 @@ pub async fn create(tx: &mut Tx, mut full: FullDevice, noted: Noted, by: By) -> 
     (full.device.version, full.device.created_at, full.device.updated_at) = (1, at, at);
     rules::settle(&mut full, at);
     tx.later(INSERT, StoredDevice { device: full.device.clone(), number, sequence }.values()?).await?;
+    tx.changed("device", full.device.id).await?;
     tx.later(INSERT_PARTS, parts_row(number, &full.parts)?).await?;
     let (digest, check_at) = match noted {
         Noted::Report { digest, check_at } => (digest, check_at),
@@ -151,6 +152,7 @@ pub async fn save(tx: &mut Tx, kept: &Kept, mut after: FullDevice, noted: Noted,
     after.device.version += 1;
     after.device.updated_at = at;
     tx.later(UPDATE, StoredDevice { device: after.device.clone(), number, sequence }.values()?).await?;
+    tx.changed("device", after.device.id).await?;
     if kept.full.parts != after.parts {
         tx.later(UPDATE_PARTS, parts_row(number, &after.parts)?).await?;
     }
@@ -208,6 +210,7 @@ pub async fn delete(tx: &mut Tx, id: DeviceId, by: By) -> Result<Device> {
     after.device.version += 1;
     after.device.updated_at = at;
     tx.later(UPDATE, StoredDevice { device: after.device.clone(), number, sequence }.values()?).await?;
+    tx.changed("device", id).await?;
     index::store::update(tx, number, Some(&kept.full), &after).await?;
     tx.later(DELETE_PARTS, vec![number.into()]).await?;
     tx.later(DELETE_IDENTITIES, vec![number.into()]).await?;
@@ -300,6 +303,7 @@ pub async fn bring_back(db: &Db, now: Timestamp) -> Result<u64> {
                 device.updated_at = device.updated_at.min(now);
                 device.first_seen_at = device.first_seen_at.map(|at| at.min(now));
                 device.deleted_at = device.deleted_at.map(|at| at.min(now));
+                tx.changed("device", device.id).await?;
                 rows.push(stored.values()?);
             }
             tx.exec_each(UPDATE, &rows).await

@@ -41,6 +41,7 @@ pub async fn create(db: &Db, name: &str, slug: &str) -> Result<Organization> {
         let at = tx.tick().await?.at;
         let id = OrganizationId::new(tx.world());
         tx.exec(INSERT, args![id, slug, name, at]).await?;
+        tx.changed("organization", id).await?;
         audit::record(tx, Entry::new("organization.create", "organization", id)).await?;
         Ok(Organization { id, slug, name, version: 1, created_at: at, updated_at: at })
     })

@@ -173,6 +173,7 @@ pub async fn create(tx: &mut Tx, _: &Rights, creation: Creation<'_>) -> Result<T
     stored.show_clock();
     check_external_id(tx, None, &stored.ticket).await?;
     tx.later(INSERT, stored.values()?).await?;
+    tx.changed("ticket", stored.ticket.id).await?;
     write_terms(tx, INSERT_TERMS, number, &terms_of(&stored.ticket).iter().collect::<Vec<_>>()).await?;
     let begun = FieldChange { from: serde_json::Value::Null, to: Status::New.as_str().into() };
     note(tx, &stored.ticket, &Changes(BTreeMap::from([("status".to_owned(), begun)]))).await?;
@@ -328,6 +329,7 @@ async fn check_external_id(tx: &mut Tx, old: Option<&Ticket>, new: &Ticket) -> R
 
 async fn save(tx: &mut Tx, old: &Ticket, stored: &StoredTicket) -> Result<()> {
     tx.later(UPDATE, stored.values()?).await?;
+    tx.changed("ticket", old.id).await?;
     let (before, after) = (terms_of(old), terms_of(&stored.ticket));
     write_terms(tx, DELETE_TERMS, old.number, &before.difference(&after).collect::<Vec<_>>()).await?;
     write_terms(tx, INSERT_TERMS, old.number, &after.difference(&before).collect::<Vec<_>>()).await
@@ -400,6 +402,7 @@ pub async fn bring_back(db: &Db, now: Timestamp) -> Result<u64> {
             let mut rows = Vec::with_capacity(found.len());
             for mut stored in found {
                 stored.bring_back(now)?;
+                tx.changed("ticket", stored.ticket.id).await?;
                 rows.push(stored.values()?);
             }
             tx.exec_each(UPDATE, &rows).await

@@ -179,6 +179,7 @@ pub async fn create(tx: &mut Tx, rights: &Rights, saving: Saving, secrets: &Secr
         updated_at: now.into(),
     };
     tx.later(INSERT, row.into_vec()).await?;
+    tx.changed("workflow", id).await?;
     let mut definition = compiled.definition;
     let headers = secrets::take(&mut definition);
     write_revision(tx, id, 1, &definition, &headers, secrets).await?;
@@ -256,6 +257,7 @@ pub async fn change(
         updated_at: now.into(),
     };
     tx.later(UPDATE, row.into_vec()).await?;
+    tx.changed("workflow", id).await?;
     drop_revision(tx, id, old.revision).await?;
     set_triggers(tx, id, enabled, &definition.on, sequence).await?;
     if enabled != old.enabled {
@@ -277,6 +279,7 @@ pub async fn delete(tx: &mut Tx, id: WorkflowId, if_match: &IfMatch) -> Result<(
     let now = tx.tick().await?.at;
     if_match.check(read(tx, id).await?.record.version)?;
     tx.exec(DELETE, args![id, now]).await?;
+    tx.changed("workflow", id).await?;
     tx.exec(DELETE_TRIGGERS, args![id]).await?;
     audit::record(tx, Entry::new("workflow.delete", "workflow", id)).await?;
     wake(tx).await

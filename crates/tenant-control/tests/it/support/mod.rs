@@ -13,6 +13,7 @@ pub mod postgres;
 pub mod process;
 pub mod raw;
 pub mod receiver;
+pub mod search;
 pub mod server;
 pub mod stores;
 pub mod verifiers;

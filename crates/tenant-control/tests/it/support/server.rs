@@ -8,6 +8,7 @@ use kernel::http::{Api, BaseUrl, Listener, Settings};
 use kernel::jobs::Node;
 use kernel::outbound::Names;
 use kernel::store::Store;
+use tenant_control::features::search::keeper::Served;
 use tenant_control::features::webhooks::sender::{self, Sender};
 use tenant_control::features::workflows;
 use tenant_control::router;
@@ -82,6 +83,7 @@ impl Setup {
     pub async fn start(self) -> Server {
         let Setup { place, world, listener, mut settings, sending, workflows, mount } = self;
         settings.set_of_feature(workflows.clone());
+        settings.set_of_feature(Served::default());
         let store = Store::open(place.options(), world.clone()).await.expect("the store opens");
         let secrets = Secrets::parse(&Secrets::generate(&world.chance).unwrap()).unwrap();
         let app = Node::new(store, secrets, settings).expect("the service");

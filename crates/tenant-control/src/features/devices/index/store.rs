@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kernel::base::Result;
 use kernel::store::{Tx, Value};
 
-use super::super::terms::{Counted, counts_of, terms_of};
+use super::super::terms::{ALL, Counted, counts_of, terms_of};
 use super::super::{FullDevice, software};
 
 kernel::statements! {
@@ -40,6 +40,8 @@ kernel::statements! {
                 WHEN device_counts.devices + excluded.devices >= 2 THEN 1
                 WHEN device_counts.devices + excluded.devices >= 1 THEN 0
                 ELSE -1 END";
+    /// The same, telling how many there are then.
+    COUNT_TOLD = kernel::sql![COUNT, " RETURNING organization_id, value, devices"];
     UNCOUNT = "DELETE FROM device_counts /* INDEXED BY device_counts_by_size */
         WHERE tenant_id = $1 AND organization_id = $2 AND dimension = $3 AND size = -1";
 }
@@ -64,11 +66,48 @@ pub async fn update(tx: &mut Tx, number: i64, before: Option<&FullDevice>, after
 
 /// Changes counters by so many, each with how what it counts is spelt.
 pub async fn count(tx: &mut Tx, changes: &BTreeMap<Counted, (String, i64)>) -> Result<()> {
+    for (sql, values) in countings(changes, COUNT) {
+        tx.later(sql, values).await?;
+    }
+    uncount(tx, changes).await
+}
+
+/// The same, and what of all organizations together has come or gone by it: it was not counted before, or is not any more.
+pub async fn count_and_tell(tx: &mut Tx, changes: &BTreeMap<Counted, (String, i64)>) -> Result<Vec<String>> {
+    let mut asked = Vec::new();
+    for (sql, values) in countings(changes, COUNT_TOLD) {
+        asked.push(tx.ask::<(String, String, i64)>(sql, values).await?);
+    }
+    uncount(tx, changes).await?;
+    let by: BTreeMap<&str, i64> = changes
+        .iter()
+        .filter(|(counted, _)| counted.organization == ALL)
+        .map(|(counted, (_, by))| (counted.value.as_str(), *by))
+        .collect();
+    let mut told = Vec::new();
+    for ahead in asked {
+        let counted = tx.answer(ahead).await?;
+        let has_turned = |organization: &str, value: &str, devices: i64| {
+            organization == ALL && (devices <= 0 || by.get(value) == Some(&devices))
+        };
+        told.extend(
+            counted
+                .into_iter()
+                .filter(|(of, value, devices)| has_turned(of, value, *devices))
+                .map(|(_, value, _)| value),
+        );
+    }
+    Ok(told)
+}
+
+/// Several counters with each statement.
+fn countings(changes: &BTreeMap<Counted, (String, i64)>, sql: &'static str) -> Vec<(&'static str, Vec<Value>)> {
     let mut changes: Vec<(&Counted, &str, i64)> = changes
         .iter()
         .map(|(counted, (label, by))| (counted, label.as_str(), *by))
         .filter(|(.., by)| *by != 0)
         .collect();
+    let mut all = Vec::new();
     changes.sort_by(|(a, _, one), (b, _, other)| (&a.organization, one, a).cmp(&(&b.organization, other, b)));
     for alike in changes.chunk_by(|(a, _, one), (b, _, other)| a.organization == b.organization && one == other) {
         let Some((first, _, by)) = alike.first() else { continue };
@@ -76,12 +115,18 @@ pub async fn count(tx: &mut Tx, changes: &BTreeMap<Counted, (String, i64)>) -> R
         let row = |(counted, label, _): &(&Counted, &str, i64)| {
             vec![counted.dimension.into(), counted.value.as_str().into(), (*label).into()]
         };
-        write(tx, COUNT, &lead, alike.iter().map(row).collect()).await?;
+        let rows: Vec<Vec<Value>> = alike.iter().map(row).collect();
+        all.extend(together(&lead, &rows).into_iter().map(|values| (sql, values)));
     }
+    all
+}
+
+/// Counters of nothing are none.
+async fn uncount(tx: &mut Tx, changes: &BTreeMap<Counted, (String, i64)>) -> Result<()> {
     let gone: BTreeSet<(&str, &str)> = changes
         .iter()
-        .filter(|(.., by)| *by < 0)
-        .map(|(counted, ..)| (counted.organization.as_str(), counted.dimension))
+        .filter(|(_, (_, by))| *by < 0)
+        .map(|(counted, _)| (counted.organization.as_str(), counted.dimension))
         .collect();
     for (organization, dimension) in gone {
         tx.later(UNCOUNT, vec![organization.into(), dimension.into()]).await?;
@@ -107,12 +152,20 @@ async fn erase(tx: &mut Tx, number: i64, terms: impl Iterator<Item = &String>) -
 
 /// Several rows with each statement, behind what they have in common.
 pub async fn write(tx: &mut Tx, sql: &'static str, lead: &[Value], rows: Vec<Vec<Value>>) -> Result<()> {
-    let Some(width) = rows.first().map(Vec::len) else { return Ok(()) };
-    for some in rows.chunks(SLOTS) {
-        let mut values = lead.to_vec();
-        values.extend(some.iter().flatten().cloned());
-        values.resize(lead.len() + SLOTS * width, Value::Null);
+    for values in together(lead, &rows) {
         tx.later(sql, values).await?;
     }
     Ok(())
+}
+
+/// What each such statement binds; what is left over of the places is null.
+fn together(lead: &[Value], rows: &[Vec<Value>]) -> Vec<Vec<Value>> {
+    let width = rows.first().map_or(0, Vec::len);
+    let bound = |some: &[Vec<Value>]| {
+        let mut values = lead.to_vec();
+        values.extend(some.iter().flatten().cloned());
+        values.resize(lead.len() + SLOTS * width, Value::Null);
+        values
+    };
+    rows.chunks(SLOTS).map(bound).collect()
 }

@@ -8,7 +8,7 @@ use kernel::jobs::Node;
 use kernel::jobs::lanes::tenant_db;
 use kernel::store::{Db, FromRow, Purpose, Row, Select, Tx, Value};
 
-use super::super::index::store::{count, write};
+use super::super::index::store::{count_and_tell, write};
 use super::super::stored::{from_json, json};
 use super::super::{FullDevice, Software};
 use super::{Folded, Note, Versions, notes, software_of};
@@ -177,7 +177,9 @@ async fn fold(tx: &mut Tx, until: i64) -> Result<()> {
     }
     tx.exec_each(DELETE_SOFTWARE, &gone).await?;
     write(tx, INSERT_SOFTWARE, &[], installed).await?;
-    count(tx, &folded.counts).await?;
+    for name in count_and_tell(tx, &folded.counts).await? {
+        tx.changed("software", name).await?;
+    }
     tx.exec_each(DELETE_NOTE, &done).await.map(drop)
 }
 

@@ -1,0 +1,263 @@
+//! What documents say of rows.
+
+use kernel::base::RecordId;
+use serde_json::json;
+
+use super::*;
+
+const AT: Timestamp = Timestamp::from_millis(7);
+
+#[expect(clippy::unnecessary_wraps, reason = "most of what a row has may be missing")]
+fn text(value: &str) -> Option<String> {
+    Some(value.to_owned())
+}
+
+fn device() -> DeviceRow {
+    let nic = |mac: &str, ips: &[&str]| Nic {
+        mac: text(mac),
+        ips: ips.iter().map(|&ip| ip.to_owned()).collect(),
+        ..Nic::default()
+    };
+    DeviceRow {
+        tenant: TenantId::NONE,
+        id: "dev_1".to_owned(),
+        hostname: text("web01.acme.test"),
+        display_name: None,
+        r#type: "server".to_owned(),
+        platform: "linux".to_owned(),
+        os_name: text("Debian GNU/Linux 12"),
+        os_version: text("12.11"),
+        status: "online".to_owned(),
+        organization_id: text("org_1"),
+        manufacturer: text("Dell Inc."),
+        model: text("PowerEdge R640"),
+        serial_number: text("7XK2P13"),
+        asset_tag: text(" "),
+        primary_ip: text("192.0.2.10"),
+        primary_mac: text("02:fc:00:00:00:01"),
+        last_logged_user: text("root"),
+        tags: vec!["Rack 7".to_owned()],
+        nics: vec![
+            nic("00:00:00:00:00:00", &["127.0.0.1", "::1"]),
+            nic("02:FC:00:00:00:01", &["192.0.2.10"]),
+            nic("02-fc-00-00-00-02", &["FE80:0::2"]),
+        ],
+        is_deleted: false,
+        updated_at: AT,
+    }
+}
+
+fn ticket() -> TicketRow {
+    let custom_fields = json!({"building": "North", "floor": 3, "deep": {"text": "hidden"}});
+    TicketRow {
+        tenant: TenantId::NONE,
+        id: "tkt_1".to_owned(),
+        number: 42,
+        subject: "Printer on fire".to_owned(),
+        status: "open".to_owned(),
+        priority: 2,
+        organization_id: None,
+        requester_name: text("Sam"),
+        requester_email: text("Sam@acme.test"),
+        assignee_id: text("usr_1"),
+        team: None,
+        category: text("Hardware"),
+        tags: vec!["printer".to_owned()],
+        external_id: text("JIRA-7"),
+        custom_fields: custom_fields.as_object().cloned().unwrap_or_default(),
+        description: text("Third floor."),
+        updated_at: AT,
+    }
+}
+
+fn values(document: &Document, field: Field) -> Vec<&str> {
+    document.exact.iter().filter(|(own, _)| *own == field).map(|(_, value)| value.as_str()).collect()
+}
+
+fn fields<'a>(texts: &'a [(&'static str, String)]) -> Vec<(&'static str, &'a str)> {
+    texts.iter().map(|(field, text)| (*field, text.as_str())).collect()
+}
+
+#[test]
+fn a_device_is_found_by_its_names_and_addresses() {
+    let document = device().document();
+    assert_eq!(document.title, "web01.acme.test");
+    assert_eq!(document.subtitle, "server · Debian GNU/Linux 12 · Dell Inc. PowerEdge R640 · 192.0.2.10");
+    assert_eq!(document.url, "/api/rmm/reports/asset-inventory?id=dev_1");
+    assert_eq!((document.is_live, document.at, document.organization_id.as_deref()), (true, AT, Some("org_1")));
+    let names = [
+        ("hostname", "web01.acme.test"),
+        ("serial_number", "7XK2P13"),
+        ("primary_ip", "192.0.2.10"),
+        ("primary_mac", "02:fc:00:00:00:01"),
+    ];
+    assert_eq!(fields(&document.names), names);
+    let bodies = [
+        ("model", "PowerEdge R640"),
+        ("manufacturer", "Dell Inc."),
+        ("os", "Debian GNU/Linux 12 12.11"),
+        ("last_logged_user", "root"),
+        ("tags", "Rack 7"),
+        ("nics", "FE80:0::2"),
+    ];
+    assert_eq!(fields(&document.bodies), bodies);
+    assert_eq!(document.macs, ["02fc00000001", "02fc00000002"]);
+    for (field, expected) in [
+        (Field::Type, vec!["device"]),
+        (Field::Status, vec!["online"]),
+        (Field::Os, vec!["linux", "debian gnu/linux 12", "debian gnu/linux 12 12.11"]),
+        (Field::Serial, vec!["7xk2p13"]),
+        (Field::Mac, vec!["02fc00000001", "02fc00000002"]),
+        (Field::Ip, vec!["192.0.2.10", "fe80::2"]),
+        (Field::Host, vec!["web01.acme.test", "web01"]),
+        (Field::Tag, vec!["rack 7"]),
+        (Field::Platform, vec!["linux"]),
+        (Field::Model, vec!["poweredge r640"]),
+    ] {
+        assert_eq!(values(&document, field), expected, "{field:?}");
+    }
+}
+
+#[test]
+fn a_device_of_which_little_is_known_is_called_by_what_there_is() {
+    let bare = || DeviceRow { hostname: None, serial_number: None, ..device() };
+    for (row, title) in [
+        (DeviceRow { display_name: text("Till 3"), ..device() }, "Till 3"),
+        (DeviceRow { hostname: text(" "), ..device() }, "7XK2P13"),
+        (bare(), "dev_1"),
+    ] {
+        assert_eq!(row.document().title, title);
+    }
+    let row = DeviceRow {
+        r#type: "other".to_owned(),
+        os_name: None,
+        manufacturer: text("HP"),
+        model: text("HP EliteBook"),
+        primary_ip: None,
+        status: "stale".to_owned(),
+        ..bare()
+    };
+    let document = row.document();
+    assert_eq!((document.subtitle.as_str(), document.is_live), ("HP EliteBook", false));
+    assert_eq!(values(&document, Field::Os), ["linux"]);
+}
+
+#[test]
+fn a_device_has_only_so_many_addresses() {
+    let nic = |n: usize| Nic {
+        mac: text(&format!("02fc000000{n:02x}")),
+        ips: vec![format!("192.0.2.{n}")],
+        ..Nic::default()
+    };
+    let document = DeviceRow { nics: (0..100).map(nic).collect(), ..device() }.document();
+    assert_eq!(values(&document, Field::Ip).len(), ADDRESSES_MAX - 1, "the first of all comes twice");
+    assert!(document.macs.len() <= ADDRESSES_MAX);
+}
+
+#[test]
+fn a_ticket_is_found_by_its_number_and_its_words() {
+    let document = ticket().document();
+    assert_eq!((document.title.as_str(), document.subtitle.as_str()), ("Printer on fire", "#42 · open · high"));
+    assert_eq!((document.number, document.is_live, document.at), (Some(42), true, AT));
+    assert_eq!(document.url, "/api/psa/tickets?id=tkt_1");
+    assert_eq!(fields(&document.names), [("subject", "Printer on fire"), ("external_id", "JIRA-7")]);
+    let bodies = [
+        ("requester.name", "Sam"),
+        ("requester.email", "Sam@acme.test"),
+        ("category", "Hardware"),
+        ("description", "Third floor."),
+        ("tags", "printer"),
+        ("custom_fields", "North"),
+    ];
+    assert_eq!(fields(&document.bodies), bodies);
+    for (field, expected) in [
+        (Field::Type, "ticket"),
+        (Field::Status, "open"),
+        (Field::Priority, "high"),
+        (Field::Email, "sam@acme.test"),
+        (Field::Assignee, "usr_1"),
+        (Field::Number, "42"),
+        (Field::Tag, "printer"),
+    ] {
+        assert_eq!(values(&document, field), [expected], "{field:?}");
+    }
+    for (status, is_live) in
+        [("new", true), ("on_hold", true), ("resolved", false), ("closed", false), ("cancelled", false)]
+    {
+        assert_eq!(TicketRow { status: status.to_owned(), ..ticket() }.document().is_live, is_live, "{status}");
+    }
+}
+
+#[test]
+fn of_a_long_description_the_beginning_is_found() {
+    let row = TicketRow { description: Some("ü".repeat(DESCRIPTION_BYTES_MAX)), ..ticket() };
+    let document = row.document();
+    let found = document.bodies.iter().find(|(field, _)| *field == "description");
+    assert_eq!(found.map(|(_, text)| text.len()), Some(DESCRIPTION_BYTES_MAX));
+}
+
+#[test]
+fn people_and_organizations_are_found_by_name() {
+    let row = |name: &str, is_active: bool| UserRow {
+        tenant: TenantId::NONE,
+        id: "usr_1".to_owned(),
+        email: "anna@acme.test".to_owned(),
+        name: name.to_owned(),
+        role: "technician".to_owned(),
+        is_active,
+        updated_at: AT,
+    };
+    let document = row("Anna", true).document();
+    assert_eq!((document.title.as_str(), document.subtitle.as_str()), ("Anna", "anna@acme.test · technician"));
+    assert_eq!(fields(&document.names), [("name", "Anna"), ("email", "anna@acme.test")]);
+    assert_eq!(values(&document, Field::Email), ["anna@acme.test"]);
+    assert_eq!((values(&document, Field::Status), document.is_live), (vec!["active"], true));
+    let document = row("", false).document();
+    assert_eq!((document.title.as_str(), document.is_live), ("anna@acme.test", false));
+    assert_eq!(values(&document, Field::Status), ["disabled"]);
+
+    let (name, slug) = ("Zürich AG".to_owned(), "zurich".to_owned());
+    let row = OrganizationRow { tenant: TenantId::NONE, id: "org_1".to_owned(), slug, name, updated_at: AT };
+    let document = row.document();
+    assert_eq!(document.organization_id.as_deref(), Some("org_1"));
+    assert_eq!((document.title.as_str(), document.subtitle.as_str()), ("Zürich AG", "zurich"));
+    assert_eq!(fields(&document.names), [("name", "Zürich AG"), ("slug", "zurich")]);
+    assert_eq!(document.url, "/api/admin/organizations?id=org_1");
+}
+
+#[test]
+fn a_workflow_tells_what_starts_it() {
+    let row = |is_enabled: bool, events: [Option<&str>; 2], next_run_at: Option<Timestamp>| WorkflowRow {
+        tenant: TenantId::NONE,
+        id: "wf_1".to_owned(),
+        name: "Escalate".to_owned(),
+        is_enabled,
+        next_run_at,
+        first_event: events[0].map(str::to_owned),
+        last_event: events[1].map(str::to_owned),
+        is_deleted: false,
+        updated_at: AT,
+    };
+    let (created, updated) = (Some("ticket.created"), Some("ticket.updated"));
+    for (row, subtitle) in [
+        (row(true, [created, created], None), "enabled · on event ticket.created"),
+        (row(true, [created, updated], None), "enabled · on event ticket.created and others"),
+        (row(true, [None, None], Some(AT)), "enabled · on schedule"),
+        (row(true, [None, None], None), "enabled"),
+        (row(false, [None, None], None), "disabled"),
+    ] {
+        let document = row.document();
+        assert_eq!(document.subtitle, subtitle);
+        assert_eq!((document.is_live, document.title.as_str()), (row.is_enabled, "Escalate"));
+        assert_eq!(values(&document, Field::Status), [if row.is_enabled { "enabled" } else { "disabled" }]);
+    }
+}
+
+#[test]
+fn software_is_found_as_it_is_spelt() {
+    let (name, label) = ("visual studio".to_owned(), "Visual Studio".to_owned());
+    let document = SoftwareRow { tenant: TenantId::NONE, name, label }.document();
+    assert_eq!((document.id.as_str(), document.title.as_str()), ("visual studio", "Visual Studio"));
+    assert_eq!(fields(&document.names), [("name", "Visual Studio")]);
+    assert_eq!(document.url, "/api/rmm/reports/asset-inventory?software=visual%20studio");
+}

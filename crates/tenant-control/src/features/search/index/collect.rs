@@ -1,0 +1,226 @@
+//! The best results behind a place, and how many there are of each kind, in one pass.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use kernel::store::{CursorKey, Value};
+use tantivy::collector::{Collector, SegmentCollector};
+use tantivy::columnar::ColumnValues;
+use tantivy::index::SegmentId;
+use tantivy::query::{Query, Weight};
+use tantivy::{DocAddress, DocId, DocSet, Score, Searcher, SegmentReader, TERMINATED};
+
+use super::super::documents::{KINDS, Kind, Kinds};
+use super::words::Budget;
+
+/// Where a result stands, and where a page ends: the points of its words in the upper 16 bits, below them whether it is live and
+/// how new it is; then what decides between equals, smaller first. All of it comes from the document itself: one that stays the
+/// same has the same place in every commit.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Place {
+    pub score: u64,
+    pub tie: Reverse<(u64, u64)>,
+}
+
+impl Place {
+    /// For how well its words match.
+    pub fn points(self) -> u64 {
+        self.score >> 48
+    }
+}
+
+impl CursorKey for Place {
+    fn to_position(self) -> Vec<Value> {
+        let Reverse((high, low)) = self.tie;
+        [self.score, high, low].map(|number| Value::Int(number.cast_signed())).to_vec()
+    }
+
+    fn from_position(position: &[Value]) -> Option<Self> {
+        let [Value::Int(score), Value::Int(high), Value::Int(low)] = position else { return None };
+        Some(Place { score: score.cast_unsigned(), tie: Reverse((high.cast_unsigned(), low.cast_unsigned())) })
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Hit {
+    pub place: Place,
+    pub address: DocAddress,
+}
+
+#[derive(Debug, Default)]
+pub struct Page {
+    pub hits: Vec<Hit>,
+    pub counts: [u64; KINDS],
+    /// There are more behind the last one.
+    pub has_more: bool,
+}
+
+/// The columns of one segment. Opening them costs a tenth of a millisecond for a million documents: so they are kept as long as the
+/// segment is.
+#[derive(Clone)]
+struct Columns {
+    segment: SegmentId,
+    kind: Arc<dyn ColumnValues<u64>>,
+    rank: Arc<dyn ColumnValues<u64>>,
+    tie_high: Arc<dyn ColumnValues<u64>>,
+    tie_low: Arc<dyn ColumnValues<u64>>,
+}
+
+/// One commit as searches see it.
+pub struct Snapshot {
+    pub searcher: Searcher,
+    columns: Vec<Columns>,
+}
+
+impl Snapshot {
+    /// After every commit; takes over from the one before what is the same.
+    pub fn new(searcher: Searcher, before: Option<&Snapshot>) -> tantivy::Result<Self> {
+        let open = |reader: &SegmentReader| {
+            let segment = reader.segment_id();
+            let known = before.and_then(|before| before.columns.iter().find(|columns| columns.segment == segment));
+            if let Some(known) = known {
+                return Ok(known.clone());
+            }
+            let column = |name| reader.fast_fields().column_first_or_default::<u64>(name);
+            let (kind, rank) = (column("kind")?, column("rank")?);
+            Ok(Columns { segment, kind, rank, tie_high: column("tie_high")?, tie_low: column("tie_low")? })
+        };
+        let columns = searcher.segment_readers().iter().map(open).collect::<tantivy::Result<_>>()?;
+        Ok(Snapshot { searcher, columns })
+    }
+
+    /// The best results of these kinds behind a place. Those of other kinds are not counted either.
+    pub fn page(
+        &self,
+        query: &dyn Query,
+        kinds: Kinds,
+        limit: usize,
+        behind: Option<Place>,
+        budget: &Budget,
+    ) -> tantivy::Result<Page> {
+        self.searcher.search(query, &Pages { columns: &self.columns, kinds, limit, behind, budget })
+    }
+}
+
+struct Pages<'a> {
+    columns: &'a [Columns],
+    kinds: Kinds,
+    limit: usize,
+    /// Only what comes behind this place; the numbers count all the same.
+    behind: Option<Place>,
+    budget: &'a Budget,
+}
+
+struct SegmentPage {
+    segment: u32,
+    kinds: Kinds,
+    limit: usize,
+    behind: Option<Place>,
+    columns: Columns,
+    /// The worst on top.
+    best: BinaryHeap<Reverse<(Place, DocId)>>,
+    counts: [u64; KINDS],
+}
+
+impl SegmentPage {
+    fn offer(&mut self, doc: DocId, points: Score) {
+        let Some(kind) = Kind::numbered(self.columns.kind.get_val(doc)) else { return };
+        if !self.kinds.has(kind) {
+            return;
+        }
+        if let Some(count) = self.counts.get_mut(kind.index()) {
+            *count += 1;
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "points are small whole numbers")]
+        let score = (points as u64) << 48 | self.columns.rank.get_val(doc);
+        if self.behind.is_some_and(|behind| score > behind.score) {
+            return;
+        }
+        let is_full = self.best.len() > self.limit;
+        // What decides between equals is read only where the score does not.
+        if is_full && self.best.peek().is_some_and(|Reverse((worst, _))| score < worst.score) {
+            return;
+        }
+        let tie = Reverse((self.columns.tie_high.get_val(doc), self.columns.tie_low.get_val(doc)));
+        let place = Place { score, tie };
+        if self.behind.is_some_and(|behind| place >= behind) {
+            return;
+        }
+        if is_full {
+            if self.best.peek().is_some_and(|Reverse((worst, _))| place < *worst) {
+                return;
+            }
+            self.best.pop();
+        }
+        self.best.push(Reverse((place, doc)));
+    }
+}
+
+impl SegmentCollector for SegmentPage {
+    type Fruit = Page;
+
+    fn collect(&mut self, doc: DocId, score: Score) {
+        self.offer(doc, score);
+    }
+
+    fn harvest(self) -> Page {
+        let segment = self.segment;
+        let hit = |Reverse((place, doc))| Hit { place, address: DocAddress::new(segment, doc) };
+        Page { hits: self.best.into_iter().map(hit).collect(), counts: self.counts, has_more: false }
+    }
+}
+
+/// Documents from one look at the budget to the next.
+const LOOK_EVERY: u32 = 1_024;
+
+impl Collector for Pages<'_> {
+    type Fruit = Page;
+    type Child = SegmentPage;
+
+    fn for_segment(&self, segment: u32, _: &SegmentReader) -> tantivy::Result<SegmentPage> {
+        let columns = self.columns.get(segment as usize).cloned();
+        let columns =
+            columns.ok_or_else(|| tantivy::TantivyError::InternalError("a segment without columns".into()))?;
+        let (kinds, limit, behind) = (self.kinds, self.limit, self.behind);
+        Ok(SegmentPage { segment, kinds, limit, behind, columns, best: BinaryHeap::new(), counts: [0; KINDS] })
+    }
+
+    fn requires_scoring(&self) -> bool {
+        true
+    }
+
+    /// Instead of the provided one, which cannot end early.
+    fn collect_segment(&self, weight: &dyn Weight, segment: u32, reader: &SegmentReader) -> tantivy::Result<Page> {
+        let mut scorer = weight.scorer(reader, 1.0)?;
+        if scorer.doc() == TERMINATED {
+            return Ok(Page::default());
+        }
+        let mut child = self.for_segment(segment, reader)?;
+        let alive = reader.alive_bitset();
+        let (mut doc, mut seen) = (scorer.doc(), 0_u32);
+        while doc != TERMINATED {
+            if alive.is_none_or(|alive| alive.is_alive(doc)) {
+                child.offer(doc, scorer.score());
+            }
+            doc = scorer.advance();
+            seen += 1;
+            if seen.is_multiple_of(LOOK_EVERY) && !self.budget.take_documents(LOOK_EVERY.into()) {
+                break;
+            }
+        }
+        Ok(child.harvest())
+    }
+
+    fn merge_fruits(&self, pages: Vec<Page>) -> tantivy::Result<Page> {
+        let mut all = Page::default();
+        for page in pages {
+            all.counts.iter_mut().zip(page.counts).for_each(|(sum, count)| *sum += count);
+            all.hits.extend(page.hits);
+        }
+        all.hits.sort_unstable_by_key(|hit| Reverse(hit.place));
+        all.has_more = all.hits.len() > self.limit;
+        all.hits.truncate(self.limit);
+        Ok(all)
+    }
+}

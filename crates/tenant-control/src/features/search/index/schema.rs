@@ -1,0 +1,242 @@
+//! What a document looks like in the index, and how it gets there.
+//!
+//! Every token and every exact term starts with its tenant, so that the terms of one tenant lie side by side in the dictionary and
+//! no query can reach those of another: there is no filter that could be forgotten.
+
+use kernel::base::{TenantId, Word, sha256};
+use serde::{Deserialize, Serialize};
+use tantivy::schema::{BytesOptions, Field, IndexRecordOption, NumericOptions, Schema, TextFieldIndexing, TextOptions};
+use tantivy::tokenizer::{Token, TokenStream, Tokenizer};
+use tantivy::{Index, IndexSettings, TantivyDocument, Term};
+
+use super::super::documents::{Document, Kind};
+use super::super::language::fold::{fold, tokens};
+
+/// Version of what is written here and of how texts are folded. It is part of every commit: another number means building anew.
+pub const FORMAT: u32 = 1;
+
+const TOKENIZER: &str = "tenant";
+/// Before every token. Texts have no control characters, and tokens are letters and digits.
+const NEXT: char = '\x1f';
+/// Positions between two fields of a document, so that no phrase runs from one into the next.
+const GAP: char = '\x1e';
+
+/// The tenant as its terms begin: the letters of its id, always as many.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tenant(String);
+
+/// `ten_` and 26 letters.
+const ID_START: usize = 4;
+pub const TENANT_LEN: usize = 26;
+
+impl Tenant {
+    pub fn of(id: TenantId) -> Self {
+        Tenant(id.to_string().split_off(ID_START))
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+
+    /// A term of this tenant. Nowhere else is one made.
+    fn term(&self, field: Field, text: &str) -> Term {
+        Term::from_field_text(field, &[self.0.as_str(), text].concat())
+    }
+
+    pub fn word(&self, field: Field, word: &str) -> Term {
+        self.term(field, word)
+    }
+
+    pub fn exact(&self, fields: &Fields, name: &str, value: &str) -> Term {
+        self.term(fields.exact, &exact_text(name, value))
+    }
+
+    pub fn key(&self, fields: &Fields, kind: Kind, id: &str) -> Term {
+        self.term(fields.key, &exact_text(kind.as_str(), id))
+    }
+}
+
+fn exact_text(name: &str, value: &str) -> String {
+    [name, "\0", value].concat()
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Fields {
+    pub key: Field,
+    pub name: Field,
+    pub body: Field,
+    pub exact: Field,
+    pub kind: Field,
+    pub rank: Field,
+    pub tie_high: Field,
+    pub tie_low: Field,
+    pub shown: Field,
+}
+
+pub fn schema() -> (Schema, Fields) {
+    let text = |option| {
+        // Nothing is ranked by length: saves a byte per document and field.
+        let indexing = TextFieldIndexing::default().set_tokenizer(TOKENIZER).set_index_option(option);
+        TextOptions::default().set_indexing_options(indexing.set_fieldnorms(false))
+    };
+    let fast = || NumericOptions::default().set_fast();
+    let mut builder = Schema::builder();
+    let fields = Fields {
+        key: builder.add_text_field("key", text(IndexRecordOption::Basic)),
+        name: builder.add_text_field("name", text(IndexRecordOption::WithFreqsAndPositions)),
+        body: builder.add_text_field("body", text(IndexRecordOption::WithFreqsAndPositions)),
+        exact: builder.add_text_field("exact", text(IndexRecordOption::Basic)),
+        kind: builder.add_u64_field("kind", fast()),
+        rank: builder.add_u64_field("rank", fast()),
+        tie_high: builder.add_u64_field("tie_high", fast()),
+        tie_low: builder.add_u64_field("tie_low", fast()),
+        shown: builder.add_bytes_field("shown", BytesOptions::default().set_stored()),
+    };
+    (builder.build(), fields)
+}
+
+pub fn settings() -> IndexSettings {
+    // No thread more for every segment that is written.
+    IndexSettings { docstore_compress_dedicated_thread: false, ..IndexSettings::default() }
+}
+
+/// To be called after every open or create: tokenizers are not kept in the index, and writing fails without.
+pub fn register(index: &Index) {
+    index.tokenizers().register(TOKENIZER, TenantTokenizer::default());
+}
+
+/// What is kept of a document to show it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Shown {
+    pub tenant: String,
+    /// As [`Kind::number`] says.
+    pub kind: u64,
+    pub id: String,
+    pub organization_id: Option<String>,
+    pub title: String,
+    pub subtitle: String,
+    pub url: String,
+    /// Field by field, what it is found by: names first.
+    pub texts: Vec<(String, String)>,
+}
+
+/// A document as the index keeps it.
+pub fn entry(fields: &Fields, document: &Document) -> TantivyDocument {
+    let tenant = Tenant::of(document.tenant);
+    let mut entry = TantivyDocument::default();
+    let one = |text: &str| [tenant.0.as_str(), &NEXT.to_string(), text].concat();
+    entry.add_text(fields.key, one(&exact_text(document.kind.as_str(), &document.id)));
+    for (field, texts) in [(fields.name, &document.names), (fields.body, &document.bodies)] {
+        let mut spelt = tenant.0.clone();
+        for (_, text) in texts {
+            spelt.push(GAP);
+            for token in tokens(text) {
+                spelt.push(NEXT);
+                spelt.push_str(&token.text);
+            }
+        }
+        entry.add_text(field, spelt);
+    }
+    let mut exact = tenant.0.clone();
+    for (name, value) in exact_terms(document) {
+        exact.push(NEXT);
+        exact.push_str(&exact_text(name, &value));
+    }
+    entry.add_text(fields.exact, exact);
+    entry.add_u64(fields.kind, document.kind.number());
+    entry.add_u64(fields.rank, rank(document));
+    let (high, low) = tie(document);
+    entry.add_u64(fields.tie_high, high);
+    entry.add_u64(fields.tie_low, low);
+    let texts = document.names.iter().chain(&document.bodies);
+    let shown = Shown {
+        tenant: document.tenant.to_string(),
+        kind: document.kind.number(),
+        id: document.id.clone(),
+        organization_id: document.organization_id.clone(),
+        title: document.title.clone(),
+        subtitle: document.subtitle.clone(),
+        url: document.url.clone(),
+        texts: texts.map(|(name, text)| ((*name).to_owned(), text.clone())).collect(),
+    };
+    entry.add_bytes(fields.shown, &serde_json::to_vec(&shown).unwrap_or_default());
+    entry
+}
+
+/// Names of exact terms beside those of the language.
+pub const ORGANIZATION_ID: &str = "organization_id";
+
+fn exact_terms(document: &Document) -> Vec<(&'static str, String)> {
+    let mut terms: Vec<(&'static str, String)> =
+        document.exact.iter().map(|(field, value)| (field.name(), value.clone())).collect();
+    terms.extend(document.organization_id.iter().map(|id| (ORGANIZATION_ID, id.clone())));
+    terms
+}
+
+/// What comes first among documents that match equally well: what is live, then what is newer. 48 bits.
+fn rank(document: &Document) -> u64 {
+    let at = u64::try_from(document.at.as_millis()).unwrap_or_default();
+    u64::from(document.is_live) << 47 | at.min((1 << 47) - 1)
+}
+
+/// What decides between those that are alike in that, too: the first letters of the title, then nothing that matters.
+fn tie(document: &Document) -> (u64, u64) {
+    let number = |bytes: &[u8]| {
+        let mut first = [0; 8];
+        first.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+        u64::from_be_bytes(first)
+    };
+    let whole = [document.kind.as_str(), "\0", &document.id].concat();
+    (number(fold(&document.title).as_bytes()), number(&sha256(whole.as_bytes())))
+}
+
+/// Cuts a text of [`entry`]: the tenant, then tokens, each behind [`NEXT`]. Emits every token with the tenant before it.
+#[derive(Clone, Default)]
+struct TenantTokenizer {
+    token: Token,
+}
+
+struct TenantTokens<'a> {
+    prefix: &'a str,
+    rest: &'a str,
+    token: &'a mut Token,
+}
+
+impl Tokenizer for TenantTokenizer {
+    type TokenStream<'a> = TenantTokens<'a>;
+
+    fn token_stream<'a>(&'a mut self, text: &'a str) -> TenantTokens<'a> {
+        self.token.reset();
+        let (prefix, rest) = text.split_at_checked(TENANT_LEN).unwrap_or((text, ""));
+        TenantTokens { prefix, rest, token: &mut self.token }
+    }
+}
+
+impl TokenStream for TenantTokens<'_> {
+    fn advance(&mut self) -> bool {
+        loop {
+            let mut chars = self.rest.chars();
+            let Some(mark) = chars.next() else { return false };
+            let rest = chars.as_str();
+            let end = rest.find([NEXT, GAP]).unwrap_or(rest.len());
+            let (text, rest) = rest.split_at(end);
+            self.rest = rest;
+            // `reset` leaves `usize::MAX`, so that the first is at nought.
+            self.token.position = self.token.position.wrapping_add(1);
+            if mark == NEXT {
+                self.token.text.clear();
+                self.token.text.push_str(self.prefix);
+                self.token.text.push_str(text);
+                return true;
+            }
+        }
+    }
+
+    fn token(&self) -> &Token {
+        self.token
+    }
+
+    fn token_mut(&mut self) -> &mut Token {
+        self.token
+    }
+}

@@ -1,0 +1,195 @@
+//! Making, opening and changing an index. One process writes it, and each commit says how far in the feed it has come.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use kernel::base::TenantId;
+use kernel::store::changes::Place;
+use tantivy::indexer::{IndexWriterOptions, LogMergePolicy};
+use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, TantivyError};
+
+use super::super::documents::{Document, Kind};
+use super::files::{Files, sweep};
+use super::schema::{self, FORMAT, Fields, Tenant};
+
+/// An index that can be read.
+#[derive(Clone)]
+pub struct Opened {
+    pub path: PathBuf,
+    pub index: Index,
+    pub fields: Fields,
+    pub reader: IndexReader,
+}
+
+/// Why an index has to be built anew, in words.
+pub struct Unusable(pub String);
+
+impl From<TantivyError> for Unusable {
+    fn from(error: TantivyError) -> Self {
+        Unusable(error.to_string())
+    }
+}
+
+/// Blocks of what is shown that are kept unpacked for each segment.
+const SHOWN_BLOCKS: usize = 8;
+
+fn reader(index: &Index) -> tantivy::Result<IndexReader> {
+    // Told of a commit by whoever makes it; no thread watches the folder.
+    index.reader_builder().reload_policy(ReloadPolicy::Manual).doc_store_cache_num_blocks(SHOWN_BLOCKS).try_into()
+}
+
+/// An empty index in a new folder.
+pub fn create(path: &Path) -> tantivy::Result<Opened> {
+    std::fs::create_dir_all(path)?;
+    let (schema, fields) = schema::schema();
+    let index = Index::create(Files::open(path)?, schema, schema::settings())?;
+    schema::register(&index);
+    let reader = reader(&index)?;
+    Ok(Opened { path: path.into(), index, fields, reader })
+}
+
+/// Opens what is there, if it is of this version and every file is as it was written; and how far in the feed it has come.
+pub fn open(path: &Path) -> Result<(Opened, Place), Unusable> {
+    // Tantivy trusts what it reads from a file in places, and panics.
+    let opened = std::panic::catch_unwind(|| -> Result<(Opened, Place), Unusable> {
+        let files = Files::open(path).map_err(TantivyError::from)?;
+        let index = Index::open(files)?;
+        let (schema, fields) = schema::schema();
+        schema::register(&index);
+        let meta = index.load_metas()?;
+        // One that was never committed says nothing: as if it were not there.
+        let place = meta.payload.as_deref().and_then(read_payload);
+        let Some(place) = place.filter(|_| index.schema() == schema) else {
+            return Err(Unusable("it is of another version".to_owned()));
+        };
+        // Checksums are looked at only of files that are listed.
+        let listed = index.directory().list_managed_files();
+        let terms = |segment: &tantivy::SegmentMeta| segment.relative_path(tantivy::index::SegmentComponent::Terms);
+        if !meta.segments.iter().all(|segment| listed.contains(&terms(segment))) {
+            return Err(Unusable("some of its files are not listed".to_owned()));
+        }
+        if !index.validate_checksum()?.is_empty() {
+            return Err(Unusable("some of its files are damaged".to_owned()));
+        }
+        let reader = reader(&index)?;
+        Ok((Opened { path: path.into(), index, fields, reader }, place))
+    });
+    opened.unwrap_or_else(|_| Err(Unusable("it is damaged".to_owned())))
+}
+
+fn payload(place: Place) -> String {
+    format!("{FORMAT} {} {}", place.written_by, place.number)
+}
+
+/// How far an index of this version has come.
+pub fn read_payload(payload: &str) -> Option<Place> {
+    let mut parts = payload.split(' ');
+    let is_ours = parts.next()?.parse() == Ok(FORMAT);
+    let (written_by, number) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    is_ours.then_some(Place { written_by, number })
+}
+
+/// The least memory that tantivy works with, and for an index that is built anew.
+const STEADY_BYTES: usize = 15_000_000;
+const BUILDING_BYTES: usize = 60_000_000;
+
+/// How long the lock of a process is waited for that was killed: the kernel may not be done with it.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
+const LOCK_LOOK: Duration = Duration::from_millis(50);
+
+fn merge_policy() -> LogMergePolicy {
+    let mut policy = LogMergePolicy::default();
+    policy.set_min_num_segments(8);
+    // Below this all segments are of one level and merged together: small, as that level is written again every eight commits.
+    policy.set_min_layer_size(1_000);
+    // A segment is cleaned once a quarter of it is deleted.
+    policy.set_del_docs_ratio_before_merge(0.25);
+    policy
+}
+
+/// The one who changes an index. After an error it is dropped, and another begins at the last commit.
+pub struct Writer {
+    fields: Fields,
+    reader: IndexReader,
+    inner: IndexWriter,
+}
+
+impl Writer {
+    pub fn steady(opened: &Opened) -> tantivy::Result<Self> {
+        Self::new(opened, STEADY_BYTES)
+    }
+
+    pub fn building(opened: &Opened) -> tantivy::Result<Self> {
+        Self::new(opened, BUILDING_BYTES)
+    }
+
+    fn new(opened: &Opened, memory_bytes: usize) -> tantivy::Result<Self> {
+        let options = IndexWriterOptions::builder()
+            .num_worker_threads(1)
+            .memory_budget_per_thread(memory_bytes)
+            .num_merge_threads(1)
+            .build();
+        let begun = Instant::now();
+        let inner = loop {
+            match opened.index.writer_with_options(options.clone()) {
+                Err(TantivyError::LockFailure(..)) if begun.elapsed() < LOCK_WAIT_MAX => std::thread::sleep(LOCK_LOOK),
+                other => break other?,
+            }
+        };
+        sweep(&opened.path, &opened.index.load_metas()?)?;
+        inner.set_merge_policy(Box::new(merge_policy()));
+        Ok(Writer { fields: opened.fields, reader: opened.reader.clone(), inner })
+    }
+
+    /// Without looking for an older one: for building anew.
+    pub fn add(&mut self, document: &Document) -> tantivy::Result<()> {
+        self.inner.add_document(schema::entry(&self.fields, document)).map(drop)
+    }
+
+    /// What is known of a record from now on: nothing, unless it is added again.
+    pub fn remove(&mut self, tenant: TenantId, kind: Kind, id: &str) {
+        self.inner.delete_term(Tenant::of(tenant).key(&self.fields, kind, id));
+    }
+
+    /// Writes what has come since the last commit, and how far in the feed that is. Then readers see it.
+    pub fn commit(&mut self, place: Place) -> tantivy::Result<()> {
+        let mut prepared = self.inner.prepare_commit()?;
+        // Every time: a commit without takes it away.
+        prepared.set_payload(&payload(place));
+        prepared.commit()?;
+        self.reader.reload()
+    }
+}
+
+/// Which folder serves is named in a file that is replaced by a rename.
+const CURRENT: &str = "current";
+
+pub fn current(root: &Path) -> std::io::Result<Option<String>> {
+    match std::fs::read_to_string(root.join(CURRENT)) {
+        Ok(name) => Ok(Some(name.trim().to_owned())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+pub fn set_current(root: &Path, name: &str) -> std::io::Result<()> {
+    let next = root.join("current.next");
+    let mut file = std::fs::File::create(&next)?;
+    std::io::Write::write_all(&mut file, name.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(next, root.join(CURRENT))?;
+    std::fs::File::open(root)?.sync_all()
+}
+
+/// Removes every other index: one that was not built to its end, or that another has taken the place of. What they were called.
+pub fn remove_others(root: &Path, kept: Option<&str>) -> std::io::Result<Vec<String>> {
+    let mut removed = Vec::new();
+    for entry in std::fs::read_dir(root)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() && kept.is_none_or(|kept| entry.file_name() != kept) {
+            std::fs::remove_dir_all(entry.path())?;
+            removed.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    Ok(removed)
+}

@@ -1,0 +1,30 @@
+//! Chance with a seed, for tests alone: what fails once fails again.
+
+/// A linear congruential generator with the constants of Knuth's MMIX. Its upper bits are good enough to make texts of.
+pub struct Chance(u64);
+
+#[expect(clippy::unwrap_used, reason = "tests")]
+impl Chance {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % limit
+    }
+
+    /// Up to `pieces_max` pieces in a row: what the caller has in mind, or now and then any character at all.
+    pub fn text(&mut self, pieces: &[&str], pieces_max: usize) -> String {
+        let count = self.below(pieces_max + 1);
+        (0..count).map(|_| self.piece(pieces)).collect()
+    }
+
+    fn piece(&mut self, pieces: &[&str]) -> String {
+        if self.below(5) > 0 {
+            return pieces[self.below(pieces.len())].to_owned();
+        }
+        let number = u32::try_from(self.below(0x3_0000)).unwrap();
+        char::from_u32(number).unwrap_or('\u{301}').to_string()
+    }
+}

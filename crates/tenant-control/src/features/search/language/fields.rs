@@ -1,0 +1,187 @@
+//! The fields that a query can name, and what may stand behind their colon.
+
+use std::net::IpAddr;
+
+use super::fold::{compact_mac, fold_value};
+
+/// What `type:` may say: the kinds of things that a search finds.
+pub const TYPES: [&str; 7] = ["device", "user", "organization", "ticket", "vm", "workflow", "software"];
+
+/// A field of `field:value`. A thing without the field is not found by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Field {
+    /// The kind of thing, one of [`TYPES`].
+    Type,
+    /// The state of a device, ticket, virtual machine, user or workflow.
+    Status,
+    /// The organization that a thing belongs to, or that it is: its name or its slug.
+    Org,
+    /// The operating system of a device or virtual machine: its name, with or without its version.
+    Os,
+    /// The serial number of a device.
+    Serial,
+    /// A hardware address of a device or virtual machine. A whole one is compared by its twelve digits alone.
+    Mac,
+    /// An address of a device or virtual machine, IPv4 or IPv6. A whole one is compared in its shortest form.
+    Ip,
+    /// The host name of a device or virtual machine.
+    Host,
+    /// The e-mail address of a user, or of who asked for a ticket.
+    Email,
+    /// One of the tags of a device or ticket.
+    Tag,
+    /// The priority of a ticket.
+    Priority,
+    /// The platform of a device.
+    Platform,
+    /// The model of a device.
+    Model,
+    /// Who works on a ticket: the name or the e-mail address.
+    Assignee,
+    /// The number of a ticket, as digits without leading zeros.
+    Number,
+}
+
+impl Field {
+    /// In the order in which documents and errors list them.
+    pub const ALL: [Self; 15] = [
+        Self::Type,
+        Self::Status,
+        Self::Org,
+        Self::Os,
+        Self::Serial,
+        Self::Mac,
+        Self::Ip,
+        Self::Host,
+        Self::Email,
+        Self::Tag,
+        Self::Priority,
+        Self::Platform,
+        Self::Model,
+        Self::Assignee,
+        Self::Number,
+    ];
+
+    /// As it is written before the colon.
+    pub const fn name(self) -> &'static str {
+        self.name_and_description().0
+    }
+
+    /// One line for the documentation.
+    pub const fn description(self) -> &'static str {
+        self.name_and_description().1
+    }
+
+    /// The field of a name, in capitals or not.
+    pub fn find(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|field| field.name().eq_ignore_ascii_case(name))
+    }
+
+    /// The names of all, for an error.
+    pub fn names() -> String {
+        Self::ALL.map(Self::name).join(", ")
+    }
+
+    /// A value as it is compared: folded, and in one notation where there are several. The error says what is wrong
+    /// with it.
+    ///
+    /// Stored values go through this too, or `mac:` and `ip:` would find only those that are written in the same way.
+    pub fn value(self, written: &str) -> Result<String, String> {
+        let value = fold_value(written);
+        if value.is_empty() {
+            return Err(format!("`{}:` needs a value, with no space before it.", self.name()));
+        }
+        match self {
+            Self::Type if !TYPES.contains(&value.as_str()) => {
+                Err(format!("There is no such type. The types are {}.", TYPES.join(", ")))
+            }
+            Self::Mac => Ok(compact_mac(&value).unwrap_or(value)),
+            Self::Ip => Ok(value.parse().map_or(value, |address: IpAddr| address.to_canonical().to_string())),
+            Self::Number => {
+                let number = find_number(value.strip_prefix('#').unwrap_or(&value));
+                let number = number.ok_or("The number of a ticket is digits alone, such as `number:42`.")?;
+                Ok(number.to_string())
+            }
+            _ => Ok(value),
+        }
+    }
+
+    const fn name_and_description(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Type => ("type", "The kind of thing: device, user, organization, ticket, vm, workflow or software."),
+            Self::Status => ("status", "The state of a device, ticket, virtual machine, user or workflow."),
+            Self::Org => ("org", "The name or slug of the organization."),
+            Self::Os => ("os", "The operating system, with or without its version."),
+            Self::Serial => ("serial", "The serial number of a device."),
+            Self::Mac => ("mac", "A hardware address, in any notation."),
+            Self::Ip => ("ip", "An IPv4 or IPv6 address."),
+            Self::Host => ("host", "The host name of a device or virtual machine."),
+            Self::Email => ("email", "The e-mail address of a user, or of who asked for a ticket."),
+            Self::Tag => ("tag", "One of the tags."),
+            Self::Priority => ("priority", "The priority of a ticket."),
+            Self::Platform => ("platform", "The platform of a device."),
+            Self::Model => ("model", "The model of a device."),
+            Self::Assignee => ("assignee", "The name or e-mail address of who works on a ticket."),
+            Self::Number => ("number", "The number of a ticket."),
+        }
+    }
+}
+
+/// The number that a text is, if it is one that a ticket can have.
+pub fn find_number(text: &str) -> Option<i64> {
+    let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|number| is_digits && *number > 0)
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_is_found_by_its_name_and_only_once() {
+        for field in Field::ALL {
+            assert_eq!(Field::find(&field.name().to_uppercase()), Some(field));
+            assert!(field.description().ends_with('.'), "{field:?}");
+        }
+        assert_eq!((Field::find("ty"), Field::find("")), (None, None));
+    }
+
+    #[test]
+    fn the_description_of_type_names_all_of_them() {
+        assert!(TYPES.iter().all(|name| Field::Type.description().contains(name)));
+    }
+
+    #[test]
+    fn a_value_is_compared_in_one_notation() {
+        for (field, written, value) in [
+            (Field::Os, "  Windows \t 11 ", "windows 11"),
+            (Field::Org, "Zürich AG", "zurich ag"),
+            (Field::Type, "Device", "device"),
+            (Field::Mac, "02-FC-00-00-00-01", "02fc00000001"),
+            (Field::Mac, "02:FC", "02:fc"),
+            (Field::Ip, "FE80:0:0:0:0:0:0:1", "fe80::1"),
+            (Field::Ip, "::ffff:10.0.0.5", "10.0.0.5"),
+            (Field::Ip, "10.0.0", "10.0.0"),
+            (Field::Number, "#0042", "42"),
+            (Field::Tag, "c++", "c++"),
+        ] {
+            assert_eq!(field.value(written).as_deref(), Ok(value), "{written}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_is_refused() {
+        for (field, written, part) in [
+            (Field::Os, " \u{301}", "`os:` needs a value"),
+            (Field::Type, "devices", "software"),
+            (Field::Number, "four", "digits alone"),
+            (Field::Number, "0", "digits alone"),
+            (Field::Number, "+4", "digits alone"),
+            (Field::Number, "99999999999999999999", "digits alone"),
+        ] {
+            let error = field.value(written).unwrap_err();
+            assert!(error.contains(part), "{written}: {error}");
+        }
+    }
+}

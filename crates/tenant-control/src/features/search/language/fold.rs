@@ -1,0 +1,366 @@
+//! How text is made alike before it is compared: what people see as the same word is the same word here, and a text is
+//! cut into such words. Stored text and queries go through the same functions, or they would not meet.
+//!
+//! It leaves out languages: there are no stems, no stop words, and no dictionary for scripts without spaces. Thai, Lao
+//! and Khmer are therefore found by the beginning of a run only.
+
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::{canonical_combining_class, compose, is_combining_mark};
+
+/// The longest token kept. Words are shorter; what is longer is encoded data, of which the beginning is enough to find
+/// it, and which would fill an index.
+pub const TOKEN_BYTES_MAX: usize = 64;
+
+/// A word of a text, and where it stands in the text as it was written. Two tokens share a place where one character is
+/// written for several words, as `½` is for `1` and `2`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// Folded, and at most [`TOKEN_BYTES_MAX`] long.
+    pub text: String,
+    /// In bytes of the original, as is `end`; both are at the edge of a character, and of a whole word even if `text`
+    /// is cut.
+    pub start: usize,
+    pub end: usize,
+}
+
+/// A text without what people leave out or write in another way: compatibility forms (NFKC), case, diacritics, and what
+/// cannot be seen. Folding what is folded changes nothing.
+///
+/// Character by character: a beginning must not depend on what follows it, and every piece must know where it came
+/// from. For that reason a sigma is one wherever it stands. `ß` becomes `ss`, as it does in capitals; letters with a
+/// stroke and ligatures, which Unicode does not take apart, become what people without such a key type (`ø` o, `ł` l,
+/// `æ` ae, `ı` i).
+pub fn fold(text: &str) -> String {
+    let mut folded = String::with_capacity(text.len());
+    for c in text.chars() {
+        fold_char(c, |c| push(&mut folded, c));
+    }
+    folded
+}
+
+/// A whole value to compare with another: folded, and with single spaces.
+pub fn fold_value(text: &str) -> String {
+    let folded = fold(text);
+    let words: Vec<&str> = folded.split_whitespace().collect();
+    words.join(" ")
+}
+
+/// The words of a text in their order: runs of letters and digits. Han, Hiragana and Katakana have no spaces between
+/// words, so each of their characters is a token of its own, and several of them in a row are found as a phrase is.
+pub fn tokens(text: &str) -> Vec<Token> {
+    let mut cutter = Cutter::default();
+    for (start, c) in text.char_indices() {
+        let end = start + c.len_utf8();
+        let mut is_seen = false;
+        fold_char(c, |c| {
+            is_seen = true;
+            cutter.take(c, start, end);
+        });
+        if !is_seen {
+            cutter.extend(end);
+        }
+    }
+    cutter.tokens
+}
+
+/// A whole hardware address as its twelve digits in lower case, however it is written: `00:11:22:33:44:55`,
+/// `00-11-22-33-44-55`, `0011.2233.4455`, `0011-2233-4455`, `001122-334455` or `001122334455`.
+pub fn compact_mac(text: &str) -> Option<String> {
+    const DIGITS: usize = 12;
+    let groups: Vec<&str> = match text.chars().find(|c| !c.is_ascii_hexdigit()) {
+        None => vec![text],
+        // A text processor writes the second hyphen, which folding leaves as it is.
+        Some(separator @ (':' | '-' | '.' | '\u{2010}')) => text.split(separator).take(DIGITS).collect(),
+        Some(_) => return None,
+    };
+    let is_group = |group: &&str| {
+        group.len() * groups.len() == DIGITS && group.len() >= 2 && group.bytes().all(|byte| byte.is_ascii_hexdigit())
+    };
+    // Groups of three are a telephone number.
+    let is_mac = groups.len() != 4 && groups.iter().all(is_group);
+    is_mac.then(|| groups.concat().to_ascii_lowercase())
+}
+
+/// The hardware addresses that stand in a text as words of their own, for an index to keep next to its tokens.
+pub fn macs_in(text: &str) -> Vec<String> {
+    fold(text).split_whitespace().filter_map(|word| compact_mac(trim_punctuation(word))).collect()
+}
+
+/// A word without the punctuation around it: people write addresses in brackets and at the end of a sentence.
+pub fn trim_punctuation(word: &str) -> &str {
+    word.trim_matches(|c: char| !c.is_alphanumeric())
+}
+
+/// Cuts folded characters into tokens.
+#[derive(Default)]
+struct Cutter {
+    tokens: Vec<Token>,
+    /// Whether what comes next still belongs to the last token.
+    is_open: bool,
+    /// Whether the last token is a character that stands alone.
+    is_alone: bool,
+    /// Whether the last token was cut, so that nothing short is added after something long was left out.
+    is_full: bool,
+}
+
+impl Cutter {
+    fn take(&mut self, c: char, start: usize, end: usize) {
+        if !c.is_alphanumeric() {
+            self.is_open = false;
+            return;
+        }
+        let stands_alone = stands_alone(c);
+        match self.tokens.last_mut() {
+            Some(token) if self.is_open && !self.is_alone && !stands_alone => {
+                token.end = end;
+                self.is_full = self.is_full || !push_within(&mut token.text, c);
+            }
+            _ => {
+                self.tokens.push(Token { text: c.to_string(), start, end });
+                self.is_full = false;
+            }
+        }
+        (self.is_open, self.is_alone) = (true, stands_alone);
+    }
+
+    /// A mark that folding drops still belongs to the word before it, or a highlight would end between the two.
+    fn extend(&mut self, end: usize) {
+        if let Some(token) = self.tokens.last_mut().filter(|_| self.is_open) {
+            token.end = end;
+        }
+    }
+}
+
+/// False if the token had no room left.
+fn push_within(text: &mut String, c: char) -> bool {
+    push(text, c);
+    let fits = text.len() <= TOKEN_BYTES_MAX;
+    if !fits {
+        text.pop();
+    }
+    fits
+}
+
+/// Adds a character, and puts Hangul syllables together again: apart, each would be three characters and nine bytes.
+fn push(text: &mut String, c: char) {
+    let is_later_jamo = ('\u{1161}'..='\u{11c2}').contains(&c);
+    let before = text.chars().next_back().filter(|_| is_later_jamo);
+    match before.and_then(|before| compose(before, c)) {
+        Some(syllable) => {
+            text.pop();
+            text.push(syllable);
+        }
+        None => text.push(c),
+    }
+}
+
+/// What one character becomes: nothing, one character, or several.
+fn fold_char(c: char, mut each: impl FnMut(char)) {
+    if c.is_ascii() {
+        each(c.to_ascii_lowercase());
+        return;
+    }
+    let parts = std::iter::once(c).nfkd().filter(|c| !is_dropped(*c));
+    for c in parts.flat_map(char::to_lowercase) {
+        match plain(c) {
+            Some(letters) => letters.chars().for_each(&mut each),
+            None => each(c),
+        }
+    }
+}
+
+/// What people type who do not have the letter; `None` if it is plain already.
+fn plain(c: char) -> Option<&'static str> {
+    let letters = match c {
+        'ß' => "ss",
+        'æ' => "ae",
+        'œ' => "oe",
+        'þ' => "th",
+        'ø' => "o",
+        'đ' | 'ð' => "d",
+        'ħ' => "h",
+        'ı' => "i",
+        'ł' => "l",
+        'ŧ' => "t",
+        'ς' => "σ",
+        _ => return None,
+    };
+    Some(letters)
+}
+
+/// Diacritics, and what cannot be seen but is copied along: soft hyphens, joiners, and the direction marks that Windows
+/// puts in front of a serial or a thumbprint.
+fn is_dropped(c: char) -> bool {
+    match c {
+        '\u{ad}'
+        | '\u{200c}'..='\u{200f}'
+        | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'
+        | '\u{2066}'..='\u{2069}'
+        | '\u{feff}' => true,
+        _ => is_combining_mark(c) && !is_vowel_sign(c),
+    }
+}
+
+/// In the scripts of India and its neighbours the vowels are marks, and words without them are other words. These have
+/// no combining class, or one of their script alone; the points of Hebrew and Arabic, which people leave out, have
+/// lower ones, and accents have higher ones.
+fn is_vowel_sign(c: char) -> bool {
+    c.is_alphanumeric() && matches!(canonical_combining_class(c), 0 | 84..200)
+}
+
+/// Han, Hiragana and Katakana.
+fn stands_alone(c: char) -> bool {
+    matches!(c, '\u{2e80}'..='\u{2fdf}' | '\u{3005}'..='\u{3007}' | '\u{3021}'..='\u{30ff}' | '\u{31f0}'..='\u{31ff}'
+        | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{1aff0}'..='\u{1b16f}'
+        | '\u{20000}'..='\u{3ffff}')
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::super::chance::Chance;
+    use super::*;
+
+    const PIECES: [&str; 24] = [
+        "a",
+        "Z",
+        "9",
+        " ",
+        "-",
+        "ß",
+        "É",
+        "e\u{301}",
+        "\u{301}",
+        "ﬁ",
+        "½",
+        "İ",
+        "Σς",
+        "東",
+        "カ\u{3099}",
+        "한",
+        "\u{1112}",
+        "\u{1161}",
+        "\u{11ab}",
+        "कि",
+        "\u{200e}",
+        "😀\u{fe0f}",
+        "㍻",
+        "㈱",
+    ];
+
+    fn words(text: &str) -> Vec<String> {
+        tokens(text).into_iter().map(|token| token.text).collect()
+    }
+
+    #[test]
+    fn what_looks_the_same_folds_to_the_same() {
+        for (text, folded) in [
+            ("Zürich", "zurich"),
+            ("ZU\u{308}RICH", "zurich"),
+            ("Straße STRASSE STRAẞE", "strasse strasse strasse"),
+            ("ＳＲＶ－０１", "srv-01"),
+            ("ﬁle №², ㎏", "file no2, kg"),
+            ("İstanbul ISPARTA ısparta", "istanbul isparta isparta"),
+            ("Søren Łódź Þór Æsir", "soren lodz thor aesir"),
+            ("ΟΔΟΣ οδός", "οδοσ οδοσ"),
+            ("\u{200e}7Q\u{ad}X", "7qx"),
+            ("ﾊﾞ バ", "ハ ハ"),
+            ("שָׁלוֹם", "שלום"),
+            ("हिन्दी", "हिनदी"),
+            ("한국 \u{1112}\u{1161}\u{11ab}\u{1100}\u{116e}\u{11a8}", "한국 한국"),
+        ] {
+            assert_eq!(fold(text), folded, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_character_folds_once_and_for_all() {
+        // Between the third plane and the fourteenth there is nothing yet.
+        for c in (0..0x4_0000).chain(0xe_0000..0xe_1000).filter_map(char::from_u32) {
+            let folded = fold(&c.to_string());
+            assert_eq!(fold(&folded), folded, "{c:?}");
+        }
+    }
+
+    #[test]
+    fn a_text_is_cut_into_words() {
+        for (text, expected) in [
+            ("", vec![]),
+            (" -- ", vec![]),
+            ("Anna@Acme.test", vec!["anna", "acme", "test"]),
+            ("web_01 (old)", vec!["web", "01", "old"]),
+            ("東京サ2号", vec!["東", "京", "サ", "2", "号"]),
+            ("서버 이름", vec!["서버", "이름"]),
+            ("5½", vec!["51", "2"]),
+        ] {
+            assert_eq!(words(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_token_knows_where_it_stood() {
+        let text = "«Cafe\u{301}» ﬁn";
+        let places: Vec<&str> = tokens(text).iter().map(|token| &text[token.start..token.end]).collect();
+        assert_eq!(places, ["Cafe\u{301}", "ﬁn"]);
+    }
+
+    #[test]
+    fn a_long_token_is_cut_at_a_character() {
+        let text = format!("{}é{} next", "a".repeat(TOKEN_BYTES_MAX - 1), "я".repeat(50));
+        let found = tokens(&text);
+        assert_eq!(found[0].text, format!("{}e", "a".repeat(TOKEN_BYTES_MAX - 1)));
+        assert_eq!(&text[found[0].end..], " next");
+        assert_eq!(words(&format!("{}яa", "a".repeat(TOKEN_BYTES_MAX - 1))), ["a".repeat(TOKEN_BYTES_MAX - 1)]);
+        assert_eq!(words(&"각".repeat(40)), ["각".repeat(21)]);
+    }
+
+    #[test]
+    fn a_hardware_address_is_the_same_in_every_notation() {
+        for text in [
+            "02:FC:00:00:00:0a",
+            "02-fc-00-00-00-0A",
+            "02fc.0000.000a",
+            "02fc-0000-000a",
+            "02FC00-00000A",
+            "02fc0000000a",
+        ] {
+            assert_eq!(compact_mac(text).as_deref(), Some("02fc0000000a"), "{text}");
+        }
+        for text in [
+            "",
+            "02:fc",
+            "02:fc:00:00:00:00:01",
+            "02:fc-00:00:00:01",
+            "02fc0000000g",
+            "2fc:0000:0000a",
+            "0:2:f:c:0:0:0:0:0:0:0:a",
+            "123-456-789-012",
+            "02:fc:00:00:00:01:",
+            "fe80::1",
+            "０２fc00000001",
+        ] {
+            assert_eq!(compact_mac(text), None, "{text}");
+        }
+        assert_eq!(macs_in("from (02FC.0000.0001), to 02-fc-00-00-00-02."), ["02fc00000001", "02fc00000002"]);
+    }
+
+    #[test]
+    fn any_text_folds_once_and_its_tokens_lie_within_it() {
+        let mut chance = Chance::new(1);
+        for _ in 0..5_000 {
+            let text = chance.text(&PIECES, 30);
+            let folded = fold(&text);
+            assert_eq!(fold(&folded), folded, "{text:?}");
+            assert_eq!(words(&folded), words(&text), "{text:?}");
+            for token in tokens(&text) {
+                let place = &text[token.start..token.end];
+                let (first, folded) = (place.chars().next().unwrap(), fold(place));
+                // One character for several words begins with the first of them, or with a bracket.
+                let is_several = fold(&first.to_string()).chars().count() > 1;
+                assert!(folded.starts_with(&token.text) || is_several && folded.contains(&token.text), "{text:?}");
+                assert!(!token.text.is_empty() && token.text.len() <= TOKEN_BYTES_MAX, "{text:?}");
+            }
+        }
+    }
+}

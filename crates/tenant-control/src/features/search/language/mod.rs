@@ -1,0 +1,277 @@
+//! The language of `q`: words, `"phrases"`, `-exclusions` and `field:value`, all of which must hold.
+//!
+//! It leaves out `OR`, brackets, wildcards and ranges: a search box is no query language, and words that begin alike
+//! are found anyway. The 1–200 characters that `q` may have are checked by who calls; here any text is read, in one
+//! pass.
+
+#[cfg(test)]
+mod chance;
+pub mod fields;
+pub mod fold;
+pub mod highlight;
+mod reader;
+pub mod typos;
+
+use std::fmt;
+
+pub use fields::Field;
+use reader::Reader;
+
+/// Each clause reads an index of its own; nobody types more, and what is pasted is found by its first words.
+pub const CLAUSES_MAX: usize = 16;
+
+/// What a thing must have, and what it must not have, to be found. There is at least one thing that it must have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Query {
+    pub must: Vec<Clause>,
+    pub must_not: Vec<Clause>,
+}
+
+/// One thing that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Clause {
+    /// Something written in one piece: `printer`, `web-01.example.com`, `10.0.0.5`, `anna@acme.test`.
+    ///
+    /// Its tokens stand in a row, all but the last as they are, the last as the beginning of one. Only a single token
+    /// may have typos: in an address they would make another address. The number or the hardware address, if there is
+    /// one, is enough instead of the words.
+    Words {
+        tokens: Vec<String>,
+        /// A bare number may be the number of a ticket.
+        number: Option<i64>,
+        /// The twelve digits of a hardware address. The words stay: the same digits may be a serial or an account.
+        mac: Option<String>,
+    },
+    /// `"in quotes"`: whole tokens in a row, without typos.
+    Phrase(Vec<String>),
+    /// `#42`: the ticket with this number, and nothing else.
+    Number(i64),
+    /// `os:windows`: the value is as [`Field::value`] makes it, and is compared with the whole of what is stored.
+    Field { field: Field, value: String },
+}
+
+/// Why a query cannot be read, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueryError {
+    /// In characters of the query, from 0, as an editor would place its cursor.
+    pub at: usize,
+    pub detail: String,
+}
+
+impl QueryError {
+    pub fn new(at: usize, detail: impl Into<String>) -> Self {
+        Self { at, detail: detail.into() }
+    }
+}
+
+impl fmt::Display for QueryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "At character {}: {}", self.at + 1, self.detail)
+    }
+}
+
+impl std::error::Error for QueryError {}
+
+/// Reads a query. Punctuation that stands alone is passed over, as in `Smith & Sons`; what is clearly meant as a part
+/// of the language and is not complete is an error.
+pub fn parse(q: &str) -> Result<Query, QueryError> {
+    let mut reader = Reader { rest: q, at: 0 };
+    let mut query = Query::default();
+    let mut excluded_at = None;
+    reader.skip_spaces();
+    let start = reader.at;
+    while !reader.rest.is_empty() {
+        let at = reader.at;
+        let is_excluded = reader.skip_minus()?;
+        match reader.read_clause()? {
+            Some(clause) if is_excluded => {
+                excluded_at = excluded_at.or(Some(at));
+                add(&mut query.must_not, clause);
+            }
+            Some(clause) => add(&mut query.must, clause),
+            None if is_excluded => {
+                return Err(QueryError::new(at, "Nothing that can be searched for follows the `-`."));
+            }
+            None => {}
+        }
+        if query.must.len() + query.must_not.len() > CLAUSES_MAX {
+            return Err(QueryError::new(at, format!("A search has at most {CLAUSES_MAX} parts.")));
+        }
+        reader.skip_spaces();
+    }
+    match excluded_at {
+        _ if !query.must.is_empty() => Ok(query),
+        Some(at) => Err(QueryError::new(at, "Something to look for is needed next to what is excluded with `-`.")),
+        None => Err(QueryError::new(start, "Nothing in this can be searched for: a letter or a digit is needed.")),
+    }
+}
+
+/// Said twice is said once.
+fn add(clauses: &mut Vec<Clause>, clause: Clause) {
+    if !clauses.contains(&clause) {
+        clauses.push(clause);
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::panic, clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::chance::Chance;
+    use super::*;
+
+    const PIECES: [&str; 24] = [
+        "a",
+        "printer",
+        "-",
+        "\"",
+        "“",
+        "„",
+        ":",
+        "os:",
+        "type:",
+        "foo:",
+        "device",
+        "#",
+        "42",
+        " ",
+        "  ",
+        "\u{a0}",
+        "–",
+        "é",
+        "02:fc:00:00:00:01",
+        "fe80::1",
+        "://",
+        "\0",
+        "東",
+        ".",
+    ];
+
+    fn words(tokens: &[&str]) -> Clause {
+        Clause::Words { tokens: tokens.iter().map(|&token| token.to_owned()).collect(), number: None, mac: None }
+    }
+
+    fn phrase(tokens: &[&str]) -> Clause {
+        Clause::Phrase(tokens.iter().map(|&token| token.to_owned()).collect())
+    }
+
+    fn field(field: Field, value: &str) -> Clause {
+        Clause::Field { field, value: value.to_owned() }
+    }
+
+    fn must(q: &str) -> Vec<Clause> {
+        parse(q).unwrap_or_else(|error| panic!("{q}: {error}")).must
+    }
+
+    #[test]
+    fn words_are_read_as_people_type_them() {
+        for (q, expected) in [
+            (" Printer\tBüro ", vec![words(&["printer"]), words(&["buro"])]),
+            ("web-01.Example.com", vec![words(&["web", "01", "example", "com"])]),
+            ("10.0.0.5 anna@acme.test", vec![words(&["10", "0", "0", "5"]), words(&["anna", "acme", "test"])]),
+            ("Smith & Sons, – −", vec![words(&["smith"]), words(&["sons"])]),
+            ("24\" foo\"bar", vec![words_of_number("24", 24), words(&["foo", "bar"])]),
+            ("東京", vec![words(&["東", "京"])]),
+            ("–x −y", vec![words(&["x"]), words(&["y"])]),
+            ("a A a", vec![words(&["a"])]),
+            ("\"foo:bar\"", vec![phrase(&["foo", "bar"])]),
+        ] {
+            assert_eq!(must(q), expected, "{q}");
+        }
+    }
+
+    fn words_of_number(token: &str, number: i64) -> Clause {
+        Clause::Words { tokens: vec![token.to_owned()], number: Some(number), mac: None }
+    }
+
+    #[test]
+    fn a_number_may_be_that_of_a_ticket_and_with_a_hash_is_nothing_else() {
+        for (q, expected) in [
+            ("42", words_of_number("42", 42)),
+            ("042,", words_of_number("042", 42)),
+            ("#42", Clause::Number(42)),
+            ("(#42).", Clause::Number(42)),
+            ("＃４２", Clause::Number(42)),
+            ("\"42\"", phrase(&["42"])),
+            ("0", words(&["0"])),
+            ("#x1", words(&["x1"])),
+            ("#99999999999999999999", words(&["99999999999999999999"])),
+        ] {
+            assert_eq!(must(q), [expected], "{q}");
+        }
+    }
+
+    #[test]
+    fn phrases_fields_and_exclusions_are_read() {
+        let q = "„Blue Screen” OS:\"Windows  11\" type:device mac:02-FC-00-00-00-01 \
+                 -old -\"not this\" -status:closed -#7 ip:fe80:0::1";
+        let query = parse(q).unwrap();
+        let expected = [
+            phrase(&["blue", "screen"]),
+            field(Field::Os, "windows 11"),
+            field(Field::Type, "device"),
+            field(Field::Mac, "02fc00000001"),
+            field(Field::Ip, "fe80::1"),
+        ];
+        assert_eq!(query.must, expected);
+        let expected = [words(&["old"]), phrase(&["not", "this"]), field(Field::Status, "closed"), Clause::Number(7)];
+        assert_eq!(query.must_not, expected);
+        assert_eq!(must("\"a\"b\"c\""), [phrase(&["a"]), words(&["b", "c"])]);
+    }
+
+    #[test]
+    fn an_error_names_the_place() {
+        let many: Vec<String> = (10..=10 + CLAUSES_MAX).map(|number| format!("w{number}")).collect();
+        let many = many.join(" ");
+        for (q, at, part) in [
+            ("é foo:bar", 2, "no field `foo`. The fields are type, status,"),
+            ("-foo:bar", 1, "in quotes: \"foo:…\""),
+            ("abc:def", 0, "no field `abc`"),
+            ("x os:", 2, "`os:` needs a value"),
+            ("os: windows", 0, "`os:` needs a value"),
+            ("os:\"\"", 0, "`os:` needs a value"),
+            ("é „open", 2, "not closed"),
+            ("os:\"open", 3, "not closed"),
+            ("x \"&\"", 2, "Between these quotes"),
+            (" -a -b", 1, "next to what is excluded"),
+            (" & …", 1, "a letter or a digit"),
+            ("", 0, "a letter or a digit"),
+            ("a - b", 2, "without a space"),
+            ("a -", 2, "without a space"),
+            ("a -&", 2, "follows the `-`"),
+            ("type:printer", 5, "device, user, organization"),
+            ("number:x", 7, "digits alone"),
+            (many.as_str(), 4 * CLAUSES_MAX, "at most 16"),
+        ] {
+            let error = parse(q).unwrap_err();
+            assert_eq!(error.at, at, "{q}: {error}");
+            assert!(error.detail.contains(part), "{q}: {error}");
+        }
+    }
+
+    #[test]
+    fn any_text_is_read_or_refused_at_a_place_within_it() {
+        let mut chance = Chance::new(2);
+        for _ in 0..20_000 {
+            let q = chance.text(&PIECES, 20);
+            match parse(&q) {
+                Ok(query) => {
+                    assert!(!query.must.is_empty(), "{q:?}");
+                    assert!(query.must.len() + query.must_not.len() <= CLAUSES_MAX, "{q:?}");
+                }
+                Err(error) => assert!(error.at < q.chars().count() || q.trim().is_empty(), "{q:?}: {error}"),
+            }
+        }
+    }
+
+    /// Were anything read again from where it began, the slowest of these would take minutes.
+    #[test]
+    fn a_long_text_is_read_in_one_pass() {
+        for piece in
+            ["a", "os:\"a\"", "\"a\"", "a:", "-", "#", "a ", "ad:be:", "東", "\"a\"ad:be:", "os:a ", "é\u{301}"]
+        {
+            let q = piece.repeat(65_536 / piece.len());
+            let error = parse(&q).err();
+            assert!(error.is_none_or(|error| error.detail.len() < 400), "{piece}");
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! What is next in a query: where a clause begins and ends, and what it is. [`super`] says what they mean
+//! together.
+
+use std::net::Ipv6Addr;
+
+use super::fields::{Field, find_number};
+use super::fold::{compact_mac, fold, tokens, trim_punctuation};
+use super::{Clause, QueryError};
+
+/// How much of a name an error repeats: enough to recognise it, not all of what was pasted.
+const ECHO_CHARACTERS_MAX: usize = 32;
+
+/// What is left to read, and how many characters were read before it.
+pub struct Reader<'a> {
+    pub rest: &'a str,
+    pub at: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub fn skip_spaces(&mut self) {
+        let spaces = self.rest.len() - self.rest.trim_start().len();
+        self.take(spaces);
+    }
+
+    /// Whether what follows is excluded. Only the `-` of the keyboard does so: `−` and `–` are typeset, so they come
+    /// with text that was copied, where they are a dash between words or the point of a list.
+    pub fn skip_minus(&mut self) -> Result<bool, QueryError> {
+        let Some(rest) = self.rest.strip_prefix('-') else { return Ok(false) };
+        if rest.chars().next().is_none_or(char::is_whitespace) {
+            return Err(QueryError::new(
+                self.at,
+                "A `-` excludes the word that follows it without a space; here there is none.",
+            ));
+        }
+        self.take(1);
+        Ok(true)
+    }
+
+    /// The next clause; `None` if it is punctuation alone.
+    pub fn read_clause(&mut self) -> Result<Option<Clause>, QueryError> {
+        let at = self.at;
+        if let Some(text) = self.read_quoted()? {
+            let tokens = texts(text);
+            let clause = (!tokens.is_empty()).then_some(Clause::Phrase(tokens));
+            return clause
+                .map(Some)
+                .ok_or_else(|| QueryError::new(at, "Between these quotes nothing can be searched for."));
+        }
+        match find_field_name(self.rest) {
+            Some(name) => self.read_field(name).map(Some),
+            None => Ok(clause_of(self.read_word())),
+        }
+    }
+
+    fn read_field(&mut self, name: &str) -> Result<Clause, QueryError> {
+        let at = self.at;
+        let field = Field::find(name).ok_or_else(|| QueryError::new(at, unknown(name)))?;
+        self.take(name.len() + 1);
+        let value_at = self.at;
+        let written = match self.read_quoted()? {
+            Some(text) => text,
+            None => self.read_word(),
+        };
+        // Where there is no value there is no place for it either, so the name is shown.
+        let at = if written.is_empty() { at } else { value_at };
+        let value = field.value(written).map_err(|detail| QueryError::new(at, detail))?;
+        Ok(Clause::Field { field, value })
+    }
+
+    /// What stands in quotes, if quotes are next. Any of them closes any other: keyboards and text processors mix them.
+    fn read_quoted(&mut self) -> Result<Option<&'a str>, QueryError> {
+        let Some(inside) = self.rest.strip_prefix(is_quote) else { return Ok(None) };
+        let end = inside.find(is_quote).ok_or_else(|| QueryError::new(self.at, "This quote is not closed."))?;
+        self.take(self.rest.len() - inside.len());
+        let text = self.take(end);
+        let closing_bytes = self.rest.chars().next().map_or(0, char::len_utf8);
+        self.take(closing_bytes);
+        Ok(Some(text))
+    }
+
+    fn read_word(&mut self) -> &'a str {
+        self.take(word_at_start(self.rest).len())
+    }
+
+    /// The next bytes, which end at a character.
+    fn take(&mut self, bytes: usize) -> &'a str {
+        let (taken, rest) = self.rest.split_at(bytes);
+        self.at += taken.chars().count();
+        self.rest = rest;
+        taken
+    }
+}
+
+fn is_quote(c: char) -> bool {
+    matches!(c, '"' | '“' | '”' | '„')
+}
+
+fn word_at_start(text: &str) -> &str {
+    text.split(char::is_whitespace).next().unwrap_or_default()
+}
+
+/// The name of a field, known or not: ASCII letters and `_` before a colon. A colon is text after anything else
+/// (`12:30`, `web01:443`), in a URL, after the letter of a drive, and in an address of which the first part happens to
+/// be letters.
+fn find_field_name(rest: &str) -> Option<&str> {
+    let end = rest.find(|c: char| !c.is_ascii_alphabetic() && c != '_')?;
+    let (name, after) = rest.split_at(end);
+    let value = after.strip_prefix(':').filter(|_| !name.is_empty())?;
+    let is_url = value.starts_with("//");
+    let is_path = name.len() == 1 && value.starts_with(['\\', '/']);
+    // After a quote the word may be long and be asked about again, and no address has one.
+    let is_text = is_url || is_path || !value.starts_with(is_quote) && is_address(word_at_start(rest));
+    (!is_text).then_some(name)
+}
+
+/// An IPv6 address, or the groups of a hardware address or of the beginning of either: two colons or more, and at most
+/// four hexadecimal digits between them. No field has such a name.
+fn is_address(word: &str) -> bool {
+    let word = word.trim_end_matches([',', ';', '.', ')', ']']);
+    let address = word.split(['/', '%']).next().unwrap_or_default();
+    let is_group = |group: &str| group.len() <= 4 && group.bytes().all(|byte| byte.is_ascii_hexdigit());
+    address.parse::<Ipv6Addr>().is_ok() || address.matches(':').count() >= 2 && address.split(':').all(is_group)
+}
+
+fn unknown(name: &str) -> String {
+    let mut echo: String = name.chars().take(ECHO_CHARACTERS_MAX).collect();
+    if echo.len() < name.len() {
+        echo.push('…');
+    }
+    format!(
+        "There is no field `{echo}`. The fields are {}. To find this as text, put it in quotes: \"{echo}:…\".",
+        Field::names()
+    )
+}
+
+/// What a word looks for; `None` if it is punctuation alone.
+fn clause_of(word: &str) -> Option<Clause> {
+    let folded = fold(word);
+    let bare = folded.trim_matches(|c: char| !c.is_alphanumeric() && c != '#');
+    if let Some(number) = bare.strip_prefix('#').and_then(find_number) {
+        return Some(Clause::Number(number));
+    }
+    let tokens = texts(&folded);
+    let number = match tokens.as_slice() {
+        [] => return None,
+        [token] => find_number(token),
+        _ => None,
+    };
+    let mac = compact_mac(trim_punctuation(&folded));
+    Some(Clause::Words { tokens, number, mac })
+}
+
+fn texts(text: &str) -> Vec<String> {
+    tokens(text).into_iter().map(|token| token.text).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mac(tokens: &[&str], digits: &str) -> Clause {
+        words_or(tokens, Some(digits))
+    }
+
+    fn words(tokens: &[&str]) -> Clause {
+        words_or(tokens, None)
+    }
+
+    fn words_or(tokens: &[&str], mac: Option<&str>) -> Clause {
+        let tokens = tokens.iter().map(|&token| token.to_owned()).collect();
+        Clause::Words { tokens, number: None, mac: mac.map(str::to_owned) }
+    }
+
+    #[test]
+    fn a_colon_does_not_always_make_a_field() {
+        for (q, expected) in [
+            ("ad:be:ef:00:11:22", mac(&["ad", "be", "ef", "00", "11", "22"], "adbeef001122")),
+            ("(ADBE.EF00.1122)", mac(&["adbe", "ef00", "1122"], "adbeef001122")),
+            ("adbeef001122", mac(&["adbeef001122"], "adbeef001122")),
+            ("ad:be:ef", words(&["ad", "be", "ef"])),
+            ("dead:beef::1", words(&["dead", "beef", "1"])),
+            ("dead:beef::/32,", words(&["dead", "beef", "32"])),
+            ("dead::10.0.0.5", words(&["dead", "10", "0", "0", "5"])),
+            ("fe80::1%eth0", words(&["fe80", "1", "eth0"])),
+            ("12:30", words(&["12", "30"])),
+            ("https://host/x", words(&["https", "host", "x"])),
+            ("C:\\Temp", words(&["c", "temp"])),
+            ("web01:443", words(&["web01", "443"])),
+        ] {
+            let mut reader = Reader { rest: q, at: 0 };
+            assert_eq!(reader.read_clause(), Ok(Some(expected)), "{q}");
+            assert_eq!((reader.rest, reader.at), ("", q.chars().count()), "{q}");
+        }
+    }
+}

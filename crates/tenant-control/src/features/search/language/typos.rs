@@ -1,0 +1,68 @@
+//! How far a word may be from what it finds. It leaves out how the distance is measured.
+
+/// From how many letters on a word may be mistyped at all: with one letter changed, three letters are the beginning of almost
+/// every word.
+const CHARACTERS_MIN: usize = 4;
+/// From how many letters on a word may be mistyped twice, as the contract says.
+const CHARACTERS_FOR_TWO: usize = 8;
+/// A word with a digit needs this many characters, and this many of them letters, before it may be mistyped.
+const MIXED_CHARACTERS_MIN: usize = 5;
+const MIXED_LETTERS_MIN: usize = 3;
+
+/// How many typos a folded word may have: none below 4 characters, one from 4, two from 8.
+///
+/// A word with a digit is another matter. `42`, `10.0.0.5`, `v2` and `7QX19` are numbers, versions and serials, where
+/// one digit more is another thing, and they are found as they stand or not at all. Where letters carry it (`server01`,
+/// `laptop7`) one typo is allowed, and never two, however long it is: a serial of ten characters with two of them
+/// changed is another serial. Who compares should put what is equal first, as `server02` is within one typo of
+/// `server01`.
+pub fn typos_of(word: &str) -> u8 {
+    let characters = word.chars().count();
+    let letters = word.chars().filter(|c| c.is_alphabetic()).count();
+    if letters < characters {
+        return u8::from(characters >= MIXED_CHARACTERS_MIN && letters >= MIXED_LETTERS_MIN);
+    }
+    match characters {
+        0..CHARACTERS_MIN => 0,
+        CHARACTERS_MIN..CHARACTERS_FOR_TWO => 1,
+        CHARACTERS_FOR_TWO.. => 2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_longer_word_may_have_more_typos() {
+        for (word, typos) in [
+            ("", 0),
+            ("a", 0),
+            ("pc", 0),
+            ("lan", 0),
+            ("disk", 1),
+            ("printer", 1),
+            ("printers", 2),
+            ("münchen", 1),
+            ("東", 0),
+        ] {
+            assert_eq!(typos_of(word), typos, "{word}");
+        }
+    }
+
+    #[test]
+    fn a_word_with_digits_is_mistyped_only_where_letters_carry_it() {
+        for (word, typos) in [
+            ("42", 0),
+            ("v2", 0),
+            ("win7", 0),
+            ("7qx19", 0),
+            ("12345678", 0),
+            ("win11", 1),
+            ("server01", 1),
+            ("fileserver2022", 1),
+        ] {
+            assert_eq!(typos_of(word), typos, "{word}");
+        }
+    }
+}

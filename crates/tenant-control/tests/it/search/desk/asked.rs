@@ -1,0 +1,277 @@
+//! How a search is asked, page by page, and what is refused.
+
+use std::collections::BTreeSet;
+
+use kernel::base::SECOND_MS;
+use serde_json::{Value, json};
+
+use super::{asking, called, count_software, device, hits, ids, take_in, text, ticket, total, workflow};
+use crate::asset_inventory::software;
+use crate::support::people::AUDIT;
+use crate::support::search::{Indexed, SEARCH, spelt};
+use crate::support::workflows::{approval, manual};
+use crate::support::{Server, Tenancy, over_http};
+use crate::tickets::{changed, id_of, make};
+
+/// Eleven printers: nine tickets, three of each moment, and two devices.
+async fn printers(server: &Server, tenancy: &Tenancy) {
+    for n in 0..9 {
+        if n % 3 == 0 {
+            server.advance(SECOND_MS);
+        }
+        make(server, tenancy, &json!({"subject": format!("Printer {n}")})).await;
+    }
+    for name in ["printer-a", "printer-b"] {
+        device(server, tenancy, name, |_| {}).await;
+    }
+}
+
+/// Follows the cursor to the end, with what runs after each page. The ids in their order, and how many each page says that
+/// there are.
+async fn walk(
+    server: &Server,
+    tenancy: &Tenancy,
+    query: &str,
+    mut between: impl AsyncFnMut(),
+) -> (Vec<String>, Vec<u64>) {
+    let (mut seen, mut totals, mut more) = (Vec::new(), Vec::new(), String::new());
+    loop {
+        let page = server.get(format!("{SEARCH}?{query}{more}")).cookie(&tenancy.admin).await.ok(200);
+        seen.extend(ids(&page));
+        totals.push(total(&page));
+        assert_eq!(page["has_more"], page["next_cursor"].is_string(), "{page}");
+        let Some(next) = page["next_cursor"].as_str() else { return (seen, totals) };
+        more = format!("&cursor={next}");
+        between().await;
+    }
+}
+
+async fn first_cursor(server: &Server, cookie: &str, query: &str) -> String {
+    let page = server.get(format!("{SEARCH}?{query}&limit=1")).cookie(cookie).await.ok(200);
+    page["next_cursor"].as_str().expect("a cursor").to_owned()
+}
+
+over_http! {
+    async fn what_is_found_is_told_with_all_that_a_list_needs(server: Server) {
+        let acme = server.tenant("acme").await;
+        let fields = json!({"subject": "Printer on floor 3 is jammed", "priority": "high"});
+        let made = ticket(&server, &acme, &fields, &["open"]).await;
+        let _indexed = Indexed::of(&server).await;
+        let mut found = server.search(&acme.admin, "printer").await;
+        assert!(found["took_ms"].take().is_u64(), "how long it took");
+        let hit = json!({
+            "type": "ticket", "id": made["id"], "title": "Printer on floor 3 is jammed", "subtitle": "#1 · open · high",
+            "organization_id": null, "score": 80,
+            "highlights": [{"field": "subject", "snippet": "<em>Printer</em> on floor 3 is jammed"}],
+            "url": format!("{}/api/psa/tickets?id={}", server.base_url(), id_of(&made)),
+        });
+        let counts = json!({"device": 0, "user": 0, "organization": 0, "ticket": 1, "vm": 0, "workflow": 0, "software": 0});
+        let whole = json!({"data": [hit], "has_more": false, "next_cursor": null, "counts": counts, "took_ms": null});
+        assert_eq!(found, whole);
+    }
+
+    async fn a_hit_leads_to_its_record(server: Server) {
+        let acme = server.tenant("acme").await;
+        device(&server, &acme, "apollo01", |full| full.parts.software = vec![software("Apollo & Sons C++", "1")]).await;
+        count_software(&server).await;
+        called(&server, &acme, "Apollo is down").await;
+        workflow(&server, &acme, "Apollo again", manual([approval("ask")])).await;
+        let _indexed = Indexed::of(&server).await;
+        let found = server.search(&acme.admin, "apollo").await;
+        let types: BTreeSet<&str> = hits(&found).iter().map(|hit| text(hit, "type")).collect();
+        assert_eq!(types, BTreeSet::from(["device", "software", "ticket", "workflow"]), "{found}");
+        for hit in hits(&found) {
+            let target = text(hit, "url").strip_prefix(server.base_url()).expect("a URL of this server").to_owned();
+            let read = server.get(target).cookie(&acme.admin).await.ok(200);
+            if hit["type"] == "software" {
+                assert_eq!(read["data"][0]["hostname"], "apollo01", "{hit}");
+            } else {
+                assert_eq!(read["id"], hit["id"], "{hit}");
+            }
+        }
+    }
+
+    async fn a_parameter_is_good_or_refused(server: Server) {
+        let acme = server.tenant("acme").await;
+        let _indexed = Indexed::of(&server).await;
+        let ask = |query: &str| server.get(format!("{SEARCH}?{query}")).cookie(&acme.admin);
+        server.get(SEARCH).cookie(&acme.admin).await.problem("missing_parameter");
+        ask("types=ticket").await.problem("missing_parameter");
+        ask("q=a&nonsense=1").await.problem("unknown_parameter");
+        ask("q=a&sort=title").await.problem("unknown_parameter");
+        let long = format!("q={}", spelt(&"é".repeat(201)));
+        for query in [
+            "q=", "q=%20", "q=a&q=b", "q=%ff", "q=a&types=", "q=a&types=printer", "q=a&types=Device", "q=a&types=device,",
+            "q=a&types=device%20ticket", "q=a&limit=0", "q=a&limit=201", "q=a&limit=ten", long.as_str(),
+        ] {
+            let answer = ask(query).await;
+            assert_eq!(answer.status, 400, "{query}: {}", answer.json());
+            answer.problem("invalid_parameter");
+        }
+        ask(&format!("q={}", spelt(&"é".repeat(200)))).await.is(200);
+        ask("q=a&types=vm,device,device&limit=200").await.is(200);
+    }
+
+    async fn an_error_of_a_query_names_the_place(server: Server) {
+        let acme = server.tenant("acme").await;
+        let _indexed = Indexed::of(&server).await;
+        let many: Vec<String> = (10..27).map(|n| format!("w{n}")).collect();
+        let many = many.join(" ");
+        for (q, at, part) in [
+            ("colour:red", 1, "There is no field `colour`."),
+            ("printer colour:red", 9, "There is no field `colour`."),
+            ("é -colour:red", 4, "There is no field `colour`."),
+            ("-printer", 1, "Something to look for is needed"),
+            (" -printer -status:open", 2, "Something to look for is needed"),
+            ("\"blue screen", 1, "This quote is not closed."),
+            ("é „blue screen", 3, "This quote is not closed."),
+            ("printer \"!\"", 9, "Between these quotes"),
+            ("printer os:", 9, "`os:` needs a value"),
+            ("printer os: windows", 9, "`os:` needs a value"),
+            ("type:printer", 6, "There is no such type."),
+            ("number:four", 8, "digits alone"),
+            ("printer - toner", 9, "without a space"),
+            ("&", 1, "a letter or a digit"),
+            (many.as_str(), 65, "at most 16 parts"),
+        ] {
+            let answer = server.get(asking(q)).cookie(&acme.admin).await;
+            let problem = answer.json();
+            assert_eq!((answer.status, problem["code"].as_str()), (400, Some("invalid_query")), "{q}: {problem}");
+            let detail = problem["detail"].as_str().expect("a detail");
+            assert!(detail.starts_with(&format!("At character {at}: ")) && detail.contains(part), "{q}: {detail}");
+        }
+    }
+
+    async fn types_choose_what_is_found_and_counted(server: Server) {
+        let acme = server.tenant("acme").await;
+        printers(&server, &acme).await;
+        let _indexed = Indexed::of(&server).await;
+        for (query, tickets, devices) in [
+            ("", 9, 2),
+            ("&types=ticket", 9, 0),
+            ("&types=device", 0, 2),
+            ("&types=device,ticket,vm", 9, 2),
+            ("&types=vm", 0, 0),
+            ("&types=user,organization,workflow,software", 0, 0),
+        ] {
+            let found = server.get(format!("{SEARCH}?q=printer{query}")).cookie(&acme.admin).await.ok(200);
+            assert_eq!(found["counts"]["ticket"], tickets, "{query}: {found}");
+            assert_eq!(found["counts"]["device"], devices, "{query}: {found}");
+            assert_eq!(total(&found), tickets + devices, "{query}: {found}");
+            assert_eq!(u64::try_from(hits(&found).len()), Ok(tickets + devices), "{query}: {found}");
+        }
+        let both = format!("{SEARCH}?q={}&types=ticket", spelt("type:device printer"));
+        assert_eq!(total(&server.get(both).cookie(&acme.admin).await.ok(200)), 0);
+    }
+
+    async fn pages_of_any_size_have_each_hit_once_and_count_all(server: Server) {
+        let acme = server.tenant("acme").await;
+        printers(&server, &acme).await;
+        let _indexed = Indexed::of(&server).await;
+        let whole = ids(&server.search(&acme.admin, "printer").await);
+        assert_eq!(whole.iter().collect::<BTreeSet<_>>().len(), 11, "{whole:?}");
+        for limit in [1_usize, 3, 10, 11, 200] {
+            let (seen, totals) = walk(&server, &acme, &format!("q=printer&limit={limit}"), async || {}).await;
+            assert_eq!(seen, whole, "pages of {limit}");
+            assert_eq!(totals.len(), 11_usize.div_ceil(limit), "pages of {limit}");
+            assert!(totals.iter().all(|total| *total == 11), "pages of {limit}: {totals:?}");
+        }
+    }
+
+    async fn what_stays_comes_once_while_others_come_and_change(server: Server) {
+        let acme = server.tenant("acme").await;
+        printers(&server, &acme).await;
+        let moving = called(&server, &acme, "Printer that moves").await;
+        let coming = called(&server, &acme, "Something else").await;
+        let indexed = Indexed::of(&server).await;
+        for limit in [1, 3] {
+            let mut whole = ids(&server.search(&acme.admin, "printer").await);
+            whole.retain(|id| id != id_of(&moving) && id != id_of(&coming));
+            let mut page = 0;
+            let (seen, _) = walk(&server, &acme, &format!("q=printer&limit={limit}"), async || {
+                page += 1;
+                let new = format!("Printer {limit} after {page}");
+                let states: &[&str] = if page % 3 == 0 { &["resolved"] } else { &[] };
+                ticket(&server, &acme, &json!({"subject": new}), states).await;
+                changed(&server, &acme, &moving, &json!({"description": new})).await;
+                let subject = if page % 2 == 0 { "Something else" } else { "Printer for a while" };
+                changed(&server, &acme, &coming, &json!({"subject": subject})).await;
+                take_in(&server, &indexed).await;
+            }).await;
+            let stayed: Vec<String> = seen.into_iter().filter(|id| whole.contains(id)).collect();
+            assert_eq!(stayed, whole, "pages of {limit}");
+        }
+    }
+
+    async fn a_cursor_belongs_to_its_query_and_tenant_and_cannot_be_altered(server: Server) {
+        let (acme, globex) = (server.tenant("acme").await, server.tenant("globex").await);
+        printers(&server, &acme).await;
+        printers(&server, &globex).await;
+        let _indexed = Indexed::of(&server).await;
+        let cursor = first_cursor(&server, &acme.admin, "q=printer").await;
+        let typed = first_cursor(&server, &acme.admin, "q=printer&types=ticket").await;
+        let good = server.get(format!("{SEARCH}?q=printer&limit=200&cursor={cursor}")).cookie(&acme.admin).await;
+        assert_eq!(hits(&good.ok(200)).len(), 10, "a limit may change");
+        for (target, cookie) in [
+            (format!("{SEARCH}?q=print&cursor={cursor}"), &acme.admin),
+            (format!("{SEARCH}?q=printer&types=ticket&cursor={cursor}"), &acme.admin),
+            (format!("{SEARCH}?q=printer&cursor={typed}"), &acme.admin),
+            (format!("{SEARCH}?q=printer&types=device&cursor={typed}"), &acme.admin),
+            (format!("{SEARCH}?q=printer&cursor={cursor}"), &globex.admin),
+            (format!("{AUDIT}?cursor={cursor}"), &acme.admin),
+            (format!("{SEARCH}?q=printer&cursor="), &acme.admin),
+            (format!("{SEARCH}?q=printer&cursor=nonsense"), &acme.admin),
+            (format!("{SEARCH}?q=printer&cursor={cursor}A"), &acme.admin),
+        ] {
+            let answer = server.get(&target).cookie(cookie).await;
+            assert_eq!(answer.status, 400, "{target}: {}", answer.json());
+            answer.problem("invalid_cursor");
+        }
+        for at in (0..cursor.len()).step_by(5) {
+            let other = if cursor[at..].starts_with('A') { "B" } else { "A" };
+            let mut altered = cursor.clone();
+            altered.replace_range(at..=at, other);
+            let answer = server.get(format!("{SEARCH}?q=printer&cursor={altered}")).cookie(&acme.admin).await;
+            answer.problem("invalid_cursor");
+        }
+    }
+
+    async fn a_link_repeats_the_cursor(server: Server) {
+        let acme = server.tenant("acme").await;
+        printers(&server, &acme).await;
+        let _indexed = Indexed::of(&server).await;
+        let target = format!("{SEARCH}?q={}&types=ticket,device&limit=6", spelt("printer -\"floor 3\""));
+        let answer = server.get(target).cookie(&acme.admin).await;
+        let cursor = answer.ok(200)["next_cursor"].as_str().expect("a cursor").to_owned();
+        let link = answer.header("link");
+        let url = link.strip_prefix('<').and_then(|rest| rest.strip_suffix(">; rel=\"next\"")).expect(link);
+        assert!(url.contains(&cursor), "{url}");
+        let target = url.strip_prefix(server.base_url()).expect("a URL of this server").to_owned();
+        let next = server.get(target).cookie(&acme.admin).await;
+        assert_eq!(hits(&next.ok(200)).len(), 5);
+        assert_eq!((next.header("link"), &next.json()["next_cursor"]), ("", &Value::Null));
+    }
+
+    async fn a_search_is_charged_to_the_budget_of_searches(server: Server) {
+        let acme = server.tenant("acme").await;
+        let _indexed = Indexed::of(&server).await;
+        for query in ["q=printer", "q=colour:red", "nonsense=1"] {
+            let answer = server.get(format!("{SEARCH}?{query}")).cookie(&acme.admin).await;
+            assert_eq!(answer.header("ratelimit-policy"), "\"search\";q=600;w=60", "{query}");
+            assert_eq!(answer.remaining().0, "search", "{query}");
+        }
+        let head = server.head(asking("printer")).cookie(&acme.admin).await;
+        assert_eq!((head.is(200).body.len(), head.header("cache-control")), (0, "no-store"));
+    }
+
+    async fn before_the_index_is_there_it_is_said_when_to_come_back(server: Server) {
+        let acme = server.tenant("acme").await;
+        let answer = server.get(asking("printer")).cookie(&acme.admin).await;
+        answer.problem("unavailable");
+        assert!(answer.header("retry-after").parse::<u64>().is_ok_and(|seconds| seconds >= 1));
+        // What is wrong with the request is told all the same.
+        server.get(SEARCH).cookie(&acme.admin).await.problem("missing_parameter");
+        let _indexed = Indexed::of(&server).await;
+        assert_eq!(server.titles(&acme.admin, "admin").await, ["The admin"]);
+    }
+}

@@ -1,0 +1,173 @@
+//! Queries that nobody would type: none breaks anything, and none finds what another tenant has.
+
+use std::collections::BTreeSet;
+
+use super::{asking, count_software, device, hits, ids, scene, text};
+use crate::asset_inventory::software;
+use crate::support::search::Indexed;
+use crate::support::{Server, Tenancy, over_http};
+use crate::tickets::generous;
+
+const QUERIES: usize = 300;
+const PIECES_MAX: u64 = 12;
+/// Characters of a query.
+const Q_CHARS_MAX: usize = 200;
+const SEED: u64 = 20_260_115;
+
+/// What queries are made of: words of the scene, the language, and what does not belong into either.
+const PIECES: [&str; 72] = [
+    "printer",
+    "print",
+    "pirnter",
+    "anna",
+    "keller",
+    "web01",
+    "northwind",
+    "test",
+    "zürich",
+    "SØREN",
+    "東京",
+    "オフィス",
+    "7XK2P13",
+    "02:fc:00:00:00:01",
+    "02fc.0000.00a2",
+    "192.0.2.10",
+    "fe80::2a",
+    "#3",
+    "3",
+    "42",
+    "globex",
+    "a",
+    "e",
+    "0",
+    "type:",
+    "type:device",
+    "type:ticket",
+    "type:software",
+    "status:",
+    "status:open",
+    "org:",
+    "org:northwind",
+    "os:windows",
+    "serial:",
+    "mac:",
+    "ip:",
+    "host:",
+    "email:",
+    "tag:",
+    "priority:high",
+    "platform:linux",
+    "model:",
+    "assignee:",
+    "number:3",
+    "colour:red",
+    "\"",
+    "\"",
+    "“",
+    "”",
+    "„",
+    "-",
+    "-",
+    "--",
+    "−",
+    ":",
+    "::",
+    "://",
+    "*",
+    "?",
+    "~2",
+    "^4",
+    "AND",
+    "OR",
+    "(",
+    ")",
+    "[a TO z]",
+    "\\",
+    "\0",
+    "\u{1f}",
+    "\u{1e}",
+    "\u{202e}",
+    "e\u{301}\u{301}",
+];
+
+/// The same numbers in every run.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+
+    fn pick<'a>(&mut self, all: &[&'a str]) -> &'a str {
+        let end = u64::try_from(all.len()).expect("a length");
+        all[usize::try_from(self.below(end)).expect("a place")]
+    }
+
+    fn query(&mut self) -> String {
+        let mut q = String::new();
+        for _ in 0..=self.below(PIECES_MAX) {
+            match self.below(40) {
+                // A word that no dictionary has.
+                0 => q.push_str(&self.pick(&["a", "é", "printer", "東", "0", "\u{10ffff}"]).repeat(150)),
+                _ => q.push_str(self.pick(&PIECES)),
+            }
+            if self.below(3) > 0 {
+                q.push(' ');
+            }
+        }
+        q.chars().take(Q_CHARS_MAX).collect()
+    }
+}
+
+/// The ids of all that a tenant has. Of software the name is the id, which another may have as well.
+async fn owned(server: &Server, tenancy: &Tenancy) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    for kind in ["device", "user", "organization", "ticket", "workflow", "software"] {
+        let found = server.search(&tenancy.admin, &format!("type:{kind}")).await;
+        assert_eq!(found["has_more"], false, "more than a page of {kind}");
+        all.extend(ids(&found));
+    }
+    all
+}
+
+over_http! {
+    async fn no_query_breaks_anything_or_finds_what_another_tenant_has(setup: Setup) {
+        let server = generous(setup).await;
+        let mut tenants = Vec::new();
+        for slug in ["acme", "globex"] {
+            let tenancy = scene(&server, slug).await;
+            let own = format!("Printer of {slug}");
+            device(&server, &tenancy, &format!("printer-{slug}"), move |full| full.parts.software = vec![software(&own, "1")]).await;
+            tenants.push(tenancy);
+        }
+        count_software(&server).await;
+        let _indexed = Indexed::of(&server).await;
+        let mut known = Vec::new();
+        for tenancy in &tenants {
+            known.push(owned(&server, tenancy).await);
+        }
+        let (mut chance, mut answered, mut found_any) = (Chance(SEED), 0, 0);
+        for n in 0..QUERIES {
+            let q = chance.query();
+            for (tenancy, known) in tenants.iter().zip(&known) {
+                let answer = server.get(asking(&q)).cookie(&tenancy.admin).await;
+                assert!([200, 400].contains(&answer.status), "query {n}, {q:?}: {} {}", answer.status, answer.json());
+                let said = answer.json();
+                if answer.status == 400 {
+                    let code = said["code"].as_str().expect("a code");
+                    let expected = ["invalid_query", "invalid_parameter", "query_too_broad"];
+                    assert!(expected.contains(&code), "query {n}, {q:?}: {said}");
+                    continue;
+                }
+                answered += 1;
+                found_any += usize::from(!hits(&said).is_empty());
+                for hit in hits(&said) {
+                    assert!(known.contains(text(hit, "id")), "query {n}, {q:?} has found another's: {hit}");
+                }
+            }
+        }
+        // Were all refused, or found nothing, nothing was tried.
+        assert!(answered > QUERIES / 4 && found_any > QUERIES / 30, "{answered} were answered, {found_any} have found");
+    }
+}
