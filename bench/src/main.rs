@@ -15,6 +15,7 @@ mod lists;
 mod memory;
 mod read;
 mod report;
+mod search;
 mod server;
 mod start;
 mod store_postgres;
@@ -38,10 +39,11 @@ const USAGE: &str = "usage: bench store-sqlite | store-postgres | read | start |
     webhooks-latency | webhooks-neighbours | webhooks-backlog | tickets-create | tickets-create-postgres |\n\
     tickets-lists [SIZES] [--data FOLDER] | tickets-follow [postgres] | lists [ROWS] | fairness | faults [log | answers] |\n\
     workflows-steps | workflows-latency | workflows-fairness | inventory-ingest | inventory-export [--keep FOLDER] |\n\
-    inventory-lists [--keep FOLDER] | all\n\
+    inventory-lists [--keep FOLDER] |\n\
+    search [--documents N] [--keep FOLDER] [--connections N] [--quick] [--only rebuild | queries | changes | writes] | all\n\
     rounds and sizes: see README.md";
 
-const ALL: [&str; 22] = [
+const ALL: [&str; 23] = [
     "store-sqlite",
     "store-postgres",
     "read",
@@ -64,6 +66,7 @@ const ALL: [&str; 22] = [
     "inventory-ingest",
     "inventory-export",
     "inventory-lists",
+    "search",
 ];
 
 fn main() -> ExitCode {
@@ -104,6 +107,7 @@ fn run(arguments: &[&str]) -> Outcome {
         ["inventory-ingest"] => inventory::ingest::run(),
         ["inventory-export", more @ ..] => inventory::export::run(more),
         ["inventory-lists", more @ ..] => inventory::lists::run(more),
+        ["search", more @ ..] => search::run(more),
         ["all"] => {
             for part in ALL {
                 run(&[part])?;

@@ -10,7 +10,7 @@ pub mod create_postgres;
 pub mod data;
 pub mod follow;
 pub mod lists;
-mod load;
+pub mod load;
 pub mod new;
 mod queries;
 mod vocabulary;

@@ -61,8 +61,12 @@ pub fn codes() -> Vec<Code> {
 }
 
 /// What steps of workflows can do, by feature. What is not here is not in the document either.
-pub const ACTIONS: &[&[Action]] =
-    &[tickets::actions::store::ACTIONS, devices::actions::store::ACTIONS, workflows::actions::store::ACTIONS];
+pub const ACTIONS: &[&[Action]] = &[
+    tickets::actions::store::ACTIONS,
+    devices::actions::store::ACTIONS,
+    search::action::ACTIONS,
+    workflows::actions::store::ACTIONS,
+];
 
 pub fn actions() -> impl Iterator<Item = &'static Action> {
     ACTIONS.iter().copied().flatten()

@@ -19,7 +19,7 @@ use kernel::outbound;
 use kernel::store::{Options, PostgresOptions, Store, Synchronous};
 
 use crate::catalogue;
-use crate::features::search::keeper::Served;
+use crate::features::search::served::Served;
 use crate::features::webhooks::sender;
 use crate::features::workflows::Settings as WorkflowSettings;
 use devices::DeviceArgs;
@@ -59,6 +59,11 @@ pub struct StoreArgs {
 impl StoreArgs {
     pub fn database_file(&self) -> PathBuf {
         self.data_dir.join("tenant-control.db")
+    }
+
+    /// Where the search index is. It is a copy, and no part of a backup.
+    pub fn search_folder(&self) -> PathBuf {
+        self.data_dir.join("search")
     }
 
     pub fn options(&self) -> Options {

@@ -1,11 +1,9 @@
-//! Lists: `data`, `has_more`, `next_cursor`, and cursors that cannot be forged or carried elsewhere.
+//! Lists: `data`, `has_more`, `next_cursor`.
 
 use std::fmt::Write;
 
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, OneOfBuilder, SchemaType, Type};
@@ -13,10 +11,11 @@ use utoipa::openapi::{Ref, RefOr, Schema};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
 use super::caller::Caller;
+use super::cursors::Cursors;
 use super::param::Param;
 use super::params::Params;
 use super::reply::{Documented, Named, Ok200, Record, Versioned, documented};
-use crate::base::{Code, Error, Result, equal};
+use crate::base::{Error, Result};
 use crate::store::{CursorKey, Value};
 
 pub const LIMIT_DEFAULT: usize = 50;
@@ -25,9 +24,6 @@ pub const LIMIT_MAX: usize = 200;
 /// A page ends before its limit when its records come to so many bytes of JSON: what one answer may hold in memory, and
 /// keep a slow reader busy with.
 pub const PAGE_BYTES_MAX: usize = 1 << 20;
-
-/// Enough of an HMAC that guessing one is hopeless.
-const MAC_LEN: usize = 16;
 
 /// Which page of a list is asked for, and with which filters: beside list and tenant, they are what a cursor is bound to.
 #[derive(Clone, Debug)]
@@ -62,19 +58,16 @@ impl PageRequest {
 
     /// The position to go on from, if the cursor was made for the list at this path, these filters and this tenant.
     pub fn position(&self, caller: &Caller, path: &str) -> Result<Option<Vec<Value>>> {
-        let Some(cursor) = &self.cursor else { return Ok(None) };
-        let bytes = BASE64.decode(cursor).map_err(|_| refused())?;
-        let (mac, position) = bytes.split_at_checked(MAC_LEN).ok_or_else(refused)?;
-        if !equal(mac, &self.mac(caller, path, position)) {
-            return Err(refused());
-        }
-        serde_json::from_slice(position).map(Some).map_err(|_| refused())
+        self.cursor.as_deref().map(|cursor| self.cursors(caller, path).open(cursor)).transpose()
     }
 
     /// The same as the list's own type of place.
     pub fn after<K: CursorKey>(&self, caller: &Caller, path: &str) -> Result<Option<K>> {
-        let position = self.position(caller, path)?;
-        position.map(|position| K::from_position(&position).ok_or_else(refused)).transpose()
+        self.cursor.as_deref().map(|cursor| self.cursors(caller, path).open_as(cursor)).transpose()
+    }
+
+    fn cursors<'a>(&'a self, caller: &'a Caller, path: &'a str) -> Cursors<'a> {
+        Cursors { app: caller.app(), tenant: caller.tenant_id(), path, filters: &self.filters }
     }
 
     /// Cuts the extra row off and signs where the next page starts.
@@ -110,10 +103,7 @@ impl PageRequest {
     /// A cursor behind this position, good for this list, these filters and this tenant alone, and what the `Link` header
     /// says of the page behind it.
     pub fn next(&self, caller: &Caller, path: &str, position: &[Value]) -> Result<(String, String)> {
-        let position = serde_json::to_vec(position).map_err(Error::internal)?;
-        let mut bytes = self.mac(caller, path, &position);
-        bytes.extend_from_slice(&position);
-        let cursor = BASE64.encode(bytes);
+        let cursor = self.cursors(caller, path).sign(position)?;
         let mut link = format!("<{}{path}?", caller.app().settings.base_url.as_str());
         for (name, value) in &self.filters {
             let _ = write!(link, "{name}={}&", utf8_percent_encode(value, NON_ALPHANUMERIC));
@@ -121,22 +111,6 @@ impl PageRequest {
         let _ = write!(link, "limit={}&cursor={cursor}>; rel=\"next\"", self.limit);
         Ok((cursor, link))
     }
-
-    fn mac(&self, caller: &Caller, path: &str, position: &[u8]) -> Vec<u8> {
-        let mut text = Vec::new();
-        let tenant = caller.tenant_id().to_string();
-        let filters = self.filters.iter().flat_map(|(name, value)| [*name, value.as_str()]);
-        for part in [path, &tenant].into_iter().chain(filters) {
-            text.extend_from_slice(&(part.len() as u64).to_be_bytes());
-            text.extend_from_slice(part.as_bytes());
-        }
-        text.extend_from_slice(position);
-        caller.app().secrets.cursor_key().sign(&text)[..MAC_LEN].to_vec()
-    }
-}
-
-fn refused() -> Error {
-    Error::new(Code::InvalidCursor, "The cursor was not made for this list, these filters and this tenant.")
 }
 
 /// What the records of a page come to, so that it ends in time.

@@ -20,12 +20,20 @@ crate::statements! {
     READER = "SELECT written_by, number FROM change_readers WHERE id = $1";
     PASS = "UPDATE change_readers SET written_by = $2, number = $3, seen_at = $4 WHERE id = $1";
     END_READER = "DELETE FROM change_readers WHERE id = $1";
-    /// Readers that are gone for good must not keep everything for ever.
-    FORGET_READERS = "DELETE FROM change_readers WHERE seen_at < $1";
+    READER_SEEN = "SELECT seen_at FROM change_readers WHERE id = $1";
+    /// Readers that are gone for good must not keep everything for ever; nor those of a clock that was ahead.
+    FORGET_READERS = "DELETE FROM change_readers WHERE seen_at < $1 OR seen_at > $2";
+    ANY_READER = "SELECT id FROM change_readers LIMIT 1";
+    CHANGE_AT = "SELECT written_by, number FROM changes WHERE written_by = $1 AND number = $2";
+    FORGET_ALL_READERS = "DELETE FROM change_readers";
+    COUNT_BEHIND = "SELECT COUNT(*) FROM (SELECT number FROM changes WHERE (written_by, number) > ($1, $2) LIMIT $3) c";
     LAST_READER = "SELECT written_by, number FROM change_readers ORDER BY written_by, number LIMIT 1";
     CLEAN = "DELETE FROM changes WHERE (written_by, number) IN (SELECT written_by, number FROM changes
         WHERE (written_by, number) < ($1, $2) ORDER BY written_by, number LIMIT $3)";
 }
+
+/// Numbers that a millisecond has, where changes are numbered by the time.
+const NUMBERS_OF_A_MS: i64 = 1_024;
 
 /// A place in the feed: everything up to it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,7 +71,11 @@ impl Tx {
         if self.tenant_id().is_none() {
             return Err(Error::internal("only a tenant's records change"));
         }
-        self.later(dialect::note_change(self.engine()), vec![kind.into(), id.to_string().into()]).await
+        let mut noted = vec![kind.into(), id.to_string().into()];
+        if dialect::numbers_changes_by_time(self.engine()) {
+            noted.push(self.world().now().as_millis().saturating_mul(NUMBERS_OF_A_MS).into());
+        }
+        self.later(dialect::note_change(self.engine()), noted).await
     }
 }
 
@@ -98,16 +110,50 @@ pub async fn end_reader(system: &Db, reader: &str) -> Result<()> {
     system.write(async move |tx| tx.exec(END_READER, args![reader]).await).await.map(drop)
 }
 
+/// When a reader was last seen; none if it was forgotten.
+pub async fn seen_at(system: &Db, reader: &str) -> Result<Option<Timestamp>> {
+    system.find(READER_SEEN, args![reader]).await
+}
+
+/// Whether the store has the change up to which a reader has read. It is never removed as long as the reader is known: one that is
+/// not there belongs to a store that was put back to an earlier state.
+pub async fn is_there(system: &Db, place: Place) -> Result<bool> {
+    // Whoever began to read and found no change has none to show.
+    let found: Option<Place> = system.find(CHANGE_AT, args![place.written_by, place.number]).await?;
+    Ok(place.number == 0 || found.is_some())
+}
+
+/// How many changes there are behind a place, counted up to so many.
+pub async fn count_behind(system: &Db, behind: Place, max: i64) -> Result<i64> {
+    system.one(COUNT_BEHIND, args![behind.written_by, behind.number, max]).await
+}
+
+pub async fn has_readers(system: &Db) -> Result<bool> {
+    let any: Option<String> = system.find(ANY_READER, args![]).await?;
+    Ok(any.is_some())
+}
+
+/// Nobody who keeps a copy knows what a store was like that is put back: all of them begin anew.
+pub async fn forget_readers(system: &Db) -> Result<()> {
+    system.write(async |tx| tx.exec(FORGET_ALL_READERS, args![]).await).await.map(drop)
+}
+
 /// The next changes of all tenants behind a place.
 pub async fn read(system: &Db, behind: Place, limit: i64) -> Result<Vec<Changed>> {
     system.list(dialect::changes_behind(system.engine()), args![behind.written_by, behind.number, limit]).await
 }
 
-/// Removes at most so many of what every reader has passed, and tells how many. Readers that were last seen before then are
-/// forgotten. The last of all stays on the embedded store: from it the next one is counted.
-pub async fn clean(system: &Db, seen_before: Timestamp, limit: i64) -> Result<u64> {
+/// Removes at most so many of what every reader has passed, and tells how many. Readers that were not seen for so long are
+/// forgotten. The last change of all stays on the embedded store: from it the next one is counted.
+pub async fn clean(system: &Db, forget_after_ms: i64, limit: i64) -> Result<u64> {
+    let now = system.world().now();
+    let (seen_before, seen_after) = (now.plus(-forget_after_ms), now.plus(forget_after_ms));
     let clean = async move |tx: &mut Tx| {
-        tx.exec(FORGET_READERS, args![seen_before]).await?;
+        // One at a time: two would wait for each other's rows.
+        if !tx.try_lock("changes.clean").await? {
+            return Ok(0);
+        }
+        tx.exec(FORGET_READERS, args![seen_before, seen_after]).await?;
         // The end first: whoever begins to read after this is behind it, and whoever began before is found.
         let end: Place = tx.one(dialect::changes_end(tx.engine()), args![]).await?;
         let last: Option<Place> = tx.find(LAST_READER, args![]).await?;

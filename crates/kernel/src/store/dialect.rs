@@ -103,15 +103,20 @@ pub(super) fn skip_locked(engine: Engine) -> &'static str {
     }
 }
 
-/// Notes a change of a tenant's record. SQLite's one writer numbers them as they are committed; PostgreSQL notes the transaction.
+/// Notes a change of a tenant's record. PostgreSQL notes the transaction. SQLite's one writer numbers them as they are committed, by
+/// the time: what is written after a store was put back to an earlier state has other numbers than what was written before.
 pub(super) fn note_change(engine: Engine) -> &'static str {
     match engine {
         Engine::Sqlite => {
             "INSERT INTO changes (written_by, number, tenant_id, kind, record_id)
-             SELECT 0, COALESCE((SELECT MAX(number) FROM changes WHERE written_by = 0), 0) + 1, $1, $2, $3"
+             SELECT 0, MAX(COALESCE((SELECT MAX(number) FROM changes WHERE written_by = 0), 0) + 1, $4), $1, $2, $3"
         }
         Engine::Postgres => "INSERT INTO changes (tenant_id, kind, record_id) VALUES ($1, $2, $3)",
     }
+}
+
+pub(super) fn numbers_changes_by_time(engine: Engine) -> bool {
+    engine == Engine::Sqlite
 }
 
 /// The changes behind a place; on PostgreSQL those of transactions older than all that are under way.

@@ -81,7 +81,7 @@ pub use row::{Column, FromRow, Row};
 pub use select::{Compare, Direction, Select};
 pub use self_check::Check;
 pub use steps::STEP_ROWS;
-pub(crate) use turns::TenantTurns;
+pub use turns::TenantTurns;
 pub use tx::{Ahead, Tx};
 pub use values::Value;
 pub use walk::{ARMS_MAX, Arm, Passed, Walk};

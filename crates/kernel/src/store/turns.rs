@@ -93,7 +93,7 @@ impl Turns {
 }
 
 /// So many turns for each tenant, and as many for what the service does for it.
-pub(crate) struct TenantTurns {
+pub struct TenantTurns {
     each: usize,
     lanes: Mutex<HashMap<Lane, Arc<Semaphore>>>,
 }
@@ -103,8 +103,13 @@ impl TenantTurns {
         TenantTurns { each, lanes: Mutex::default() }
     }
 
+    /// Waits for a turn of what a tenant asks for, for so long at most.
+    pub async fn take_of(&self, tenant: TenantId, wait_max: Duration) -> Result<OwnedSemaphorePermit> {
+        self.take(Lane::Tenant(tenant), wait_max).await
+    }
+
     /// Waits for the tenant's turn, for so long at most.
-    pub async fn take(&self, lane: Lane, wait_max: Duration) -> Result<OwnedSemaphorePermit> {
+    pub(crate) async fn take(&self, lane: Lane, wait_max: Duration) -> Result<OwnedSemaphorePermit> {
         let turns = self.of(lane);
         if let Ok(turn) = turns.clone().try_acquire_owned() {
             return Ok(turn);

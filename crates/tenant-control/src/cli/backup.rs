@@ -9,7 +9,7 @@ use clap::Args;
 use kernel::auth::find_tenant;
 use kernel::base::{Error, Result, World};
 use kernel::startup::{forget_base_url, noted_base_url};
-use kernel::store::{Options, Purpose, Store};
+use kernel::store::{Options, Purpose, Store, changes};
 use serde_json::json;
 
 use super::EXIT_USAGE;
@@ -118,7 +118,7 @@ async fn check(from: &Path, incoming: &Path) -> Result<()> {
     Err(Error::internal(format!("{} is not a whole backup: {problem}", from.display())))
 }
 
-/// And lets it forget where the server was reached that it is a copy of.
+/// And lets it forget where the server was reached that it is a copy of, and who has read it since.
 async fn prove_whole(incoming: &Path) -> Result<(), String> {
     let text = |error: Error| error.cause().unwrap_or_else(|| error.to_string());
     if is_cut_off(incoming).map_err(|error| error.to_string())? {
@@ -128,11 +128,17 @@ async fn prove_whole(incoming: &Path) -> Result<(), String> {
     let checked = store.self_check().await;
     let pending = store.pending_migrations(MIGRATIONS).await;
     // An empty file is a sound database too, but not one of ours.
-    let ours = find_tenant(&store.system(Purpose::Cli), "").await;
+    let all = store.system(Purpose::Cli);
+    let ours = find_tenant(&all, "").await;
     // One that was made before servers noted anything has no such table.
     let forgotten = match noted_base_url(&store).await {
         Ok(Some(_)) => forget_base_url(&store).await,
         Ok(None) | Err(_) => Ok(()),
+    };
+    // Nor had it readers.
+    let forgotten = match (forgotten, changes::has_readers(&all).await) {
+        (Ok(()), Ok(true)) => changes::forget_readers(&all).await,
+        (forgotten, _) => forgotten,
     };
     store.close().await;
     let checks = checked.map_err(text)?;

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::output::Output;
 use crate::config::{OutboundArgs, StoreArgs};
+use crate::features::search::health::health;
 use crate::migrations::MIGRATIONS;
 
 #[derive(Args)]
@@ -58,6 +59,7 @@ async fn database(args: &StoreArgs, store: &Store) -> Vec<Check> {
         Ok(pending) if pending.is_empty() => {
             checks.push(Check::fine("schema", "up to date"));
             checks.push(tenants_clocks(store).await);
+            checks.push(search_index(args, store).await);
             let secrets = kernel::startup::check_secrets(store, &args.secrets()).await;
             checks.push(match secrets {
                 Ok(()) => Check::fine("secrets", "those of the database"),
@@ -90,6 +92,16 @@ async fn tenants_clocks(store: &Store) -> Check {
         stuck.join(", ")
     );
     Check::failed(NAME, problem)
+}
+
+/// The index of the server that uses this data directory.
+async fn search_index(args: &StoreArgs, store: &Store) -> Check {
+    const NAME: &str = "search index";
+    match health(&args.search_folder(), &store.system(Purpose::Cli)).await {
+        Ok(Ok(detail)) => Check::fine(NAME, detail),
+        Ok(Err(problem)) => Check::failed(NAME, problem),
+        Err(error) => Check::failed(NAME, error.cause().unwrap_or_else(|| error.to_string())),
+    }
 }
 
 fn data_dir(args: &StoreArgs) -> Check {

@@ -60,7 +60,7 @@ pub async fn run(args: ServeArgs) -> Result<()> {
         engine.clone().run(async move { drop(until_stopping(stopped).await) })
     });
     let running = tokio::spawn(running);
-    let (keeping, folder) = (node.clone(), args.store.data_dir.join(SEARCH_FOLDER));
+    let (keeping, folder) = (node.clone(), args.store.search_folder());
     let indexing = watch("keeping the search index", node.stopping.subscribe(), move || {
         Keeper::new(keeping.clone(), folder.clone(), keeping.settings.of_feature()).run()
     });
@@ -135,9 +135,6 @@ fn told_otherwise(args: &ServeArgs) -> String {
 async fn until_stopping(mut stopping: Receiver<bool>) -> Result<(), RecvError> {
     stopping.wait_for(|stopping| *stopping).await.map(drop)
 }
-
-/// Where the search index is, in the data directory.
-const SEARCH_FOLDER: &str = "search";
 
 /// How soon a new certificate is in use.
 const RELOAD_EVERY: Duration = Duration::from_secs(1);

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::asset_inventory::{self, INVENTORY};
 use crate::support::call::Call;
 use crate::support::people::KEYS;
+use crate::support::search::Indexed;
 use crate::support::{Answer, Server, Setup, Tenancy, over_http};
 use crate::tickets::TICKETS;
 use crate::webhooks::{DELIVERIES, WEBHOOKS, endpoint};
@@ -21,6 +22,8 @@ struct Row {
     operation: &'static str,
     /// What it is about: a record made for the call.
     target: Target,
+    /// What its query says when it is about no record.
+    query: &'static str,
     /// In which `$id` stands for that record.
     body: Option<Value>,
     status: u16,
@@ -46,7 +49,7 @@ enum Target {
 
 fn table() -> Vec<Row> {
     use Target::{Comments, Delivery, Device, DeviceHistory, History, Key, Nothing, Ticket, Webhook, Workflow};
-    let row = |operation, target, body, status| Row { operation, target, body, status, more: &[] };
+    let row = |operation, target, body, status| Row { operation, target, query: "", body, status, more: &[] };
     let hook = json!({"name": "Made", "url": "https://hooks.example.com/in", "events": ["webhook.auto_disabled"]});
     let reading = |row: Row| Row { more: &["webhooks:read"], ..row };
     let key = json!({"name": "Made", "scopes": ["api_keys:write"]});
@@ -87,6 +90,7 @@ fn table() -> Vec<Row> {
         row("change_workflow", Workflow, Some(json!({"name": "Other"})), 200),
         row("change_workflow", Workflow, Some(json!({"enabled": false})), 200),
         row("delete_workflow", Workflow, None, 204),
+        Row { query: "?q=made", ..row("search", Nothing, None, 200) },
         row("read_asset_inventory", Nothing, None, 200),
         row("read_asset_inventory", Device, None, 200),
         row("read_asset_inventory", DeviceHistory, None, 200),
@@ -182,7 +186,7 @@ impl Operation {
             Target::History | Target::DeviceHistory => "&view=history",
             _ => "",
         };
-        let query = if named_in_query { format!("?id={id}{view}") } else { String::new() };
+        let query = if named_in_query { format!("?id={id}{view}") } else { self.row.query.to_owned() };
         let call = server.call(self.method.parse().unwrap(), format!("{}{query}", self.path));
         match &self.row.body {
             Some(body) => call.json(&serde_json::from_str(&body.to_string().replace("$id", id)).unwrap()),
@@ -249,12 +253,14 @@ impl Operation {
     }
 }
 
-/// Budgets that these many calls do not use up.
-async fn generous(mut setup: Setup) -> Server {
+/// Budgets that these many calls do not use up, and an index to search in.
+async fn generous(mut setup: Setup) -> (Server, Indexed) {
     for policy in Policy::ALL {
         setup.settings.rate_table.set(policy, 1_000_000);
     }
-    setup.start().await
+    let server = setup.start().await;
+    let index = Indexed::of(&server).await;
+    (server, index)
 }
 
 struct Record {
@@ -271,7 +277,7 @@ fn refused(answer: &Answer, code: &str, operation: &Operation, who: &str) {
 
 over_http! {
     async fn nobody_gets_in_without_a_credential_that_works(setup: Setup) {
-        let server = generous(setup).await;
+        let (server, _index) = generous(setup).await;
         let early = server.tenant("early").await;
         let expired = server.key_with(&early, &json!({"name": "Short", "scopes": ["*"], "expires_days": 1})).await;
         server.advance(2 * DAY_MS);
@@ -325,7 +331,7 @@ over_http! {
     }
 
     async fn a_key_needs_the_one_scope_and_no_other(setup: Setup) {
-        let server = generous(setup).await;
+        let (server, _index) = generous(setup).await;
         let acme = server.tenant("acme").await;
         for operation in operations(&server).into_iter().filter(|operation| !operation.public) {
             let Some(scope) = operation.scope.as_deref() else { continue };
@@ -351,7 +357,7 @@ over_http! {
     }
 
     async fn an_operation_without_a_scope_takes_any_key_or_none(setup: Setup) {
-        let server = generous(setup).await;
+        let (server, _index) = generous(setup).await;
         let acme = server.tenant("acme").await;
         let key = server.key(&acme, &["search:read"]).await;
         for operation in operations(&server).into_iter().filter(|operation| !operation.public && operation.scope.is_none()) {
@@ -365,7 +371,7 @@ over_http! {
     }
 
     async fn another_tenant_finds_nothing(setup: Setup) {
-        let server = generous(setup).await;
+        let (server, _index) = generous(setup).await;
         let acme = server.tenant("acme").await;
         let globex = server.tenant("globex").await;
         let stranger = server.key(&globex, &["*"]).await;
@@ -398,7 +404,7 @@ over_http! {
     }
 
     async fn roles_hold_what_the_contract_gives_them(setup: Setup) {
-        let server = generous(setup).await;
+        let (server, _index) = generous(setup).await;
         let acme = server.tenant("acme").await;
         for operation in operations(&server) {
             for role in Role::ALL {
@@ -420,7 +426,7 @@ over_http! {
     }
 
     async fn a_change_by_cookie_from_another_site_is_refused_everywhere(setup: Setup) {
-        let server = generous(setup).await;
+        let (server, _index) = generous(setup).await;
         let acme = server.tenant("acme").await;
         for operation in operations(&server).into_iter().filter(|operation| !operation.public) {
             let target = operation.record(&server, &acme).await;

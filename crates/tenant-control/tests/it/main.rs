@@ -18,6 +18,7 @@ mod faults_disk;
 mod faults_kill;
 mod faults_log;
 mod faults_nodes;
+mod faults_search;
 mod faults_shutdown;
 mod faults_webhooks;
 mod faults_workflows;

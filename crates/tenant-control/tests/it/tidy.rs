@@ -213,7 +213,12 @@ const SYSTEM_DOORS: &[(&str, &str, usize, &str)] = &[
     ("crates/kernel/src/store/self_check.rs", "Health", 3, "doctor looks at the database as a whole"),
     ("crates/tenant-control/src/cli/admin.rs", "Cli", 2, "the operator names tenants and lists them"),
     ("crates/tenant-control/src/cli/clock.rs", "Cli", 1, "the operator looks at the clocks of all tenants"),
-    ("crates/tenant-control/src/cli/doctor.rs", "Cli", 1, "a clock that ran ahead may be any tenant's"),
+    (
+        "crates/tenant-control/src/cli/doctor.rs",
+        "Cli",
+        2,
+        "a clock that ran ahead may be any tenant's, and the search index has the records of all",
+    ),
     ("crates/tenant-control/src/features/api_keys/jobs.rs", "Jobs", 1, "which keys expire soon, of whichever tenant"),
     (
         "crates/tenant-control/src/features/devices/clock/store.rs",

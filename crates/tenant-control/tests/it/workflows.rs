@@ -25,6 +25,7 @@ mod revisions;
 mod runs;
 mod schedules;
 mod scopes;
+mod search;
 mod secrets;
 mod timeouts;
 mod triggers;

@@ -2,117 +2,84 @@
 //!
 //! The index is a copy. Whatever is wrong with it, it is built anew from the records, and nothing but search waits for that.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kernel::base::{Error, HOUR_MS, Result, TenantId, Word};
+use kernel::base::{Error, HOUR_MS, Result};
 use kernel::jobs::Node;
-use kernel::store::changes::{self, Changed, Place};
+use kernel::store::changes;
 use kernel::store::{Db, Purpose};
-
 use tokio::sync::Mutex;
 
-use super::documents::{self, Document, Kind};
-use super::index::writer::{self, Opened, Unusable, Writer};
-use super::index::{Asked, Found, Serving};
+use super::builder::Builder;
+use super::folder::Folder;
+use super::following::{Following, Taken, Trouble, close};
+use super::index::Serving;
+use super::index::writer::{self, Stands};
+use super::served::{Served, blocking};
 
 /// From one look into the feed to the next, when there was nothing.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// From one commit to the next.
-const COMMIT_EVERY: Duration = Duration::from_millis(300);
-/// Changes of one commit.
-const CHANGES_MAX: i64 = 5_000;
-/// From one note of how far this node has read to the next.
-const PASS_EVERY: Duration = Duration::from_secs(5);
-/// After something went wrong.
-const AGAIN_AFTER: Duration = Duration::from_secs(5);
+pub const COMMIT_EVERY: Duration = Duration::from_millis(300);
+/// After something went wrong: at first, and at most.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+const AGAIN_AFTER_MAX: Duration = Duration::from_secs(30);
+/// What could not be kept up to date for so long is not shown any more.
+const BEHIND_AFTER: Duration = Duration::from_secs(5);
 /// A node that was not seen for so long builds its index anew when it comes back: until then all changes are kept for it.
 const FORGET_AFTER_MS: i64 = HOUR_MS;
-/// Changes that are removed in one step.
-const CLEAN_ROWS: i64 = 5_000;
-/// Records that are read at a time for a new index.
-const WALK_ROWS: usize = 500;
-/// Letters of a reader's name.
-const NAME_LEN: usize = 16;
-
-/// The index that serves, for those who ask. None while there is none.
-#[derive(Clone, Default)]
-pub struct Served(Arc<RwLock<State>>);
-
-#[derive(Clone, Default)]
-enum State {
-    /// Not there yet.
-    #[default]
-    Building,
-    Serving(Arc<Serving>),
-    /// It is there, and cannot be kept up to date.
-    Behind,
-}
-
-impl Served {
-    /// The index, up to date but for what is being committed.
-    pub fn get(&self) -> Result<Arc<Serving>> {
-        match &*self.0.read().unwrap_or_else(PoisonError::into_inner) {
-            State::Serving(serving) => Ok(serving.clone()),
-            State::Building => Err(Error::unavailable("the search index is being built")),
-            State::Behind => Err(Error::unavailable("the search index cannot be kept up to date")),
-        }
-    }
-
-    /// Asks it off the threads that serve requests. None if that would cost more than a search may.
-    pub async fn search(&self, asked: Asked) -> Result<Option<Found>> {
-        let serving = self.get()?;
-        blocking(move || serving.search(&asked)).await
-    }
-
-    fn set(&self, state: State) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = state;
-    }
-
-    fn fall_behind(&self) {
-        let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if matches!(*state, State::Serving(_)) {
-            *state = State::Behind;
-        }
-    }
-}
+/// From one cleaning of the feed to the next, and what is removed in one transaction and in one cleaning.
+const CLEAN_EVERY: Duration = Duration::from_secs(5);
+const CLEAN_ROWS: i64 = 2_000;
+const CLEAN_STEPS: usize = 50;
+/// From one look at all files for a search that failed to the next.
+const INSPECT_EVERY: Duration = Duration::from_mins(1);
 
 /// Keeps the index in a folder.
 pub struct Keeper {
     node: Node,
-    folder: PathBuf,
+    root: PathBuf,
     served: Served,
-    following: Mutex<Option<Following>>,
+    kept: Mutex<Kept>,
 }
 
-/// An index that follows the feed, and how far it has come.
-struct Following {
-    /// As which it reads the feed, and what its folder is called.
-    name: String,
-    serving: Arc<Serving>,
-    writer: Option<Writer>,
-    place: Place,
-    passed: Option<(Place, Instant)>,
+#[derive(Default)]
+struct Kept {
+    folder: Option<Arc<Folder>>,
+    following: Option<Following>,
+    cleaned: Option<Instant>,
+    inspected: Option<Instant>,
 }
 
 impl Keeper {
-    pub fn new(node: Node, folder: PathBuf, served: Served) -> Self {
-        Keeper { node, folder, served, following: Mutex::new(None) }
+    pub fn new(node: Node, root: PathBuf, served: Served) -> Self {
+        Keeper { node, root, served, kept: Mutex::default() }
     }
 
     /// Until it is dropped.
     pub async fn run(self) {
+        let (mut fresh_at, mut again_after) = (Instant::now(), AGAIN_AFTER);
         loop {
             let began = Instant::now();
-            match self.step().await {
-                Ok(true) => tokio::time::sleep(COMMIT_EVERY.saturating_sub(began.elapsed())).await,
-                Ok(false) => tokio::time::sleep(LOOK_EVERY).await,
+            let step = self.step().await;
+            if let Ok(taken) = &step {
+                again_after = AGAIN_AFTER;
+                fresh_at = if taken.is_all { began } else { fresh_at };
+            }
+            metrics::gauge!("search_lag_seconds").set(fresh_at.elapsed().as_secs_f64());
+            match step {
+                Ok(taken) if taken.is_any => tokio::time::sleep(COMMIT_EVERY.saturating_sub(began.elapsed())).await,
+                Ok(_) => tokio::time::sleep(LOOK_EVERY).await,
                 Err(error) => {
-                    tracing::warn!(%error, "the search index cannot be kept up to date; it will be tried again");
-                    self.served.fall_behind();
-                    tokio::time::sleep(AGAIN_AFTER).await;
+                    let cause = error.cause().unwrap_or_else(|| error.to_string());
+                    tracing::warn!(cause, "the search index cannot be kept up to date; it will be tried again");
+                    if fresh_at.elapsed() >= BEHIND_AFTER {
+                        self.served.fall_behind();
+                    }
+                    tokio::time::sleep(again_after).await;
+                    again_after = (again_after * 2).min(AGAIN_AFTER_MAX);
                 }
             }
         }
@@ -120,21 +87,44 @@ impl Keeper {
 
     /// Brings everything into the index that is committed, as [`Keeper::run`] does by and by.
     pub async fn catch_up(&self) -> Result<()> {
-        while self.step().await? {}
+        while self.step().await?.is_any {}
         Ok(())
     }
 
-    /// Opens the index if that was not done, and takes the next changes. Whether there were any.
-    async fn step(&self) -> Result<bool> {
-        let mut following = self.following.lock().await;
-        let current = match following.take() {
-            Some(current) => current,
-            None => self.begin().await?,
-        };
-        let (current, has_changed) = self.follow(current).await?;
-        // What has failed is dropped, and opened again as it was last committed.
-        *following = Some(current);
-        Ok(has_changed)
+    /// Opens the index if that was not done, and takes the next changes.
+    async fn step(&self) -> Result<Taken> {
+        let kept = &mut *self.kept.lock().await;
+        let system = self.records();
+        self.clean_when_due(kept, &system).await;
+        self.inspect_when_due(kept).await;
+        let folder = self.folder(&mut kept.folder).await?;
+        if kept.following.is_none() {
+            kept.following = Some(self.begin(&system, folder).await?);
+        }
+        let Some(following) = &mut kept.following else { return Err(Error::internal("it has just begun")) };
+        match following.step(&system).await {
+            Ok(taken) => {
+                self.served.serve(following.serving());
+                Ok(taken)
+            }
+            // The store is away for a moment; the index is as it was.
+            Err(Trouble::Store(error)) => Err(error),
+            // It is opened again as it was last committed.
+            Err(Trouble::Index(error)) => {
+                close(kept.following.take()).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// The one that it has, or takes.
+    async fn folder(&self, taken: &mut Option<Arc<Folder>>) -> Result<Arc<Folder>> {
+        if let Some(folder) = taken {
+            return Ok(folder.clone());
+        }
+        let root = self.root.clone();
+        let folder = Arc::new(blocking(move || Folder::take(&root)).await?);
+        Ok(taken.insert(folder).clone())
     }
 
     /// Of all tenants.
@@ -142,173 +132,66 @@ impl Keeper {
         self.node.store.system(Purpose::Jobs)
     }
 
-    async fn begin(&self) -> Result<Following> {
-        let folder = self.folder.clone();
-        let opened = blocking(move || open(&folder)).await?;
-        let (name, opened, place) = match opened {
-            Ok(found) => found,
-            Err(Unusable(reason)) => {
-                tracing::info!(%reason, "the search index is built");
-                return self.build().await;
-            }
-        };
-        let serving = Arc::new(Serving::new(opened)?);
-        match changes::find_reader(&self.records(), &name).await? {
-            Some(passed) if passed <= place => Ok(self.serve(name, serving, place)),
-            _ => {
-                tracing::info!("the search index has missed changes, and is built anew");
-                self.served.set(State::Serving(serving));
-                self.build().await
-            }
+    /// Whatever becomes of this node's index, changes that nobody needs do not pile up.
+    async fn clean_when_due(&self, kept: &mut Kept, system: &Db) {
+        if kept.cleaned.is_some_and(|at| at.elapsed() < CLEAN_EVERY) {
+            return;
         }
-    }
-
-    fn serve(&self, name: String, serving: Arc<Serving>, place: Place) -> Following {
-        self.served.set(State::Serving(serving.clone()));
-        Following { name, serving, writer: None, place, passed: None }
-    }
-
-    /// Reads all records of all tenants into a new index. What is written meanwhile comes from the feed.
-    async fn build(&self) -> Result<Following> {
-        let (system, began) = (self.records(), Instant::now());
-        let name = self.node.world.chance.base62(NAME_LEN).to_lowercase();
-        let place = changes::end(&system).await?;
-        changes::begin_reader(&system, &name, place).await?;
-        let (path, root) = (self.folder.join(&name), self.folder.clone());
-        let make = move || -> Result<(Opened, Writer, Vec<String>)> {
-            let current = writer::current(&root).map_err(Error::internal)?;
-            std::fs::create_dir_all(&root).map_err(Error::internal)?;
-            let removed = writer::remove_others(&root, current.as_deref()).map_err(Error::internal)?;
-            let opened = writer::create(&path).map_err(Error::internal)?;
-            let writer = Writer::building(&opened).map_err(Error::internal)?;
-            Ok((opened, writer, removed.into_iter().chain(current).collect()))
-        };
-        let (opened, mut writing, replaced) = blocking(make).await?;
-        let mut count = 0_usize;
-        for kind in Kind::ALL {
-            let mut behind = None;
-            loop {
-                let (found, next) = documents::store::walk(&system, *kind, behind, WALK_ROWS).await?;
-                count += found.len();
-                writing = blocking(move || add_all(writing, &found)).await?;
-                metrics::gauge!("search_build_documents").set(small(count));
-                if next.is_none() {
-                    break;
+        kept.cleaned = Some(Instant::now());
+        for _ in 0..CLEAN_STEPS {
+            match changes::clean(system, FORGET_AFTER_MS, CLEAN_ROWS).await {
+                Ok(removed) if removed < CLEAN_ROWS.unsigned_abs() => return,
+                Ok(_) => {}
+                Err(error) => {
+                    let cause = error.cause().unwrap_or_else(|| error.to_string());
+                    return tracing::warn!(cause, "changes that are in the search index were not removed");
                 }
-                behind = next;
             }
-            // A reader that is not seen is forgotten.
-            changes::pass(&system, &name, place).await?;
         }
-        let (root, current) = (self.folder.clone(), name.clone());
-        let finish = move || {
-            writing.commit(place).map_err(Error::internal)?;
-            drop(writing);
-            writer::set_current(&root, &current).map_err(Error::internal)?;
-            writer::remove_others(&root, Some(&current)).map_err(Error::internal)
+    }
+
+    /// After a search that failed, all files are looked at again.
+    async fn inspect_when_due(&self, kept: &mut Kept) {
+        if kept.inspected.is_some_and(|at| at.elapsed() < INSPECT_EVERY) || !self.served.take_doubt() {
+            return;
+        }
+        kept.inspected = Some(Instant::now());
+        close(kept.following.take()).await;
+    }
+
+    /// Opens the index that is there, or builds one.
+    async fn begin(&self, system: &Db, folder: Arc<Folder>) -> Result<Following> {
+        let opening = folder.clone();
+        let found = blocking(move || {
+            opening.make()?;
+            let Some(name) = opening.current()? else { return Ok(Err("there is none yet".to_owned())) };
+            Ok(writer::open(&opening.root.join(&name)).map(|found| (name, found)).map_err(|unusable| unusable.0))
+        });
+        let builder = Builder { system, folder: folder.clone(), chance: &self.node.world.chance, served: &self.served };
+        let (name, (opened, stands)) = match found.await? {
+            Ok(found) => found,
+            Err(reason) => return builder.build(None, &reason).await,
         };
-        blocking(finish).await?;
-        for old in replaced {
-            changes::end_reader(&system, &old).await?;
+        if !is_of_this_store(system, &name, stands).await? {
+            let reason = "it has missed changes, or the store was put back to an earlier state";
+            return builder.build(None, reason).await;
         }
-        tracing::info!(documents = count, seconds = began.elapsed().as_secs_f32(), "the search index is built");
-        let serving = Arc::new(Serving::new(opened)?);
-        Ok(self.serve(name, serving, place))
-    }
-
-    /// Takes the next changes. Whether there were any.
-    async fn follow(&self, mut current: Following) -> Result<(Following, bool)> {
-        let system = self.records();
-        let changed = changes::read(&system, current.place, CHANGES_MAX).await?;
-        let has_changed = !changed.is_empty();
-        if let Some(last) = changed.last() {
-            let place = last.place;
-            let (gone, found) = read(&system, changed).await?;
-            current = blocking(move || current.take(&gone, &found, place)).await?;
-            metrics::gauge!("search_documents")
-                .set(small(usize::try_from(current.serving.documents()).unwrap_or(usize::MAX)));
+        let following = Following::new(folder, name, Arc::new(Serving::new(opened)?), stands.place, stands.passed);
+        if stands.is_current {
+            return Ok(following);
         }
-        // Up to date, or nearly.
-        self.served.set(State::Serving(current.serving.clone()));
-        let is_due = current.passed.is_none_or(|(_, at)| at.elapsed() >= PASS_EVERY);
-        if is_due {
-            if !changes::pass(&system, &current.name, current.place).await? {
-                return Err(Error::internal("the search index was forgotten while it was in use, and is built anew"));
-            }
-            current.passed = Some((current.place, Instant::now()));
-            let seen_before = system.world().now().plus(-FORGET_AFTER_MS);
-            changes::clean(&system, seen_before, CLEAN_ROWS).await?;
-        }
-        Ok((current, has_changed))
+        // It can be asked, and is kept up to date until the new one is there.
+        self.served.serve(following.serving());
+        builder.build(Some(following), "it was written by another version").await
     }
 }
 
-impl Following {
-    /// Brings some changes into the index: what is gone, and what is there now.
-    fn take(
-        mut self,
-        gone: &BTreeSet<(TenantId, Kind, String)>,
-        found: &[Document],
-        place: Place,
-    ) -> Result<Following> {
-        let mut writer = match self.writer.take() {
-            Some(writer) => writer,
-            None => Writer::steady(self.serving.opened()).map_err(Error::internal)?,
-        };
-        for (tenant, kind, id) in gone {
-            writer.remove(*tenant, *kind, id);
-        }
-        for document in found {
-            writer.add(document).map_err(Error::internal)?;
-        }
-        writer.commit(place).map_err(Error::internal)?;
-        self.serving.refresh()?;
-        self.writer = Some(writer);
-        self.place = place;
-        Ok(self)
-    }
-}
-
-/// The records that have changed, as they are now; and all of which something else was known.
-async fn read(system: &Db, changed: Vec<Changed>) -> Result<(BTreeSet<(TenantId, Kind, String)>, Vec<Document>)> {
-    let mut by_kind: BTreeMap<&'static str, BTreeSet<(TenantId, String)>> = BTreeMap::new();
-    for Changed { tenant, kind, id, .. } in changed {
-        // What this version does not know is none of its business.
-        if let Some(kind) = Kind::parse(&kind) {
-            by_kind.entry(kind.as_str()).or_default().insert((tenant, id));
-        }
-    }
-    let (mut gone, mut found) = (BTreeSet::new(), Vec::new());
-    for kind in Kind::ALL {
-        let Some(ids) = by_kind.remove(kind.as_str()) else { continue };
-        let ids: Vec<(TenantId, String)> = ids.into_iter().collect();
-        found.extend(documents::store::read(system, *kind, &ids).await?);
-        gone.extend(ids.into_iter().map(|(tenant, id)| (tenant, *kind, id)));
-    }
-    Ok((gone, found))
-}
-
-type Current = (String, Opened, Place);
-
-fn open(folder: &Path) -> Result<std::result::Result<Current, Unusable>> {
-    let Some(name) = writer::current(folder).map_err(Error::internal)? else {
-        return Ok(Err(Unusable("there is none yet".to_owned())));
-    };
-    Ok(writer::open(&folder.join(&name)).map(|(opened, place)| (name, opened, place)))
-}
-
-fn add_all(mut writer: Writer, found: &[Document]) -> Result<Writer> {
-    for document in found {
-        writer.add(document).map_err(Error::internal)?;
-    }
-    Ok(writer)
-}
-
-fn small(count: usize) -> f64 {
-    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
-}
-
-/// Off the threads that serve requests.
-async fn blocking<T: Send + 'static>(job: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(job).await.map_err(Error::internal)?
+/// Whether what an index has is what the store was like at its place, and everything since is still in the feed.
+///
+/// A store that was put back to an earlier state knows less than the index: a place before the one that the index had noted there, an
+/// end before the place of the index, or other changes since.
+async fn is_of_this_store(system: &Db, name: &str, stands: Stands) -> Result<bool> {
+    let Some(noted) = changes::find_reader(system, name).await? else { return Ok(false) };
+    let is_known = (stands.passed..=stands.place).contains(&noted);
+    Ok(is_known && stands.place <= changes::end(system).await? && changes::is_there(system, stands.place).await?)
 }

@@ -3,11 +3,18 @@
 //! `language` reads what is asked, `documents` makes of records what is found, `index` finds it, and `keeper` keeps the index like
 //! the store. Whatever is wrong with the index, the records are not touched by it.
 
+pub mod action;
+mod answer;
+mod builder;
 pub mod documents;
+mod folder;
+mod following;
+pub mod health;
 pub mod index;
 pub mod keeper;
 pub mod language;
 pub mod routes;
+pub mod served;
 mod shown;
 pub mod store;
 

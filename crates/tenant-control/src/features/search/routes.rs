@@ -1,7 +1,5 @@
 //! `/api/search`
 
-use std::time::Instant;
-
 use axum::response::{IntoResponse, Response};
 use kernel::auth::Scope;
 use kernel::base::{Code, Error, Result};
@@ -9,20 +7,15 @@ use kernel::http::{
     Access, Documented, FromParams, LIST_MAX, Ok200, Page, PageRequest, PageWith, Param, Params, Policy, Query, Rules,
 };
 use kernel::rules;
-use serde::Serialize;
 use serde_json::json;
 use utoipa::openapi::schema::{ObjectBuilder, Type as SchemaType};
 use utoipa::openapi::{Ref, RefOr, Schema};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
-use super::documents::Kind;
-use super::index::{Asked, Place};
-use super::keeper::Served;
-use super::shown::{Marks, hit};
-use super::{Counts, Hit, INVALID_QUERY, Q_CHARS_MAX, Type, language, seen_by, store, wanted};
-use crate::features::tickets::QUERY_TOO_BROAD;
+use super::answer::{Ask, Whole, answer, read};
+use super::{Counts, Hit, Q_CHARS_MAX, Type};
 
-const PATH: &str = "/api/search";
+pub(super) const PATH: &str = "/api/search";
 
 rules! {
     Searching = Rules::new(Policy::Search, &[Scope::SearchRead]);
@@ -47,16 +40,9 @@ impl FromParams for SearchQuery {
     }
 }
 
-fn parse_q(text: &str) -> Result<String, String> {
+pub(super) fn parse_q(text: &str) -> Result<String, String> {
     let is_right = (1..=Q_CHARS_MAX).contains(&text.trim().chars().count());
     if is_right { Ok(text.to_owned()) } else { Err(format!("must have 1 to {Q_CHARS_MAX} characters")) }
-}
-
-/// What is told of all results beside those of the page.
-#[derive(Serialize)]
-pub struct Whole {
-    counts: Counts,
-    took_ms: u64,
 }
 
 /// A page of what was found.
@@ -110,35 +96,10 @@ impl IntoResponses for Found {
 /// caller may read is found, and counted. What was written is found within a second.
 #[utoipa::path(get, path = PATH, tag = "Search and reporting", operation_id = "search", params(Query<SearchQuery>))]
 pub async fn search(caller: Access<Searching>, query: Query<SearchQuery>) -> Result<Found> {
-    let began = Instant::now();
     let SearchQuery { q, types, page } = query.parse()?;
     let q = q.ok_or_else(|| Error::new(Code::MissingParameter, "Say what to look for with the query parameter q."))?;
-    let query = language::parse(&q).map_err(|error| Error::new(INVALID_QUERY, error.to_string()))?;
-    let behind: Option<Place> = page.after(&caller, PATH)?;
-    let marks = Marks::of(&query);
-    let asked = Asked {
-        tenant: caller.tenant_id(),
-        kinds: seen_by(caller.scopes()).and(wanted(types.as_deref())),
-        query,
-        limit: page.limit,
-        behind,
-    };
-    let served: Served = caller.app().settings.of_feature();
-    let found = served.search(asked).await?.ok_or_else(too_broad)?;
-    let next = found.hits.last().filter(|_| found.has_more).map(|hit| hit.place);
-    let software = found.hits.iter().filter(|hit| hit.kind == Kind::Software);
-    let software: Vec<&str> = software.map(|hit| hit.shown.id.as_str()).collect();
-    let installed = store::installed_on(&caller.db(), &software).await?;
-    let base_url = caller.app().settings.base_url.as_str();
-    let hits = found.hits.into_iter().map(|found| hit(base_url, &marks, found, &installed)).collect();
-    let page = page.page_before(&caller, PATH, hits, next)?;
-    let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-    Ok(Found(page.with(Whole { counts: Counts::of(found.counts), took_ms })))
-}
-
-fn too_broad() -> Error {
-    Error::new(
-        QUERY_TOO_BROAD,
-        "Too much begins like this. Write more of a word, or add another or a field such as type:device.",
-    )
+    let query = read(&q)?;
+    let ask = Ask { query, types, limit: page.limit, behind: page.after(&caller, PATH)? };
+    let (hits, next, whole) = answer(caller.app(), &caller.db(), caller.tenant_id(), caller.scopes(), &ask).await?;
+    Ok(Found(page.page_before(&caller, PATH, hits, next)?.with(whole)))
 }

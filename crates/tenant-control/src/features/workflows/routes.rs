@@ -222,7 +222,7 @@ async fn run(caller: &Access<Writing>, idempotency: Idempotency, new: NewRun, di
         });
         return started.await;
     }
-    let tried = simulate(&db, &caller.app().secrets, caller.app().outbound.clone(), workflow_id, input, settings).await;
+    let tried = simulate(&db, caller.app(), workflow_id, input, settings).await;
     let kept = idempotency.once(caller, &db, digest, async move |tx| {
         grant.confirm(tx).await?;
         keep(tx, tried?).await.map(|run| Done::Started(Box::new(Accepted(run))))

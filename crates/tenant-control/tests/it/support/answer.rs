@@ -24,6 +24,7 @@ const CODES: &[(&str, u16)] = &[
     ("invalid_parameter", 400),
     ("invalid_cursor", 400),
     ("query_too_broad", 400),
+    ("invalid_query", 400),
     ("invalid_header", 400),
     ("ambiguous_credentials", 400),
     ("unauthenticated", 401),

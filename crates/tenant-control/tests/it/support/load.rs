@@ -108,6 +108,10 @@ impl Api {
         self.ask(Method::POST, path, &[], Some(body)).await
     }
 
+    pub async fn patch(&self, path: &str, body: &Value) -> reqwest::Result<Reply> {
+        self.ask(Method::PATCH, path, &[], Some(body)).await
+    }
+
     pub async fn revoke_key(&self, id: &str) -> reqwest::Result<Reply> {
         self.ask(Method::DELETE, &format!("{KEYS}?id={id}"), &[], None).await
     }

@@ -8,6 +8,7 @@ pub mod contract;
 pub mod devices;
 pub mod keeper;
 pub mod load;
+pub mod nodes;
 pub mod people;
 pub mod postgres;
 pub mod process;

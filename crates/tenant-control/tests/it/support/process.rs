@@ -48,7 +48,7 @@ impl Launch {
     pub fn on_folder(data_dir: &Path) -> Launch {
         let store = vec!["--data-dir".to_owned(), data_dir.display().to_string()];
         let launch = Launch { store, serve: Vec::new(), variables: Vec::new(), data_dir: data_dir.to_owned() };
-        let unlimited = ["read", "write", "public"].map(|policy| format!("{policy}=100000000"));
+        let unlimited = ["read", "write", "search", "public"].map(|policy| format!("{policy}=100000000"));
         let launch = unlimited.iter().fold(launch, |launch, rate| launch.flag("--rate-limit", rate));
         launch.flag("--listen", "127.0.0.1:0").flag("--log-level", "warn")
     }

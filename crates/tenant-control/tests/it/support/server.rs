@@ -8,7 +8,7 @@ use kernel::http::{Api, BaseUrl, Listener, Settings};
 use kernel::jobs::Node;
 use kernel::outbound::Names;
 use kernel::store::Store;
-use tenant_control::features::search::keeper::Served;
+use tenant_control::features::search::served::Served;
 use tenant_control::features::webhooks::sender::{self, Sender};
 use tenant_control::features::workflows;
 use tenant_control::router;

@@ -250,9 +250,9 @@ over_http! {
         let acme = server.tenant("acme").await;
         let step = &server.contract.document["components"]["schemas"]["WorkflowStepInput"]["properties"];
         let known: Vec<&str> = step["uses"]["enum"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
-        let there = ["ticket.create", "ticket.update", "ticket.comment", "device.tag", "event.emit", "http.request", "wait", "approval"];
+        let there = ["ticket.create", "ticket.update", "ticket.comment", "device.tag", "search.query", "event.emit", "http.request", "wait", "approval"];
         assert_eq!(known, there);
-        for uses in ["device.delete", "provider.verify", "vm.provision", "backup.set_config", "backup.check", "search.query", "", "ticket"] {
+        for uses in ["device.delete", "provider.verify", "vm.provision", "backup.set_config", "backup.check", "search.delete", "", "ticket"] {
             let answer = create(&server, &acme, &manual(json!([{"id": "a", "uses": uses}]))).await;
             let problem = answer.problem("invalid_fields");
             let error = &problem["errors"][0];

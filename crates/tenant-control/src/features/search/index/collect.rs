@@ -12,7 +12,7 @@ use tantivy::query::{Query, Weight};
 use tantivy::{DocAddress, DocId, DocSet, Score, Searcher, SegmentReader, TERMINATED};
 
 use super::super::documents::{KINDS, Kind, Kinds};
-use super::words::Budget;
+use super::budget::Budget;
 
 /// Where a result stands, and where a page ends: the points of its words in the upper 16 bits, below them whether it is live and
 /// how new it is; then what decides between equals, smaller first. All of it comes from the document itself: one that stays the
@@ -41,6 +41,9 @@ impl CursorKey for Place {
         Some(Place { score: score.cast_unsigned(), tie: Reverse((high.cast_unsigned(), low.cast_unsigned())) })
     }
 }
+
+/// More points do not fit into a place.
+const POINTS_MAX: u64 = 0xffff;
 
 #[derive(Clone, Debug)]
 pub struct Hit {
@@ -133,7 +136,8 @@ impl SegmentPage {
             *count += 1;
         }
         #[expect(clippy::cast_possible_truncation, reason = "points are small whole numbers")]
-        let score = (points as u64) << 48 | self.columns.rank.get_val(doc);
+        let points = (points as u64).min(POINTS_MAX);
+        let score = points << 48 | self.columns.rank.get_val(doc);
         if self.behind.is_some_and(|behind| score > behind.score) {
             return;
         }
@@ -192,8 +196,12 @@ impl Collector for Pages<'_> {
 
     /// Instead of the provided one, which cannot end early.
     fn collect_segment(&self, weight: &dyn Weight, segment: u32, reader: &SegmentReader) -> tantivy::Result<Page> {
+        // What was left out makes an answer that nobody is given.
+        if self.budget.is_exhausted() {
+            return Ok(Page::default());
+        }
         let mut scorer = weight.scorer(reader, 1.0)?;
-        if scorer.doc() == TERMINATED {
+        if scorer.doc() == TERMINATED || self.budget.is_exhausted() {
             return Ok(Page::default());
         }
         let mut child = self.for_segment(segment, reader)?;

@@ -3,9 +3,13 @@
 //! Architecture invariant: nobody outside this folder knows tantivy, and no query is made but by [`Serving::search`], which takes
 //! the tenant.
 
+mod budget;
 mod collect;
 mod files;
+mod marks;
+mod matches;
 mod query;
+mod rows;
 mod schema;
 mod words;
 pub mod writer;
@@ -13,20 +17,20 @@ pub mod writer;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use kernel::base::{Error, Result, TenantId};
-use tantivy::TantivyDocument;
 use tantivy::schema::Value as _;
+use tantivy::{DocAddress, TantivyDocument};
 
+use super::Highlight;
 use super::documents::{KINDS, Kind, Kinds};
 use super::language::{Clause, Field, Query};
+use budget::Budget;
 use collect::Snapshot;
-use query::{Asking, Meant};
-use schema::Tenant;
-use words::Budget;
+use marks::Marks;
+use query::Asking;
+use schema::{Shown, Tenant};
 use writer::Opened;
 
 pub use collect::Place;
-pub use schema::Shown;
-pub use words::{fewest_edits, typos};
 
 /// An index as searches see it.
 pub struct Serving {
@@ -53,14 +57,36 @@ pub struct Found {
     pub has_more: bool,
 }
 
+/// A document that was found, with the places where its words were found.
 #[derive(Debug)]
 pub struct Hit {
     pub place: Place,
     pub kind: Kind,
-    pub shown: Shown,
+    pub id: String,
+    pub organization_id: Option<String>,
+    pub title: String,
+    pub subtitle: String,
+    pub url: String,
+    pub highlights: Vec<Highlight>,
 }
 
-/// Organizations or people of one name that a query may mean.
+impl Hit {
+    fn of(place: Place, shown: Shown, marks: &mut Marks) -> Result<Self> {
+        let kind = Kind::numbered(shown.kind);
+        Ok(Hit {
+            place,
+            kind: kind.ok_or_else(|| Error::internal("the search index has shown an unknown kind"))?,
+            highlights: marks.highlights(&shown.texts),
+            id: shown.id,
+            organization_id: shown.organization_id,
+            title: shown.title,
+            subtitle: shown.subtitle,
+            url: shown.url,
+        })
+    }
+}
+
+/// Organizations or people of one name that a query may mean. Some of more would be a wrong answer.
 const NAMESAKES_MAX: usize = 100;
 
 impl Serving {
@@ -100,47 +126,59 @@ impl Serving {
             budget: Budget::new(),
         };
         let meant = |clause: &Clause| self.meant(&snapshot, &asking, asked.tenant, clause);
-        let query = asking.query(&asked.query, meant).map_err(Error::internal)?;
+        let query = asking.query(&asked.query, meant)?;
+        if asking.budget.is_exhausted() {
+            return Ok(None);
+        }
         let page = snapshot.page(query.as_ref(), asked.kinds, asked.limit, asked.behind, &asking.budget);
         let page = page.map_err(Error::internal)?;
         if asking.budget.is_exhausted() {
             return Ok(None);
         }
-        let hits = page.hits.iter().map(|hit| self.hit(&snapshot, asked.tenant, hit)).collect::<Result<_>>()?;
+        let mut marks = Marks::of(&asked.query);
+        let mut hits = Vec::with_capacity(page.hits.len());
+        for found in &page.hits {
+            let shown = self.shown(&snapshot, asked.tenant, found.address)?;
+            hits.push(Hit::of(found.place, shown, &mut marks)?);
+        }
         Ok(Some(Found { hits, counts: page.counts, has_more: page.has_more }))
     }
 
-    /// What a name stands for in `org:` and `assignee:`.
-    fn meant(&self, snapshot: &Snapshot, asking: &Asking<'_>, tenant: TenantId, clause: &Clause) -> Meant {
-        let ids = |field: Field, kind: Kind, value: &str| -> Vec<String> {
-            let (query, kinds) = (asking.called(field, value), Kinds::from_iter([kind]));
-            let page = snapshot.page(query.as_ref(), kinds, NAMESAKES_MAX, None, &asking.budget);
-            let hits = page.map(|page| page.hits).unwrap_or_default();
-            hits.iter().filter_map(|hit| self.hit(snapshot, tenant, hit).ok()).map(|hit| hit.shown.id).collect()
+    /// The ids of what a name stands for in `org:` and `assignee:`. If they are too many, the query is too broad.
+    fn meant(
+        &self,
+        snapshot: &Snapshot,
+        asking: &Asking<'_>,
+        tenant: TenantId,
+        clause: &Clause,
+    ) -> Result<Vec<String>> {
+        let (field, value, kind) = match clause {
+            Clause::Field { field: Field::Org, value } => (Field::Org, value, Kind::Organization),
+            Clause::Field { field: Field::Assignee, value } => (Field::Assignee, value, Kind::User),
+            _ => return Ok(Vec::new()),
         };
-        let mut meant = Meant { organizations: Vec::new(), people: Vec::new() };
-        match clause {
-            Clause::Field { field: Field::Org, value } => {
-                meant.organizations = ids(Field::Org, Kind::Organization, value);
-            }
-            Clause::Field { field: Field::Assignee, value } => {
-                meant.people = ids(Field::Assignee, Kind::User, value);
-            }
-            _ => {}
+        let query = asking.called(field, value).map_err(Error::internal)?;
+        let kinds = Kinds::from_iter([kind]);
+        let page = snapshot.page(query.as_ref(), kinds, NAMESAKES_MAX, None, &asking.budget);
+        let page = page.map_err(Error::internal)?;
+        if page.has_more {
+            asking.budget.exhaust();
         }
-        meant
+        if !asking.budget.take_stored(page.hits.len() as u64) {
+            return Ok(Vec::new());
+        }
+        let shown = page.hits.iter().map(|found| self.shown(snapshot, tenant, found.address));
+        shown.map(|shown| shown.map(|shown| shown.id)).collect()
     }
 
-    /// What is kept of a hit. A document of another tenant is never shown, whatever the index says.
-    fn hit(&self, snapshot: &Snapshot, tenant: TenantId, hit: &collect::Hit) -> Result<Hit> {
-        let document: TantivyDocument = snapshot.searcher.doc(hit.address).map_err(Error::internal)?;
+    /// What is kept of a document. One of another tenant is never shown, whatever the index says.
+    fn shown(&self, snapshot: &Snapshot, tenant: TenantId, address: DocAddress) -> Result<Shown> {
+        let document: TantivyDocument = snapshot.searcher.doc(address).map_err(Error::internal)?;
         let bytes = document.get_first(self.opened.fields.shown).and_then(|value| value.as_bytes()).unwrap_or_default();
         let shown: Shown = serde_json::from_slice(bytes).map_err(Error::internal)?;
         if shown.tenant != tenant.to_string() {
             return Err(Error::internal("the search index has shown another tenant's document"));
         }
-        let kind =
-            Kind::numbered(shown.kind).ok_or_else(|| Error::internal("the search index has shown an unknown kind"))?;
-        Ok(Hit { place: hit.place, kind, shown })
+        Ok(shown)
     }
 }

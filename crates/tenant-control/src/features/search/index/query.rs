@@ -2,22 +2,19 @@
 
 use std::sync::Arc;
 
-use tantivy::query::{
-    BooleanQuery, ConstScoreQuery, DisjunctionMaxQuery, EmptyQuery, Occur, PhrasePrefixQuery, PhraseQuery, Query,
-    TermQuery,
-};
-use tantivy::schema::{Field as Column, IndexRecordOption};
-use tantivy::{Searcher, Term};
+use kernel::base::{Error, Result};
+use tantivy::Searcher;
+use tantivy::query::{BooleanQuery, ConstScoreQuery, DisjunctionMaxQuery, EmptyQuery, Occur, Query, TermQuery};
+use tantivy::schema::IndexRecordOption;
 
 use super::super::language::typos::typos_of;
 use super::super::language::{self, Clause, Field};
+use super::budget::Budget;
+use super::rows::{Last, RowQuery};
 use super::schema::{Fields, ORGANIZATION_ID, Tenant};
-use super::words::{Budget, Reach, WordQuery, behind, points};
+use super::words::{Reach, WordQuery, points};
 
-/// Tokens that the last word of a row of words may become, in each segment.
-const ENDINGS_MAX: u32 = 1_000;
-
-/// Makes the queries of one tenant. Every term that it makes begins with the tenant.
+/// Makes the queries of one tenant. Every term that it makes begins with the tenant, and all that they read is counted.
 pub struct Asking<'a> {
     pub fields: &'a Fields,
     pub searcher: &'a Searcher,
@@ -25,138 +22,114 @@ pub struct Asking<'a> {
     pub budget: Arc<Budget>,
 }
 
-/// The ids that a name in a query stands for, which are asked for before.
-pub struct Meant {
-    pub organizations: Vec<String>,
-    pub people: Vec<String>,
-}
-
 impl Asking<'_> {
-    pub fn query(&self, query: &language::Query, meant: impl Fn(&Clause) -> Meant) -> tantivy::Result<Box<dyn Query>> {
+    /// The query of a tenant. `meant` gives the ids that the name in a clause stands for.
+    pub fn query(
+        &self,
+        query: &language::Query,
+        meant: impl Fn(&Clause) -> Result<Vec<String>>,
+    ) -> Result<Box<dyn Query>> {
         let mut clauses: Vec<(Occur, Box<dyn Query>)> = Vec::new();
         for clause in &query.must {
-            clauses.push((Occur::Must, self.wanted(clause, &meant(clause))?));
+            let ids = meant(clause)?;
+            clauses.push((Occur::Must, self.wanted(clause, &ids).map_err(Error::internal)?));
         }
         for clause in &query.must_not {
-            clauses.push((Occur::MustNot, self.excluded(clause, &meant(clause))));
+            let ids = meant(clause)?;
+            clauses.push((Occur::MustNot, self.excluded(clause, &ids).map_err(Error::internal)?));
         }
         Ok(Box::new(BooleanQuery::new(clauses)))
     }
 
     /// Documents with an exact value, for whoever looks names up.
-    pub fn called(&self, field: Field, value: &str) -> Box<dyn Query> {
+    pub fn called(&self, field: Field, value: &str) -> tantivy::Result<Box<dyn Query>> {
         self.exact(field.name(), value, 0)
     }
 
-    fn wanted(&self, clause: &Clause, meant: &Meant) -> tantivy::Result<Box<dyn Query>> {
+    fn wanted(&self, clause: &Clause, ids: &[String]) -> tantivy::Result<Box<dyn Query>> {
         match clause {
             Clause::Words { tokens, number, mac } => {
-                let mut any = vec![self.words(tokens)?];
-                any.extend(number.map(|number| self.number(number)));
-                any.extend(mac.as_ref().map(|mac| self.exact(Field::Mac.name(), mac, points::EXACT_NAME)));
-                Ok(best_of(any))
-            }
-            Clause::Phrase(tokens) => Ok(self.in_a_row(tokens)),
-            Clause::Number(number) => Ok(self.number(*number)),
-            Clause::Field { field, value } => Ok(self.field(*field, value, meant)),
-        }
-    }
-
-    /// What is not to be found has the word as it is written: whoever excludes `lap` does not mean laptops.
-    fn excluded(&self, clause: &Clause, meant: &Meant) -> Box<dyn Query> {
-        match clause {
-            Clause::Words { tokens, .. } | Clause::Phrase(tokens) => self.in_a_row(tokens),
-            Clause::Number(number) => self.number(*number),
-            Clause::Field { field, value } => self.field(*field, value, meant),
-        }
-    }
-
-    fn words(&self, tokens: &[String]) -> tantivy::Result<Box<dyn Query>> {
-        match tokens {
-            [] => Ok(Box::new(EmptyQuery)),
-            [word] => {
-                let reach = match typos_of(word) {
-                    0 => Reach::Prefix,
-                    edits => Reach::Typo(edits),
-                };
-                Ok(Box::new(WordQuery::new(self.fields, &self.tenant, word, reach, &self.budget)))
-            }
-            several => {
-                let columns = [(self.fields.name, points::EXACT_NAME), (self.fields.body, points::EXACT_BODY)];
-                let mut any: Vec<Box<dyn Query>> = Vec::new();
-                for (column, points) in columns {
-                    self.count_endings(column, several)?;
-                    let mut query = PhrasePrefixQuery::new(self.terms(column, several));
-                    query.set_max_expansions(ENDINGS_MAX);
-                    any.push(with_points(Box::new(query), points, several.len()));
+                let mut any = vec![self.words(tokens)];
+                if let Some(number) = number {
+                    any.push(self.number(*number)?);
+                }
+                if let Some(mac) = mac {
+                    any.push(self.mac(mac)?);
                 }
                 Ok(best_of(any))
             }
+            Clause::Phrase(tokens) => Ok(self.in_a_row(tokens)),
+            Clause::Number(number) => self.number(*number),
+            Clause::Field { field, value } => self.field(*field, value, ids),
+        }
+    }
+
+    /// What is not to be found has the word as it is written: whoever excludes `lap` does not mean laptops. A hardware address is
+    /// the same in every notation.
+    fn excluded(&self, clause: &Clause, ids: &[String]) -> tantivy::Result<Box<dyn Query>> {
+        match clause {
+            Clause::Words { tokens, mac: Some(mac), .. } => Ok(best_of(vec![self.in_a_row(tokens), self.mac(mac)?])),
+            Clause::Words { tokens, .. } | Clause::Phrase(tokens) => Ok(self.in_a_row(tokens)),
+            Clause::Number(number) => self.number(*number),
+            Clause::Field { field, value } => self.field(*field, value, ids),
+        }
+    }
+
+    /// A word that may go on or have typos, or several in a row, of which the last may go on.
+    fn words(&self, tokens: &[String]) -> Box<dyn Query> {
+        match tokens {
+            [word] => match typos_of(word) {
+                0 => self.word(word, Reach::Prefix),
+                edits => self.word(word, Reach::Typo(edits)),
+            },
+            several => self.row(several, Last::Start),
         }
     }
 
     /// Whole words in a row, of what it is called or of what is said of it.
     fn in_a_row(&self, tokens: &[String]) -> Box<dyn Query> {
-        let columns = [(self.fields.name, points::EXACT_NAME), (self.fields.body, points::EXACT_BODY)];
-        let any = columns.map(|(column, points)| {
-            let terms = self.terms(column, tokens);
-            let query: Box<dyn Query> = match terms.as_slice() {
-                [] => Box::new(EmptyQuery),
-                [one] => Box::new(TermQuery::new(one.clone(), IndexRecordOption::Basic)),
-                _ => Box::new(PhraseQuery::new(terms)),
-            };
-            with_points(query, points, tokens.len())
-        });
-        best_of(any.into())
-    }
-
-    fn terms(&self, column: Column, tokens: &[String]) -> Vec<Term> {
-        tokens.iter().map(|token| self.tenant.word(column, token)).collect()
-    }
-
-    /// A row of words whose last has more endings than are followed would leave some out without a word.
-    fn count_endings(&self, column: Column, tokens: &[String]) -> tantivy::Result<()> {
-        let Some(last) = tokens.last() else { return Ok(()) };
-        let start = [self.tenant.as_bytes(), last.as_bytes()].concat();
-        for reader in self.searcher.segment_readers() {
-            let index = reader.inverted_index(column)?;
-            let mut stream = index.terms().range().ge(&start).lt(behind(&start)).into_stream()?;
-            let mut count = 0;
-            while stream.next().is_some() {
-                count += 1;
-                if count > ENDINGS_MAX {
-                    self.budget.exhaust();
-                    return Ok(());
-                }
-            }
+        match tokens {
+            [word] => self.word(word, Reach::Exact),
+            several => self.row(several, Last::Whole),
         }
-        Ok(())
     }
 
-    fn number(&self, number: i64) -> Box<dyn Query> {
+    fn word(&self, word: &str, reach: Reach) -> Box<dyn Query> {
+        Box::new(WordQuery::new(self.fields, &self.tenant, word, reach, &self.budget))
+    }
+
+    fn row(&self, tokens: &[String], last: Last) -> Box<dyn Query> {
+        Box::new(RowQuery::new(self.fields, &self.tenant, tokens, last, &self.budget))
+    }
+
+    fn number(&self, number: i64) -> tantivy::Result<Box<dyn Query>> {
         self.exact(Field::Number.name(), &number.to_string(), points::EXACT_NAME)
     }
 
-    fn field(&self, field: Field, value: &str, meant: &Meant) -> Box<dyn Query> {
-        let by_id = |name: &str, ids: &[String]| -> Vec<Box<dyn Query>> {
-            ids.iter().map(|id| self.exact(name, id, 0)).collect()
+    fn mac(&self, mac: &str) -> tantivy::Result<Box<dyn Query>> {
+        self.exact(Field::Mac.name(), mac, points::EXACT_NAME)
+    }
+
+    fn field(&self, field: Field, value: &str, ids: &[String]) -> tantivy::Result<Box<dyn Query>> {
+        let name = match field {
+            Field::Org => ORGANIZATION_ID,
+            Field::Assignee => Field::Assignee.name(),
+            _ => return self.exact(field.name(), value, 0),
         };
-        match field {
-            Field::Org => best_of(by_id(ORGANIZATION_ID, &meant.organizations)),
-            Field::Assignee => best_of(by_id(Field::Assignee.name(), &meant.people)),
-            _ => self.exact(field.name(), value, 0),
-        }
+        Ok(best_of(ids.iter().map(|id| self.exact(name, id, 0)).collect::<tantivy::Result<_>>()?))
     }
 
-    fn exact(&self, name: &str, value: &str, points: u8) -> Box<dyn Query> {
+    /// Documents with an exact value. Their list is read while it is walked over, where nobody counts: so all of it is counted here.
+    fn exact(&self, name: &str, value: &str, points: u8) -> tantivy::Result<Box<dyn Query>> {
         let term = self.tenant.exact(self.fields, name, value);
-        with_points(Box::new(TermQuery::new(term, IndexRecordOption::Basic)), points, 1)
+        let is_within = self.budget.take_terms(self.searcher.segment_readers().len() as u64)
+            && self.budget.take_documents(self.searcher.doc_freq(&term)?);
+        if !is_within {
+            return Ok(Box::new(EmptyQuery));
+        }
+        let query = TermQuery::new(term, IndexRecordOption::Basic);
+        Ok(Box::new(ConstScoreQuery::new(Box::new(query), points.into())))
     }
-}
-
-fn with_points(query: Box<dyn Query>, points: u8, words: usize) -> Box<dyn Query> {
-    let words = u8::try_from(words).unwrap_or(u8::MAX);
-    Box::new(ConstScoreQuery::new(query, f32::from(points) * f32::from(words)))
 }
 
 fn best_of(mut any: Vec<Box<dyn Query>>) -> Box<dyn Query> {

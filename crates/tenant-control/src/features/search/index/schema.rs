@@ -43,10 +43,6 @@ impl Tenant {
         Term::from_field_text(field, &[self.0.as_str(), text].concat())
     }
 
-    pub fn word(&self, field: Field, word: &str) -> Term {
-        self.term(field, word)
-    }
-
     pub fn exact(&self, fields: &Fields, name: &str, value: &str) -> Term {
         self.term(fields.exact, &exact_text(name, value))
     }

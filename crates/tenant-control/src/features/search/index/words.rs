@@ -3,69 +3,18 @@
 //! Tantivy's own queries for words that begin alike or have typos are left out: they know one kind of match each, rank all alike,
 //! and that for beginnings with two typos misses some.
 
-use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use levenshtein_automata::{DFA, Distance, LevenshteinAutomatonBuilder, SINK_STATE};
 use tantivy::postings::{BlockSegmentPostings, TermInfo};
-use tantivy::query::{EmptyScorer, EnableScoring, Explanation, Query, Scorer, Weight};
-use tantivy::schema::{Field, IndexRecordOption};
-use tantivy::{DocId, DocSet, InvertedIndexReader, Score, SegmentReader, TERMINATED, TantivyError};
+use tantivy::query::{EnableScoring, Explanation, Query, Scorer, Weight};
+use tantivy::schema::Field;
+use tantivy::{DocId, InvertedIndexReader, Score, SegmentReader, TantivyError};
 use tantivy_fst::Automaton;
 
+use super::budget::Budget;
+use super::matches::Matches;
 use super::schema::{Fields, TENANT_LEN, Tenant};
-
-/// What one query may cost, over all segments and words: terms of the dictionary, documents, and steps on the way to them.
-pub struct Budget {
-    terms: AtomicU64,
-    documents: AtomicU64,
-    steps: AtomicU64,
-    exhausted: AtomicBool,
-}
-
-/// Some tens of milliseconds of one processor at most. A hundred thousand documents of one tenant are far from it.
-const TERMS_MAX: u64 = 50_000;
-const DOCUMENTS_MAX: u64 = 5_000_000;
-const STEPS_MAX: u64 = 3_000_000;
-
-impl Budget {
-    pub fn new() -> Arc<Self> {
-        Arc::new(Budget {
-            terms: TERMS_MAX.into(),
-            documents: DOCUMENTS_MAX.into(),
-            steps: STEPS_MAX.into(),
-            exhausted: false.into(),
-        })
-    }
-
-    fn take(&self, from: &AtomicU64, amount: u64) -> bool {
-        // One thread runs a query; were it several, the bound would be a little less sharp.
-        match from.load(Ordering::Relaxed).checked_sub(amount) {
-            Some(left) => from.store(left, Ordering::Relaxed),
-            None => self.exhaust(),
-        }
-        !self.is_exhausted()
-    }
-
-    fn take_term(&self, documents: u32) -> bool {
-        self.take(&self.terms, 1) && self.take(&self.documents, documents.into())
-    }
-
-    /// Documents that are looked at one by one.
-    pub fn take_documents(&self, count: u64) -> bool {
-        self.take(&self.documents, count)
-    }
-
-    pub fn exhaust(&self) {
-        self.exhausted.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether something was left out.
-    pub fn is_exhausted(&self) -> bool {
-        self.exhausted.load(Ordering::Relaxed)
-    }
-}
 
 /// How a word of the query may match a token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,6 +34,8 @@ pub mod points {
     pub const PREFIX_BODY: u8 = 36;
     pub const TYPO_NAME: [u8; 2] = [24, 12];
     pub const TYPO_BODY: [u8; 2] = [16, 6];
+    /// Words of one row that count. With more of them all parts of a query together would not fit.
+    pub const WORDS_MAX: u8 = 48;
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -119,8 +70,8 @@ pub fn typos(word: &str, edits: u8) -> DFA {
 struct TenantAutomaton<'a> {
     prefix: &'a [u8],
     word: &'a DFA,
-    /// Steps left; the walk ends as if nothing more matched.
-    steps: Cell<u64>,
+    /// Once it is exhausted the walk ends as if nothing more matched.
+    budget: &'a Budget,
 }
 
 #[derive(Clone, Copy)]
@@ -184,8 +135,9 @@ impl Automaton for TenantAutomaton<'_> {
                 }
             }
             Walk::Word(at, best) => {
-                let Some(left) = self.steps.get().checked_sub(1) else { return Walk::Dead };
-                self.steps.set(left);
+                if !self.budget.take_step() {
+                    return Walk::Dead;
+                }
                 let next = self.word.transition(at, byte);
                 Walk::Word(next, best.min(edits_at(self.word, next)))
             }
@@ -239,26 +191,27 @@ impl WordQuery {
     }
 
     /// Reads the documents of the tokens of one field that match.
-    fn read(&self, reader: &SegmentReader, field: Field, into: &mut Found) -> tantivy::Result<()> {
+    fn read(&self, reader: &SegmentReader, field: Field, into: &mut Matches) -> tantivy::Result<()> {
         let is_name = field == self.name;
         let index = reader.inverted_index(field)?;
+        let mut postings = None;
+        let mut take = |info: &TermInfo, class| self.take(&index, info, points_of(class, is_name), into, &mut postings);
         let start = [self.tenant.as_bytes(), self.word.as_bytes()].concat();
         if self.reach == Reach::Exact {
             if let Some(info) = index.terms().get(&start)? {
-                self.take(&index, &info, points_of(Class::Exact, is_name), into)?;
+                take(&info, Class::Exact)?;
             }
             return Ok(());
         }
         let mut stream = index.terms().range().ge(&start).lt(behind(&start)).into_stream()?;
         while let Some((key, info)) = stream.next() {
             let class = if key.len() == start.len() { Class::Exact } else { Class::Prefix };
-            if !self.take(&index, info, points_of(class, is_name), into)? {
+            if !take(info, class)? {
                 return Ok(());
             }
         }
         let Some(word) = &self.typo else { return Ok(()) };
-        let left = self.budget.steps.load(Ordering::Relaxed);
-        let automaton = TenantAutomaton { prefix: self.tenant.as_bytes(), word, steps: Cell::new(left) };
+        let automaton = TenantAutomaton { prefix: self.tenant.as_bytes(), word, budget: &self.budget };
         let mut stream = index.terms().search(&automaton).into_stream()?;
         while let Some((key, info)) = stream.next() {
             let token = key.get(TENANT_LEN..).unwrap_or_default();
@@ -266,35 +219,26 @@ impl WordQuery {
                 continue;
             }
             let Some(edits) = fewest_edits(word, token) else { continue };
-            if !self.take(&index, info, points_of(Class::Typo(edits), is_name), into)? {
-                break;
+            if !take(info, Class::Typo(edits))? {
+                return Ok(());
             }
-        }
-        drop(stream);
-        let left_now = automaton.steps.get();
-        self.budget.steps.store(left_now, Ordering::Relaxed);
-        if left_now == 0 {
-            self.budget.exhaust();
         }
         Ok(())
     }
 
+    /// Reads the documents of one token. False if that would cost too much.
     fn take(
         &self,
         index: &InvertedIndexReader,
         info: &TermInfo,
         points: u8,
-        into: &mut Found,
+        into: &mut Matches,
+        postings: &mut Option<BlockSegmentPostings>,
     ) -> tantivy::Result<bool> {
-        if !self.budget.take_term(info.doc_freq) {
+        if !self.budget.take_term(info.doc_freq.into()) {
             return Ok(false);
         }
-        // One reader for all terms: it holds two blocks of 128 numbers.
-        match &mut into.postings {
-            Some(postings) => index.reset_block_postings_from_terminfo(info, postings)?,
-            None => into.postings = Some(index.read_block_postings_from_terminfo(info, IndexRecordOption::Basic)?),
-        }
-        into.add_all(points);
+        into.read(index, info, points, postings)?;
         Ok(true)
     }
 }
@@ -307,17 +251,11 @@ impl Query for WordQuery {
 
 impl Weight for WordQuery {
     fn scorer(&self, reader: &SegmentReader, _: Score) -> tantivy::Result<Box<dyn Scorer>> {
-        let mut found = Found { postings: None, list: Vec::new(), table: None, max_doc: reader.max_doc() };
+        let mut matches = Matches::new(reader.max_doc());
         for field in [self.name, self.body] {
-            self.read(reader, field, &mut found)?;
-            // The other field has its own postings.
-            found.postings = None;
+            self.read(reader, field, &mut matches)?;
         }
-        let matches = found.finish();
-        if matches.is_empty() {
-            return Ok(Box::new(EmptyScorer));
-        }
-        Ok(Box::new(WordScorer { matches, at: 0 }))
+        Ok(matches.into_scorer(1))
     }
 
     fn explain(&self, _: &SegmentReader, _: DocId) -> tantivy::Result<Explanation> {
@@ -325,91 +263,34 @@ impl Weight for WordQuery {
     }
 }
 
-/// Documents of a segment with the best points of each: as a list, and from a sixteenth of the segment as a table.
-struct Found {
-    postings: Option<BlockSegmentPostings>,
-    list: Vec<(DocId, u8)>,
-    table: Option<Vec<u8>>,
-    max_doc: u32,
-}
+#[cfg(test)]
+mod tests {
+    use super::super::super::language::CLAUSES_MAX;
+    use super::*;
 
-const LIST_MIN: usize = 4_096;
+    #[test]
+    fn the_points_of_all_parts_fit_their_bits() {
+        let most = usize::from(points::EXACT_NAME) * usize::from(points::WORDS_MAX) * CLAUSES_MAX;
+        assert!(u16::try_from(most).is_ok(), "{most}");
+    }
 
-impl Found {
-    fn add_all(&mut self, points: u8) {
-        let Some(mut postings) = self.postings.take() else { return };
-        loop {
-            let docs = postings.docs();
-            if docs.is_empty() {
-                break;
+    #[test]
+    fn a_word_in_a_name_as_it_is_written_has_the_most_points() {
+        for class in [Class::Exact, Class::Prefix, Class::Typo(1), Class::Typo(2)] {
+            for is_name in [true, false] {
+                assert!(points_of(class, is_name) <= points::EXACT_NAME);
             }
-            match &mut self.table {
-                Some(table) => docs.iter().for_each(|&doc| improve(table, doc, points)),
-                None => self.list.extend(docs.iter().map(|&doc| (doc, points))),
-            }
-            if self.list.len() > LIST_MIN && self.list.len() > self.max_doc as usize / 16 {
-                let mut table = vec![0_u8; self.max_doc as usize];
-                self.list.drain(..).for_each(|(doc, points)| improve(&mut table, doc, points));
-                self.table = Some(table);
-            }
-            postings.advance();
         }
-        self.postings = Some(postings);
     }
 
-    fn finish(self) -> Vec<(DocId, u8)> {
-        if let Some(table) = self.table {
-            return (0..).zip(table).filter(|&(_, points)| points > 0).collect();
-        }
-        let mut list = self.list;
-        list.sort_unstable_by_key(|&(doc, points)| (doc, u8::MAX - points));
-        list.dedup_by_key(|&mut (doc, _)| doc);
-        list
-    }
-}
-
-fn improve(table: &mut [u8], doc: DocId, points: u8) {
-    if let Some(best) = table.get_mut(doc as usize) {
-        *best = points.max(*best);
-    }
-}
-
-struct WordScorer {
-    matches: Vec<(DocId, u8)>,
-    at: usize,
-}
-
-impl DocSet for WordScorer {
-    fn advance(&mut self) -> DocId {
-        self.at = (self.at + 1).min(self.matches.len());
-        self.doc()
-    }
-
-    fn seek(&mut self, target: DocId) -> DocId {
-        // Doubling steps: targets are mostly near.
-        let is_before = |at: usize| self.matches.get(at).is_some_and(|&(doc, _)| doc < target);
-        let mut step = 1;
-        while is_before(self.at + step) {
-            step *= 2;
-        }
-        let to = (self.at + step + 1).min(self.matches.len());
-        let from = (self.at + step / 2).min(to);
-        let between = self.matches.get(from..to).unwrap_or_default();
-        self.at = from + between.partition_point(|&(doc, _)| doc < target);
-        self.doc()
-    }
-
-    fn doc(&self) -> DocId {
-        self.matches.get(self.at).map_or(TERMINATED, |&(doc, _)| doc)
-    }
-
-    fn size_hint(&self) -> u32 {
-        u32::try_from(self.matches.len()).unwrap_or(u32::MAX)
-    }
-}
-
-impl Scorer for WordScorer {
-    fn score(&mut self) -> Score {
-        self.matches.get(self.at).map_or(0.0, |&(_, points)| points.into())
+    #[test]
+    fn a_walk_ends_with_what_it_may_cost() {
+        let (word, budget) = (typos("printer", 1), Budget::new());
+        let automaton = TenantAutomaton { prefix: &[b'a'; TENANT_LEN], word: &word, budget: &budget };
+        let start = (0..TENANT_LEN).fold(automaton.start(), |state, _| automaton.accept(&state, b'a'));
+        let found = b"prinetr".iter().fold(start, |state, byte| automaton.accept(&state, *byte));
+        assert!(automaton.is_match(&found));
+        budget.exhaust();
+        assert!(!automaton.can_match(&automaton.accept(&start, b'p')));
     }
 }

@@ -48,18 +48,29 @@ pub fn create(path: &Path) -> tantivy::Result<Opened> {
     Ok(Opened { path: path.into(), index, fields, reader })
 }
 
-/// Opens what is there, if it is of this version and every file is as it was written; and how far in the feed it has come.
-pub fn open(path: &Path) -> Result<(Opened, Place), Unusable> {
+/// How far an index has come, as each commit says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stands {
+    /// It was written by this version.
+    pub is_current: bool,
+    /// Everything in the feed up to here is in it.
+    pub place: Place,
+    /// The store knew before the commit that it had come so far: one that does not is an older copy.
+    pub passed: Place,
+}
+
+/// Opens what is there, if this version can read it and every file is as it was written.
+pub fn open(path: &Path) -> Result<(Opened, Stands), Unusable> {
     // Tantivy trusts what it reads from a file in places, and panics.
-    let opened = std::panic::catch_unwind(|| -> Result<(Opened, Place), Unusable> {
+    let opened = std::panic::catch_unwind(|| -> Result<(Opened, Stands), Unusable> {
         let files = Files::open(path).map_err(TantivyError::from)?;
         let index = Index::open(files)?;
         let (schema, fields) = schema::schema();
         schema::register(&index);
         let meta = index.load_metas()?;
         // One that was never committed says nothing: as if it were not there.
-        let place = meta.payload.as_deref().and_then(read_payload);
-        let Some(place) = place.filter(|_| index.schema() == schema) else {
+        let stands = meta.payload.as_deref().and_then(read_payload);
+        let Some(stands) = stands.filter(|_| index.schema() == schema) else {
             return Err(Unusable("it is of another version".to_owned()));
         };
         // Checksums are looked at only of files that are listed.
@@ -72,21 +83,27 @@ pub fn open(path: &Path) -> Result<(Opened, Place), Unusable> {
             return Err(Unusable("some of its files are damaged".to_owned()));
         }
         let reader = reader(&index)?;
-        Ok((Opened { path: path.into(), index, fields, reader }, place))
+        Ok((Opened { path: path.into(), index, fields, reader }, stands))
     });
     opened.unwrap_or_else(|_| Err(Unusable("it is damaged".to_owned())))
 }
 
-fn payload(place: Place) -> String {
-    format!("{FORMAT} {} {}", place.written_by, place.number)
+/// How many documents an index has, without opening it to be asked.
+pub fn count(path: &Path) -> tantivy::Result<u64> {
+    let meta = Index::open(Files::open(path)?)?.load_metas()?;
+    Ok(meta.segments.iter().map(|segment| u64::from(segment.num_docs())).sum())
 }
 
-/// How far an index of this version has come.
-pub fn read_payload(payload: &str) -> Option<Place> {
-    let mut parts = payload.split(' ');
-    let is_ours = parts.next()?.parse() == Ok(FORMAT);
-    let (written_by, number) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-    is_ours.then_some(Place { written_by, number })
+fn payload(place: Place, passed: Place) -> String {
+    format!("{FORMAT} {} {} {} {}", place.written_by, place.number, passed.written_by, passed.number)
+}
+
+fn read_payload(payload: &str) -> Option<Stands> {
+    let numbers: Vec<i64> = payload.split(' ').map(str::parse).collect::<Result<_, _>>().ok()?;
+    let [format, written_by, number, passed_by, passed] = *numbers.as_slice() else { return None };
+    let place = Place { written_by, number };
+    let passed = Place { written_by: passed_by, number: passed };
+    Some(Stands { is_current: format == i64::from(FORMAT), place, passed })
 }
 
 /// The least memory that tantivy works with, and for an index that is built anew.
@@ -136,6 +153,7 @@ impl Writer {
                 other => break other?,
             }
         };
+        // Nobody else writes now, and this one merges nothing before its first commit.
         sweep(&opened.path, &opened.index.load_metas()?)?;
         inner.set_merge_policy(Box::new(merge_policy()));
         Ok(Writer { fields: opened.fields, reader: opened.reader.clone(), inner })
@@ -151,45 +169,20 @@ impl Writer {
         self.inner.delete_term(Tenant::of(tenant).key(&self.fields, kind, id));
     }
 
-    /// Writes what has come since the last commit, and how far in the feed that is. Then readers see it.
-    pub fn commit(&mut self, place: Place) -> tantivy::Result<()> {
+    /// Writes what has come since the last commit, how far in the feed that is, and how far the store knows of. Then readers
+    /// see it.
+    pub fn commit(&mut self, place: Place, passed: Place) -> tantivy::Result<()> {
         let mut prepared = self.inner.prepare_commit()?;
         // Every time: a commit without takes it away.
-        prepared.set_payload(&payload(place));
+        prepared.set_payload(&payload(place, passed));
         prepared.commit()?;
         self.reader.reload()
     }
-}
 
-/// Which folder serves is named in a file that is replaced by a rename.
-const CURRENT: &str = "current";
-
-pub fn current(root: &Path) -> std::io::Result<Option<String>> {
-    match std::fs::read_to_string(root.join(CURRENT)) {
-        Ok(name) => Ok(Some(name.trim().to_owned())),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-pub fn set_current(root: &Path, name: &str) -> std::io::Result<()> {
-    let next = root.join("current.next");
-    let mut file = std::fs::File::create(&next)?;
-    std::io::Write::write_all(&mut file, name.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(next, root.join(CURRENT))?;
-    std::fs::File::open(root)?.sync_all()
-}
-
-/// Removes every other index: one that was not built to its end, or that another has taken the place of. What they were called.
-pub fn remove_others(root: &Path, kept: Option<&str>) -> std::io::Result<Vec<String>> {
-    let mut removed = Vec::new();
-    for entry in std::fs::read_dir(root)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() && kept.is_none_or(|kept| entry.file_name() != kept) {
-            std::fs::remove_dir_all(entry.path())?;
-            removed.push(entry.file_name().to_string_lossy().into_owned());
+    /// Waits for what goes on behind commits: dropped, it would go on beside the next writer.
+    pub fn close(self) {
+        if let Err(error) = self.inner.wait_merging_threads() {
+            tracing::warn!(%error, "the search index was not closed as it should be");
         }
     }
-    Ok(removed)
 }

@@ -4,6 +4,9 @@
 //! It leaves out languages: there are no stems, no stop words, and no dictionary for scripts without spaces. Thai, Lao
 //! and Khmer are therefore found by the beginning of a run only.
 
+use std::collections::VecDeque;
+use std::str::CharIndices;
+
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::{canonical_combining_class, compose, is_combining_mark};
 
@@ -48,19 +51,32 @@ pub fn fold_value(text: &str) -> String {
 /// The words of a text in their order: runs of letters and digits. Han, Hiragana and Katakana have no spaces between
 /// words, so each of their characters is a token of its own, and several of them in a row are found as a phrase is.
 pub fn tokens(text: &str) -> Vec<Token> {
-    let mut cutter = Cutter::default();
-    for (start, c) in text.char_indices() {
-        let end = start + c.len_utf8();
-        let mut is_seen = false;
-        fold_char(c, |c| {
-            is_seen = true;
-            cutter.take(c, start, end);
-        });
-        if !is_seen {
-            cutter.extend(end);
-        }
+    Tokens::of(text).collect()
+}
+
+/// [`tokens`] one after another: of the text no more is read than to the word behind the one that is asked for.
+pub struct Tokens<'a> {
+    rest: CharIndices<'a>,
+    cutter: Cutter,
+}
+
+impl<'a> Tokens<'a> {
+    pub fn of(text: &'a str) -> Self {
+        Self { rest: text.char_indices(), cutter: Cutter::default() }
     }
-    cutter.tokens
+}
+
+impl Iterator for Tokens<'_> {
+    type Item = Token;
+
+    fn next(&mut self) -> Option<Token> {
+        // The last one may still grow.
+        while self.cutter.tokens.len() < 2 {
+            let Some((start, c)) = self.rest.next() else { break };
+            self.cutter.read(c, start, start + c.len_utf8());
+        }
+        self.cutter.tokens.pop_front()
+    }
 }
 
 /// A whole hardware address as its twelve digits in lower case, however it is written: `00:11:22:33:44:55`,
@@ -91,10 +107,10 @@ pub fn trim_punctuation(word: &str) -> &str {
     word.trim_matches(|c: char| !c.is_alphanumeric())
 }
 
-/// Cuts folded characters into tokens.
+/// Cuts characters into tokens, of which the last one may still grow.
 #[derive(Default)]
 struct Cutter {
-    tokens: Vec<Token>,
+    tokens: VecDeque<Token>,
     /// Whether what comes next still belongs to the last token.
     is_open: bool,
     /// Whether the last token is a character that stands alone.
@@ -104,19 +120,31 @@ struct Cutter {
 }
 
 impl Cutter {
+    /// The next character of the text.
+    fn read(&mut self, c: char, start: usize, end: usize) {
+        let mut is_seen = false;
+        fold_char(c, |c| {
+            is_seen = true;
+            self.take(c, start, end);
+        });
+        if !is_seen {
+            self.extend(end);
+        }
+    }
+
     fn take(&mut self, c: char, start: usize, end: usize) {
         if !c.is_alphanumeric() {
             self.is_open = false;
             return;
         }
         let stands_alone = stands_alone(c);
-        match self.tokens.last_mut() {
+        match self.tokens.back_mut() {
             Some(token) if self.is_open && !self.is_alone && !stands_alone => {
                 token.end = end;
                 self.is_full = self.is_full || !push_within(&mut token.text, c);
             }
             _ => {
-                self.tokens.push(Token { text: c.to_string(), start, end });
+                self.tokens.push_back(Token { text: c.to_string(), start, end });
                 self.is_full = false;
             }
         }
@@ -125,7 +153,7 @@ impl Cutter {
 
     /// A mark that folding drops still belongs to the word before it, or a highlight would end between the two.
     fn extend(&mut self, end: usize) {
-        if let Some(token) = self.tokens.last_mut().filter(|_| self.is_open) {
+        if let Some(token) = self.tokens.back_mut().filter(|_| self.is_open) {
             token.end = end;
         }
     }
@@ -296,6 +324,17 @@ mod tests {
         ] {
             assert_eq!(words(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_token_is_cut_when_it_is_asked_for() {
+        let text = "one, two\u{301} three".repeat(1_000);
+        let mut some = Tokens::of(&text);
+        assert_eq!(some.next().unwrap().text, "one");
+        assert_eq!(text.len() - some.rest.as_str().len(), "one, t".len());
+        assert_eq!(&text[5..some.next().unwrap().end], "two\u{301}");
+        let mut none = Tokens::of(" - ");
+        assert_eq!((none.next(), none.next()), (None, None));
     }
 
     #[test]

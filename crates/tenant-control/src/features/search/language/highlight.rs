@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use unicode_normalization::char::is_combining_mark;
 
-use super::fold::{Token, tokens};
+use super::fold::Tokens;
 
 /// A piece of a text around the first of its words that match, and as many of the later ones as fit with it; `None` if
 /// none match. A word is whole or absent, and `…` stands where the text goes on.
@@ -14,9 +14,10 @@ use super::fold::{Token, tokens};
 /// and escapes nor the `…`. A single word that is longer than that is cut, as a piece without a match would say
 /// nothing.
 pub fn snippet(text: &str, matches: impl Fn(&str) -> bool, chars_max: usize) -> Option<String> {
-    let words = words(&tokens(text), matches);
+    let chars_max = chars_max.max(1);
+    let words = words(text, matches, chars_max);
     let first = words.iter().position(|word| word.is_match)?;
-    let piece = piece(text, &words, first, chars_max.max(1));
+    let piece = piece(text, &words, first, chars_max);
     Some(render(text, &words, piece))
 }
 
@@ -26,20 +27,39 @@ struct Word {
     is_match: bool,
 }
 
-/// The places of all tokens. Those of one character with several tokens are one, which matches if one of them does.
-fn words(tokens: &[Token], matches: impl Fn(&str) -> bool) -> Vec<Word> {
-    let mut words: Vec<Word> = Vec::with_capacity(tokens.len());
-    for token in tokens {
+/// The words of a text, as far as a piece of it can reach: it begins with the first match or before it, and nothing that is
+/// further behind that than a piece is long can be shown.
+fn words(text: &str, matches: impl Fn(&str) -> bool, chars_max: usize) -> Vec<Word> {
+    let mut words: Vec<Word> = Vec::new();
+    let mut reach: Option<usize> = None;
+    for token in Tokens::of(text) {
+        if reach.is_some_and(|reach| token.start >= reach) {
+            break;
+        }
         let is_match = matches(&token.text);
-        match words.last_mut().filter(|word| token.start < word.place.end) {
-            Some(word) => {
-                word.place.end = word.place.end.max(token.end);
-                word.is_match |= is_match;
-            }
-            None => words.push(Word { place: token.start..token.end, is_match }),
+        add(&mut words, token.start..token.end, is_match);
+        if is_match && reach.is_none() {
+            reach = words.last().map(|word| skip_chars(text, word.place.start, chars_max));
         }
     }
     words
+}
+
+/// Adds the place of a token. Those of one character with several tokens are one, which matches if one of them does.
+fn add(words: &mut Vec<Word>, place: Range<usize>, is_match: bool) {
+    match words.last_mut().filter(|word| place.start < word.place.end) {
+        Some(word) => {
+            word.place.end = word.place.end.max(place.end);
+            word.is_match |= is_match;
+        }
+        None => words.push(Word { place, is_match }),
+    }
+}
+
+/// Where so many characters end that begin at `start`.
+fn skip_chars(text: &str, start: usize, chars: usize) -> usize {
+    let rest = text.get(start..).unwrap_or_default();
+    rest.char_indices().nth(chars).map_or(text.len(), |(at, _)| start + at)
 }
 
 /// What to show: the matches first, then as much before them as after them, then whatever still fits.
@@ -93,8 +113,7 @@ fn cut(text: &str, start: usize, chars_max: usize) -> usize {
     let rest = text.get(start..).unwrap_or_default();
     let within = rest.char_indices().take(chars_max.saturating_add(1));
     let edges = within.skip(1).filter(|(_, c)| !belongs_to_the_one_before(*c)).map(|(at, _)| at);
-    let last = rest.char_indices().nth(chars_max).map_or(rest.len(), |(at, _)| at);
-    start + edges.last().unwrap_or(last)
+    edges.last().map_or_else(|| skip_chars(text, start, chars_max), |at| start + at)
 }
 
 /// Marks, joiners, and the vowels and finals of Hangul.
@@ -159,7 +178,10 @@ fn escape(html: &mut String, text: &str) {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use std::cell::Cell;
+
     use super::super::chance::Chance;
+    use super::super::fold::tokens;
     use super::*;
 
     const PIECES: [&str; 20] = [
@@ -185,8 +207,22 @@ mod tests {
         "&amp;",
     ];
 
+    fn is_hit(token: &str) -> bool {
+        token.starts_with("hit") || token == "東" || token == "京"
+    }
+
     fn found(text: &str, chars_max: usize) -> Option<String> {
-        snippet(text, |token| token.starts_with("hit") || token == "東" || token == "京", chars_max)
+        snippet(text, is_hit, chars_max)
+    }
+
+    /// As [`snippet`], but all of the text is cut into words.
+    fn found_in_all(text: &str, chars_max: usize, matches: impl Fn(&str) -> bool) -> Option<String> {
+        let mut words = Vec::new();
+        for token in tokens(text) {
+            add(&mut words, token.start..token.end, matches(&token.text));
+        }
+        let first = words.iter().position(|word| word.is_match)?;
+        Some(render(text, &words, piece(text, &words, first, chars_max.max(1))))
     }
 
     #[test]
@@ -220,6 +256,36 @@ mod tests {
             ("a & b < hit > c & d", 11, "…b &lt; <em>hit</em> &gt; c…"),
         ] {
             assert_eq!(found(text, chars_max).as_deref(), Some(html), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_is_read_no_further_than_it_is_shown() {
+        for (text, chars_max, asked) in [
+            (format!("hit {}", "miss ".repeat(10_000)), 20, 5),
+            (format!("{}hit {}", "miss ".repeat(100), "miss ".repeat(10_000)), 20, 105),
+            ("miss ".repeat(100), 20, 100),
+            (format!("hit{}", "miss ".repeat(10_000)), 3, 1),
+        ] {
+            let count = Cell::new(0);
+            let matches = |token: &str| {
+                count.set(count.get() + 1);
+                is_hit(token)
+            };
+            assert_eq!(snippet(&text, matches, chars_max), found_in_all(&text, chars_max, is_hit));
+            assert_eq!(count.get(), asked);
+        }
+    }
+
+    #[test]
+    fn what_is_not_read_changes_nothing() {
+        let mut chance = Chance::new(4);
+        for _ in 0..20_000 {
+            let (text, chars_max) = (chance.text(&PIECES, 40), chance.below(40));
+            assert_eq!(found(&text, chars_max), found_in_all(&text, chars_max, is_hit), "{text:?} {chars_max}");
+            let is_half = |token: &str| token.starts_with('1') || token.starts_with('2');
+            let expected = found_in_all(&text, chars_max, is_half);
+            assert_eq!(snippet(&text, is_half, chars_max), expected, "{text:?} {chars_max}");
         }
     }
 

@@ -3,8 +3,8 @@
 use futures_util::future::BoxFuture;
 use kernel::auth::{Rights, Scope};
 use kernel::base::Result;
-use kernel::http::Read;
-use kernel::store::Tx;
+use kernel::http::{App, Read};
+use kernel::store::{Db, Tx};
 use serde_json::{Map, Value};
 
 /// Something that a step can do.
@@ -24,6 +24,8 @@ pub struct Action {
 pub enum Does {
     /// Something inside the platform, in the transaction that notes the step.
     Inside(Inside),
+    /// A look at what there is, before the transaction that notes the step, which could not wait for it.
+    Look(Look),
     /// A request to somewhere else.
     Http,
     /// Nothing, until a moment.
@@ -34,3 +36,6 @@ pub enum Does {
 
 /// Does it, for somebody whose rights are known by now, and tells what the feature's route would answer.
 pub type Inside = for<'t> fn(&'t mut Tx, &'t Rights, Map<String, Value>) -> BoxFuture<'t, Result<Value>>;
+
+/// The same of what changes nothing. What is away for now is looked for again a little later.
+pub type Look = for<'t> fn(&'t App, &'t Db, &'t Rights, Map<String, Value>) -> BoxFuture<'t, Result<Value>>;

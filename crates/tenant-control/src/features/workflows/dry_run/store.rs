@@ -2,18 +2,23 @@
 //!
 //! So references, transitions and numbers are judged by the real rules, and a step sees what the one before it has made. What
 //! would leave the platform is not sent, nobody waits, and approvals are taken as given. What came of it is kept as a run.
+//!
+//! A transaction cannot wait for what a step looks up. Where it comes to one it ends, the look is done, and the next begins
+//! from the start and knows what was found: nothing was kept that it could do twice.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kernel::audit::{self, Entry};
-use kernel::base::{Code, Error, Result, Secrets, TenantId, Timestamp};
-use kernel::http::read_object;
+use kernel::auth::Rights;
+use kernel::base::{Code, Error, Result, TenantId, Timestamp};
+use kernel::http::{App, read_object};
 use kernel::jobs::steps;
 use kernel::outbound::Outbound;
 use kernel::store::{Db, Tx};
 use serde_json::{Map, Value, json};
 
-use super::super::action::store::Does;
+use super::super::action::store::{Does, Look};
 use super::super::actions::{HttpRequest, Wait};
 use super::super::engine::act::store::{Job, attempt};
 use super::super::engine::actor;
@@ -22,11 +27,12 @@ use super::super::engine::revisions::Revision;
 use super::super::engine::store::{lost, needs, rights_for};
 use super::super::expression::Meter;
 use super::super::plan::{self, plan};
-use super::super::runs::start::store::{changed_meanwhile, check, check_in_force, prepare};
+use super::super::runs::start::store::{Checked, changed_meanwhile, check, check_in_force, prepare};
 use super::super::runs::store::insert;
 use super::super::runs::{StoredRun, detail, parse_optional};
 use super::super::{
-    LANE_KEY, RUN_BYTES_MAX, RunDetail, STEP_BYTES_MAX, Settings, Status, StepError, WORKFLOW_LANE, WorkflowId,
+    LANE_KEY, RUN_BYTES_MAX, RunDetail, STEP_BYTES_MAX, STEPS_MAX, Settings, Status, StepError, WORKFLOW_LANE,
+    WorkflowId,
 };
 
 /// What came of a dry run, ready to be kept.
@@ -36,37 +42,63 @@ pub struct Simulated {
     revision: Arc<Revision>,
 }
 
+/// What a step looks up.
+struct Wanted {
+    /// Which step of the definition.
+    place: usize,
+    look: Look,
+    rights: Rights,
+    with: Map<String, Value>,
+}
+
+/// What came of one transaction, or what has to be looked up first.
+type Tried = Result<Simulated, Vec<Wanted>>;
+/// What was looked up, by the place of the step.
+type Found = HashMap<usize, Result<Value, StepError>>;
+
 /// What all expressions of a dry run may cost together: on SQLite all others wait for its transaction.
 const TRIAL_COST: u32 = 200_000;
 const TRIAL_COST_BYTES: usize = 2 << 20;
 
 /// Tries a workflow without leaving anything.
-/// A name is not looked up: that would take longer than a transaction may.
-pub async fn simulate(
-    db: &Db,
-    secrets: &Secrets,
-    outbound: Outbound,
-    id: WorkflowId,
-    input: Value,
-    settings: Settings,
-) -> Result<Simulated> {
+/// The name of a host is not resolved: that would take longer than a transaction may.
+pub async fn simulate(db: &Db, app: &App, id: WorkflowId, input: Value, settings: Settings) -> Result<Simulated> {
     let tenant = db.tenant_id().ok_or_else(|| Error::internal("a workflow belongs to a tenant"))?;
     let checked = check(db, id, input).await?;
-    let revision = match Revision::load(db, secrets, id, checked.revision).await {
+    let revision = match Revision::load(db, &app.secrets, id, checked.revision).await {
         // It was there a moment ago.
         Err(error) if error.code() == Code::NotFound => return Err(changed_meanwhile()),
         revision => Arc::new(revision?),
     };
-    let meter = Meter::new(TRIAL_COST, TRIAL_COST_BYTES);
-    let mut trial = Trial { tenant, revision, outbound, meter, bytes: 0 };
-    let made: Arc<Mutex<Option<Simulated>>> = Arc::default();
+    let mut found: Arc<Found> = Arc::default();
+    // A step that has looked does not look again: there are no more rounds than steps, and the one that ends it.
+    for _ in 0..=STEPS_MAX {
+        let trial = Trial::new(tenant, revision.clone(), app.outbound.clone(), found.clone());
+        let wanted = match try_once(db, id, checked.clone(), trial, settings.clone()).await? {
+            Ok(made) => return Ok(made),
+            Err(wanted) => wanted,
+        };
+        for Wanted { place, look, rights, with } in wanted {
+            let answer = match look(app, db, &rights, with).await {
+                Ok(output) => Ok(output),
+                Err(error) => Err(lost(error)?),
+            };
+            Arc::make_mut(&mut found).insert(place, answer);
+        }
+    }
+    Err(Error::internal("a dry run looks up what it knows"))
+}
+
+async fn try_once(db: &Db, id: WorkflowId, checked: Checked, mut trial: Trial, settings: Settings) -> Result<Tried> {
+    let made: Arc<Mutex<Option<Tried>>> = Arc::default();
     let kept = made.clone();
     let tried = db.write(async move |tx| {
         let (mut run, _) = prepare(tx, id, checked, true, &settings).await?;
         tx.act_as(actor(&run))?;
         let steps = trial.steps(tx, &mut run).await?;
-        let revision = trial.revision;
-        *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(Simulated { run, steps, revision });
+        let Trial { revision, wanted, .. } = trial;
+        let tried = if wanted.is_empty() { Ok(Simulated { run, steps, revision }) } else { Err(wanted) };
+        *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(tried);
         // Nothing of it stays.
         Err::<(), Error>(Error::conflict("a dry run is not kept"))
     });
@@ -87,9 +119,18 @@ struct Trial {
     meter: Meter,
     /// What the steps so far were given and have answered.
     bytes: usize,
+    /// What is known of what steps look up, and what is not yet.
+    found: Arc<Found>,
+    wanted: Vec<Wanted>,
 }
 
 impl Trial {
+    fn new(tenant: TenantId, revision: Arc<Revision>, outbound: Outbound, found: Arc<Found>) -> Self {
+        let meter = Meter::new(TRIAL_COST, TRIAL_COST_BYTES);
+        Trial { tenant, revision, outbound, meter, bytes: 0, found, wanted: Vec::new() }
+    }
+
+    /// The steps as they ended; none of them as soon as one wants something to be looked up.
     async fn steps(&mut self, tx: &mut Tx, run: &mut StoredRun) -> Result<Vec<steps::Step>> {
         let (tenant, revision) = (self.tenant, self.revision.clone());
         let at = tx.tick().await?.at;
@@ -119,6 +160,9 @@ impl Trial {
                 let output: Option<Value> = parse_optional(step.output.as_deref())?;
                 seen.steps[&step.name] = json!({ "status": step.state, "output": output });
                 noted[place] = Some(step);
+            }
+            if !self.wanted.is_empty() {
+                return Ok(Vec::new());
             }
         }
         let mut ended = Vec::with_capacity(noted.len());
@@ -168,7 +212,7 @@ impl Trial {
     }
 
     async fn act(
-        &self,
+        &mut self,
         tx: &mut Tx,
         job: &Job,
         with: Map<String, Value>,
@@ -183,6 +227,14 @@ impl Trial {
                 Ok(output) => Ok(Ok(output)),
                 Err(error) => lost(error).map(Err),
             },
+            Does::Look(look) => {
+                if let Some(found) = self.found.get(&job.place) {
+                    return Ok(found.clone());
+                }
+                self.wanted.push(Wanted { place: job.place, look: *look, rights, with });
+                // Nobody sees this: the transaction that shows the step knows better.
+                Ok(Err(StepError { code: "not_looked_up".to_owned(), detail: "It is looked up first.".to_owned() }))
+            }
             Does::Http => {
                 let (wanted, _) = read_object::<HttpRequest>(with).into_result()?;
                 Ok(match self.outbound.check_address(&wanted.url) {

@@ -8,9 +8,9 @@ use kernel::http::read_object;
 use kernel::jobs::dispatch::Ended;
 use kernel::jobs::lanes::Lane;
 use kernel::jobs::steps::Acted;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::super::action::store::Does;
+use super::super::action::store::{Does, Look};
 use super::super::actions::Wait;
 use super::super::{Status, StepError};
 use super::act::store::{self as act, End, Job, Verdict, attempt};
@@ -21,7 +21,7 @@ use super::{Running, http};
 /// What is yet to be noted.
 pub enum Outcome {
     Attempted(Box<(Job, Verdict)>),
-    /// The database was away: nothing was tried, and it is looked at again a little later.
+    /// The database was away, or what was to be looked at: nothing was tried, and it is looked at again a little later.
     Later(Box<Job>),
 }
 
@@ -78,9 +78,10 @@ async fn step(engine: &Running, lane: &Lane, job: &Job) -> Result<Ended<Outcome>
             }
             Acted::Lost => Ok(Ended::Lost),
         },
+        Does::Look(looks) => look(engine, lane, job, with, *looks).await,
         Does::Http => {
             match engine.may(lane, job).await? {
-                Acted::Done(Ok(())) => {}
+                Acted::Done(Ok(_)) => {}
                 Acted::Done(Err(error)) => return give_up(lane, job, Some(masked(job, &with)), error).await,
                 Acted::Stale => return Ok(Ended::Noted),
                 Acted::Lost => return Ok(Ended::Lost),
@@ -98,6 +99,32 @@ async fn step(engine: &Running, lane: &Lane, job: &Job) -> Result<Ended<Outcome>
         }
         Does::Approval => Ok(noted(&act::park(lane, job, Value::Object(with), None).await?)),
     }
+}
+
+/// Looks for who saved the workflow, and notes what was found.
+async fn look(
+    engine: &Running,
+    lane: &Lane,
+    job: &Job,
+    with: Map<String, Value>,
+    looks: Look,
+) -> Result<Ended<Outcome>> {
+    let began_at = engine.node.world.now();
+    let rights = match engine.may(lane, job).await? {
+        Acted::Done(Ok(rights)) => rights,
+        Acted::Done(Err(error)) => return give_up(lane, job, Some(Value::Object(with)), error).await,
+        Acted::Stale => return Ok(Ended::Noted),
+        Acted::Lost => return Ok(Ended::Lost),
+    };
+    let (end, error) = match looks(engine.node.app(), lane.db(), &rights, with.clone()).await {
+        Ok(output) => (End::Succeeded(output), None),
+        Err(error) => {
+            let error = lost(error)?;
+            (End::Failed(error.clone()), Some(error))
+        }
+    };
+    let attempt = Some(attempt(job, began_at, engine.node.world.now(), error));
+    Ok(noted(&act::note(lane, job, Verdict { input: Some(Value::Object(with)), attempt, end }).await?))
 }
 
 /// What it has waited for has come.

@@ -19,7 +19,7 @@ use super::job::{self, Outcome};
 use super::revisions::Revision;
 use super::{Running, fire, follow, store};
 
-/// How long a step waits that could not be done because the database was away.
+/// How long a step waits that could not be done because the database was away, or what it was to look at.
 const REST_MS: i64 = SECOND_MS;
 
 /// Runs that are remembered; each has an input of up to 64 KiB.

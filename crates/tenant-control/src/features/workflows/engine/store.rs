@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kernel::args;
 use kernel::auth::authority;
-use kernel::base::{ActorRef, Error, Result, Timestamp, Word};
+use kernel::base::{ActorRef, Code, Error, Result, Timestamp, Word};
 use kernel::events;
 use kernel::jobs::lanes::Lane;
 use kernel::jobs::steps::{self, Seen};
@@ -254,7 +254,7 @@ async fn refusal(tx: &mut Tx, run: &StoredRun, revision: &Revision) -> Result<Op
 
 /// A refusal as a step's error; a failure of ours is none.
 pub fn lost(error: Error) -> Result<StepError> {
-    let code = error.code();
+    let code = own_code(&error).unwrap_or(error.code());
     if code.status() >= 500 {
         return Err(error);
     }
@@ -266,6 +266,13 @@ pub fn lost(error: Error) -> Result<StepError> {
     let detail =
         if fields.is_empty() { error.detail().to_owned() } else { format!("Not valid: {}.", fields.join("; ")) };
     Ok(StepError { code: code.name().to_owned(), detail })
+}
+
+/// What a feature refuses with a code of its own has that code too where a field of `with` is the only fault.
+fn own_code(error: &Error) -> Option<Code> {
+    let (first, others) = error.fields().split_first()?;
+    let is_own = |code: &Code| code.name() == first.code && !Code::KERNEL.contains(code);
+    catalogue::codes().into_iter().find(is_own).filter(|_| others.iter().all(|other| other.code == first.code))
 }
 
 pub async fn is_deleted(tx: &mut Tx, workflow: WorkflowId) -> Result<bool> {

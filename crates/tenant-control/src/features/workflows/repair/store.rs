@@ -13,7 +13,7 @@ kernel::statements! {
     BRING_WORKFLOWS_BACK = "UPDATE workflows SET updated_at = $2,
             created_at = CASE WHEN created_at > $2 THEN $2 ELSE created_at END,
             deleted_at = CASE WHEN deleted_at > $2 THEN $2 ELSE deleted_at END
-        WHERE tenant_id = $1 AND updated_at > $2";
+        WHERE tenant_id = $1 AND updated_at > $2 RETURNING id";
     SCHEDULED = "SELECT w.id, w.next_run_at, r.definition FROM workflows w
         JOIN workflow_revisions r ON r.tenant_id = w.tenant_id AND r.workflow_id = w.id AND r.revision = w.revision
         WHERE w.tenant_id = $1 AND w.next_run_at > $2 ORDER BY w.next_run_at, w.id LIMIT $3";
@@ -33,7 +33,10 @@ kernel::statements! {
 pub async fn bring_back(db: &Db, now: Timestamp, run_max_ms: i64) -> Result<u64> {
     let latest = now.plus(run_max_ms);
     db.write(async move |tx| {
-        tx.exec(BRING_WORKFLOWS_BACK, args![now]).await?;
+        let brought: Vec<WorkflowId> = tx.list(BRING_WORKFLOWS_BACK, args![now]).await?;
+        for id in brought {
+            tx.changed("workflow", id).await?;
+        }
         bring_schedules_back(tx, now).await?;
         lanes::bring_back(tx, WORKFLOW_LANE, LANE_KEY, now, latest).await?;
         lanes::wake(tx, WORKFLOW_LANE, LANE_KEY).await

@@ -365,15 +365,14 @@ fn json<T: serde::Serialize>(value: &T) -> Result<String> {
 }
 
 impl Running {
-    /// Whether the saver may still do this, for what leaves the platform.
-    pub(in super::super) async fn may(&self, lane: &Lane, job: &Job) -> Result<Acted<Result<(), StepError>>> {
+    /// The saver's rights, if they may still do this: for what is not done in a transaction.
+    pub(in super::super) async fn may(&self, lane: &Lane, job: &Job) -> Result<Acted<Result<Rights, StepError>>> {
         let asked = job.clone();
         steps::act(lane, actor(&job.run), job.seen(), async move |tx| {
             if open_run(tx, &asked).await?.is_none() {
                 return Ok(None);
             }
-            let rights = rights_for(tx, &asked.revision.saved_by, asked.action()).await?;
-            Ok(Some(rights.map(drop)))
+            rights_for(tx, &asked.revision.saved_by, asked.action()).await.map(Some)
         })
         .await
         .map(|acted| match acted {

@@ -22,6 +22,7 @@ kernel::statements! {
 }
 
 /// What was found right before the transaction that starts a run: which revision the input fits.
+#[derive(Clone)]
 pub struct Checked {
     definition: Definition,
     pub revision: i64,

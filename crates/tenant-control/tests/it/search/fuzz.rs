@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{asking, count_software, device, hits, ids, scene, text};
+use super::{count_software, device, hits, ids, scene, text};
 use crate::asset_inventory::software;
-use crate::support::search::Indexed;
+use crate::support::search::{Indexed, asking};
 use crate::support::{Server, Tenancy, over_http};
 use crate::tickets::generous;
 
@@ -15,7 +15,7 @@ const Q_CHARS_MAX: usize = 200;
 const SEED: u64 = 20_260_115;
 
 /// What queries are made of: words of the scene, the language, and what does not belong into either.
-const PIECES: [&str; 72] = [
+const PIECES: [&str; 80] = [
     "printer",
     "print",
     "pirnter",
@@ -32,6 +32,7 @@ const PIECES: [&str; 72] = [
     "02:fc:00:00:00:01",
     "02fc.0000.00a2",
     "192.0.2.10",
+    "192.0.2.",
     "fe80::2a",
     "#3",
     "3",
@@ -59,6 +60,9 @@ const PIECES: [&str; 72] = [
     "platform:linux",
     "model:",
     "assignee:",
+    "assignee:anna",
+    "anna@",
+    "foo:",
     "number:3",
     "colour:red",
     "\"",
@@ -70,6 +74,7 @@ const PIECES: [&str; 72] = [
     "-",
     "--",
     "−",
+    "–",
     ":",
     "::",
     "://",
@@ -83,6 +88,9 @@ const PIECES: [&str; 72] = [
     ")",
     "[a TO z]",
     "\\",
+    "%",
+    "~1",
+    "🖨",
     "\0",
     "\u{1f}",
     "\u{1e}",

@@ -1,0 +1,178 @@
+//! Builds an index anew from all records of all tenants. What is written meanwhile comes from the feed.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use kernel::base::{Chance, Error, Result, Word};
+use kernel::store::Db;
+use kernel::store::changes::{self, Place};
+
+use super::documents::store::Place as Behind;
+use super::documents::{self, Document, Kind};
+use super::folder::Folder;
+use super::following::{Following, PASS_EVERY, Trouble, close, number};
+use super::index::Serving;
+use super::index::writer::{self, Opened, Writer};
+use super::keeper::COMMIT_EVERY;
+use super::served::{Served, blocking};
+
+/// Records that are read at a time.
+const WALK_ROWS: usize = 500;
+/// Letters of a reader's name.
+const NAME_LEN: usize = 16;
+
+pub struct Builder<'a> {
+    pub system: &'a Db,
+    pub folder: Arc<Folder>,
+    pub chance: &'a Chance,
+    pub served: &'a Served,
+}
+
+/// A new index, and what it takes the place of.
+struct New {
+    name: String,
+    opened: Opened,
+    writer: Writer,
+    place: Place,
+    replaced: Vec<String>,
+}
+
+impl Builder<'_> {
+    /// Builds the index. One that still can be asked is kept up to date meanwhile, and serves.
+    pub async fn build(&self, old: Option<Following>, reason: &str) -> Result<Following> {
+        tracing::info!(reason, "the search index is built");
+        if old.is_none() {
+            self.served.build();
+        }
+        let name = self.chance.base62(NAME_LEN).to_lowercase();
+        let mut meanwhile = Meanwhile { old, at: Instant::now(), passed_at: Instant::now() };
+        let built = self.build_as(&name, &mut meanwhile).await;
+        close(meanwhile.old).await;
+        if built.is_err() {
+            self.give_up(name).await;
+        }
+        built
+    }
+
+    async fn build_as(&self, name: &str, meanwhile: &mut Meanwhile) -> Result<Following> {
+        let began = Instant::now();
+        let place = changes::end(self.system).await?;
+        changes::begin_reader(self.system, name, place).await?;
+        let mut new = self.make(name, meanwhile.old.as_ref(), place).await?;
+        let mut count = 0;
+        for kind in Kind::ALL {
+            let mut page = Some(self.walk(*kind, None).await?);
+            while let Some((found, behind)) = page {
+                count += found.len();
+                // The next are read while these are added.
+                let next = async {
+                    match behind {
+                        Some(behind) => self.walk(*kind, Some(behind)).await.map(Some),
+                        None => Ok(None),
+                    }
+                };
+                let (writer, next) = tokio::join!(add_all(new.writer, found), next);
+                (new.writer, page) = (writer?, next?);
+                self.go_on(meanwhile, &new, count).await?;
+            }
+        }
+        close(meanwhile.old.take()).await;
+        let New { name, opened, mut writer, replaced, .. } = new;
+        let (folder, current) = (self.folder.clone(), name.clone());
+        let finish = move || {
+            folder.check_room()?;
+            writer.commit(place, place).map_err(Error::internal)?;
+            writer.close();
+            folder.set_current(&current)?;
+            folder.note_building(None)?;
+            folder.remove_others(&[&current])
+        };
+        blocking(finish).await?;
+        for old in replaced {
+            changes::end_reader(self.system, &old).await?;
+        }
+        tracing::info!(documents = count, seconds = began.elapsed().as_secs_f32(), "the search index is built");
+        let serving = Arc::new(Serving::new(opened)?);
+        Ok(Following::new(self.folder.clone(), name, serving, place, place))
+    }
+
+    async fn walk(&self, kind: Kind, behind: Option<Behind>) -> Result<(Vec<Document>, Option<Behind>)> {
+        documents::store::walk(self.system, kind, behind, WALK_ROWS).await
+    }
+
+    async fn make(&self, name: &str, old: Option<&Following>, place: Place) -> Result<New> {
+        let (folder, name, old) = (self.folder.clone(), name.to_owned(), old.map(|old| old.name().to_owned()));
+        blocking(move || {
+            // What cannot be asked any more makes room for the new one.
+            let replaced: Vec<String> = folder.remove_others(&old.iter().map(String::as_str).collect::<Vec<_>>())?;
+            folder.note_building(Some(0))?;
+            let opened = writer::create(&folder.root.join(&name)).map_err(Error::internal)?;
+            let writer = Writer::building(&opened).map_err(Error::internal)?;
+            Ok(New { name, opened, writer, place, replaced: replaced.into_iter().chain(old).collect() })
+        })
+        .await
+    }
+
+    /// What is due now and then: the old index is kept up to date, and it is said that the new one goes on.
+    async fn go_on(&self, meanwhile: &mut Meanwhile, new: &New, count: usize) -> Result<()> {
+        metrics::gauge!("search_build_documents").set(number(count as u64));
+        if let Some(old) = &mut meanwhile.old
+            && meanwhile.at.elapsed() >= COMMIT_EVERY
+        {
+            meanwhile.at = Instant::now();
+            match old.step(self.system).await {
+                Ok(_) => {}
+                Err(Trouble::Store(error)) => return Err(error),
+                Err(Trouble::Index(_)) => {
+                    self.served.build();
+                    close(meanwhile.old.take()).await;
+                }
+            }
+        }
+        if meanwhile.passed_at.elapsed() < PASS_EVERY {
+            return Ok(());
+        }
+        meanwhile.passed_at = Instant::now();
+        tracing::info!(documents = count, "the search index is being built");
+        if !changes::pass(self.system, &new.name, new.place).await? {
+            return Err(Error::internal("it was forgotten while it was being built"));
+        }
+        let folder = self.folder.clone();
+        blocking(move || {
+            folder.note_building(Some(count))?;
+            folder.check_room()
+        })
+        .await
+    }
+
+    /// Leaves nothing behind that would be kept for this index.
+    async fn give_up(&self, name: String) {
+        let (folder, reader) = (self.folder.clone(), name.clone());
+        let removed = blocking(move || {
+            folder.note_building(None)?;
+            let path = folder.root.join(&name);
+            if path.exists() { std::fs::remove_dir_all(path).map_err(Error::internal) } else { Ok(()) }
+        })
+        .await;
+        for error in [removed.err(), changes::end_reader(self.system, &reader).await.err()].into_iter().flatten() {
+            tracing::warn!(%error, "a search index that could not be built has left something");
+        }
+    }
+}
+
+/// What goes on while an index is built.
+struct Meanwhile {
+    old: Option<Following>,
+    at: Instant,
+    passed_at: Instant,
+}
+
+async fn add_all(mut writer: Writer, found: Vec<Document>) -> Result<Writer> {
+    blocking(move || {
+        for document in &found {
+            writer.add(document).map_err(Error::internal)?;
+        }
+        Ok(writer)
+    })
+    .await
+}

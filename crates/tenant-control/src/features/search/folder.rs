@@ -1,0 +1,174 @@
+//! The folder of a node's index: whose it is, which index in it serves, and how far a new one has come.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use kernel::base::{Error, Result};
+
+/// Folders of servers that share a data directory, which only those on PostgreSQL can.
+const FOLDERS_MAX: usize = 16;
+/// How long the lock of a process is waited for that was killed: the system may not be done with it.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(2);
+const LOCK_LOOK: Duration = Duration::from_millis(50);
+/// What an index leaves free on its disk: the store may be on the same, and must go on.
+pub const FREE_BYTES_MIN: u64 = 128 << 20;
+
+/// Which index serves is named in a file that is replaced by a rename.
+const CURRENT: &str = "current";
+/// How many records a new index has so far, for whoever looks from outside.
+const BUILDING: &str = "building";
+
+/// A folder that nobody else writes to as long as this lives.
+pub struct Folder {
+    pub root: PathBuf,
+    _lock: File,
+}
+
+impl Folder {
+    /// The folder of this name, or one beside it if another process has that.
+    pub fn take(root: &Path) -> Result<Self> {
+        let begun = Instant::now();
+        loop {
+            match take_one(root)? {
+                Some(folder) => {
+                    remove_left(root);
+                    return Ok(folder);
+                }
+                None if begun.elapsed() < LOCK_WAIT_MAX => std::thread::sleep(LOCK_LOOK),
+                None => break,
+            }
+        }
+        for number in 2..=FOLDERS_MAX {
+            if let Some(folder) = take_one(&beside(root, number))? {
+                tracing::info!(folder = %folder.root.display(), "another server has the folder of the search index");
+                return Ok(folder);
+            }
+        }
+        Err(Error::internal("too many servers share the folder of the search index"))
+    }
+
+    /// Whoever removes it all while it is in use loses an index, and no more.
+    pub fn make(&self) -> Result<()> {
+        fs::create_dir_all(&self.root).map_err(Error::internal)
+    }
+
+    /// The index that serves.
+    pub fn current(&self) -> Result<Option<String>> {
+        current(&self.root).map_err(Error::internal)
+    }
+
+    pub fn set_current(&self, name: &str) -> Result<()> {
+        replace(&self.root, CURRENT, name).map_err(Error::internal)
+    }
+
+    /// Notes how far a new index has come, and for none that it is done.
+    pub fn note_building(&self, documents: Option<usize>) -> Result<()> {
+        let noted = match documents {
+            Some(documents) => fs::write(self.root.join(BUILDING), documents.to_string()),
+            None => fs::remove_file(self.root.join(BUILDING)).or_else(unless_missing),
+        };
+        noted.map_err(Error::internal)
+    }
+
+    /// Removes every other index: one that was not built to its end, or that another has taken the place of. What they were
+    /// called.
+    pub fn remove_others(&self, kept: &[&str]) -> Result<Vec<String>> {
+        let mut removed = Vec::new();
+        for entry in fs::read_dir(&self.root).map_err(Error::internal)? {
+            let entry = entry.map_err(Error::internal)?;
+            let is_folder = entry.file_type().map_err(Error::internal)?.is_dir();
+            if is_folder && !kept.iter().any(|kept| entry.file_name() == **kept) {
+                fs::remove_dir_all(entry.path()).map_err(Error::internal)?;
+                removed.push(entry.file_name().to_string_lossy().into_owned());
+            }
+        }
+        Ok(removed)
+    }
+
+    /// An error if the disk is nearly full.
+    pub fn check_room(&self) -> Result<()> {
+        let free = fs4::available_space(&self.root).map_err(Error::internal)?;
+        if free < FREE_BYTES_MIN {
+            let detail =
+                format!("only {} MiB are free on its disk; {} are left to others", free >> 20, FREE_BYTES_MIN >> 20);
+            return Err(Error::internal(detail));
+        }
+        Ok(())
+    }
+}
+
+/// The index that serves from a folder.
+pub fn current(root: &Path) -> io::Result<Option<String>> {
+    Ok(read(&root.join(CURRENT))?.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()))
+}
+
+/// How many records a new index has so far, if one is being built.
+pub fn building(root: &Path) -> io::Result<Option<u64>> {
+    Ok(read(&root.join(BUILDING))?.map(|count| count.trim().parse().unwrap_or_default()))
+}
+
+/// Whether a server has this folder.
+pub fn is_taken(root: &Path) -> bool {
+    matches!(open_lock(root).map(|lock| lock.try_lock()), Ok(Err(TryLockError::WouldBlock)))
+}
+
+fn read(path: &Path) -> io::Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn unless_missing(error: io::Error) -> io::Result<()> {
+    if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) }
+}
+
+fn replace(root: &Path, name: &str, text: &str) -> io::Result<()> {
+    let next = root.join([name, ".next"].concat());
+    let mut file = File::create(&next)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(next, root.join(name))?;
+    File::open(root)?.sync_all()
+}
+
+fn beside(root: &Path, number: usize) -> PathBuf {
+    with_suffix(root, &format!("-{number}"))
+}
+
+fn with_suffix(root: &Path, suffix: &str) -> PathBuf {
+    let mut name = root.file_name().unwrap_or_default().to_owned();
+    name.push(suffix);
+    root.with_file_name(name)
+}
+
+/// Beside the folder, so that the folder can be removed as a whole.
+fn open_lock(root: &Path) -> io::Result<File> {
+    File::options().create(true).truncate(false).write(true).open(with_suffix(root, ".lock"))
+}
+
+/// None if another process has it.
+fn take_one(root: &Path) -> Result<Option<Folder>> {
+    let lock = open_lock(root).map_err(Error::internal)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(Some(Folder { root: root.to_owned(), _lock: lock })),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(Error::internal(error)),
+    }
+}
+
+/// Removes what servers beside this one have left that are gone. Those that run keep theirs.
+fn remove_left(root: &Path) {
+    for number in 2..=FOLDERS_MAX {
+        let left = beside(root, number);
+        if left.exists()
+            && let Ok(Some(folder)) = take_one(&left)
+            && let Err(error) = fs::remove_dir_all(&folder.root)
+        {
+            tracing::warn!(folder = %left.display(), %error, "an old search index could not be removed");
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! How an index is, told from outside of the server that keeps it.
+
+use std::path::Path;
+
+use kernel::base::{Error, MINUTE_MS, Result};
+use kernel::store::Db;
+use kernel::store::changes;
+
+use super::folder;
+use super::index::writer;
+
+/// Changes are counted up to this.
+const BEHIND_MAX: i64 = 10_000;
+/// A server that has taken changes says so every few seconds.
+const SILENT_MAX_MS: i64 = MINUTE_MS;
+
+/// In one line; an error if it cannot be kept up to date.
+pub async fn health(root: &Path, system: &Db) -> Result<Result<String, String>> {
+    if !root.is_dir() {
+        return Ok(Ok("not made yet; `serve` builds it".to_owned()));
+    }
+    let is_served = folder::is_taken(root);
+    if let Some(documents) = folder::building(root).map_err(Error::internal)? {
+        let building = if is_served { "is being built" } else { "was not built to its end; `serve` begins anew" };
+        return Ok(Ok(format!("{building}, {documents} records so far")));
+    }
+    let Some(name) = folder::current(root).map_err(Error::internal)? else {
+        return Ok(Ok("not made yet; `serve` builds it".to_owned()));
+    };
+    let (Ok(documents), Some(place)) = (writer::count(&root.join(&name)), changes::find_reader(system, &name).await?)
+    else {
+        return Ok(Ok("is of no use any more; `serve` builds it anew".to_owned()));
+    };
+    let behind = changes::count_behind(system, place, BEHIND_MAX + 1).await?;
+    let silent_since = system.world().now().plus(-SILENT_MAX_MS);
+    let is_silent = changes::seen_at(system, &name).await?.is_some_and(|seen| seen < silent_since);
+    if is_served && is_silent && behind > 0 {
+        return Ok(Err("the server cannot keep it up to date; its log says why".to_owned()));
+    }
+    let behind = match behind {
+        0 => "up to date".to_owned(),
+        count if count > BEHIND_MAX => format!("more than {BEHIND_MAX} changes behind"),
+        count => format!("{count} changes noted since it was last seen"),
+    };
+    Ok(Ok(format!("{documents} records, {behind}")))
+}

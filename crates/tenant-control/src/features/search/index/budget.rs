@@ -1,0 +1,165 @@
+//! What one search may cost, over all its words and all segments.
+//!
+//! It is counted in work and not in time: a busy machine must not refuse what an idle one answers. Everything is counted before it
+//! is read. Each of the bounds alone is some tens of milliseconds of one processor.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Terms of the dictionary. To find one and to open its list takes about a microsecond.
+pub const TERMS_MAX: u64 = 50_000;
+/// Documents that are read from a list or looked at, about ten nanoseconds each. A tenant with a hundred thousand of them is far
+/// from it.
+pub const DOCUMENTS_MAX: u64 = 5_000_000;
+/// Places of words within documents, a few nanoseconds and four bytes each. A text that says one word thousands of times has
+/// thousands of them.
+pub const POSITIONS_MAX: u64 = 5_000_000;
+/// Steps in the dictionary on the way to words with typos, about ten nanoseconds each.
+const STEPS_MAX: u64 = 3_000_000;
+
+/// Documents of a list that are packed together, and to how many that are looked at it comes to unpack them.
+const BLOCK_LEN: u64 = 128;
+const BLOCK_COST: u64 = 16;
+/// To how many documents that are looked at it comes to read one that is stored.
+const STORED_COST: u64 = 1_000;
+
+/// What is left.
+pub struct Budget {
+    terms: AtomicU64,
+    documents: AtomicU64,
+    positions: AtomicU64,
+    steps: AtomicU64,
+    exhausted: AtomicBool,
+}
+
+impl Budget {
+    pub fn new() -> Arc<Self> {
+        Arc::new(Budget {
+            terms: TERMS_MAX.into(),
+            documents: DOCUMENTS_MAX.into(),
+            positions: POSITIONS_MAX.into(),
+            steps: STEPS_MAX.into(),
+            exhausted: false.into(),
+        })
+    }
+
+    /// Terms that are looked up or walked over.
+    pub fn take_terms(&self, count: u64) -> bool {
+        self.take(&self.terms, count)
+    }
+
+    /// A term, and all documents of its list.
+    pub fn take_term(&self, documents: u64) -> bool {
+        self.take_terms(1) && self.take_documents(documents)
+    }
+
+    /// Documents that are read or looked at one after another.
+    pub fn take_documents(&self, count: u64) -> bool {
+        self.take(&self.documents, count)
+    }
+
+    /// So many documents, in their order, that are looked for in a list of so many.
+    pub fn take_seeks(&self, count: u64, documents: u32) -> bool {
+        let blocks = u64::from(documents).div_ceil(BLOCK_LEN).min(count);
+        self.take_documents(count.saturating_add(blocks.saturating_mul(BLOCK_COST)))
+    }
+
+    /// Documents of which what is stored is read.
+    pub fn take_stored(&self, count: u64) -> bool {
+        self.take_documents(count.saturating_mul(STORED_COST))
+    }
+
+    /// Places of a word in a document.
+    pub fn take_positions(&self, count: u32) -> bool {
+        self.take(&self.positions, count.into())
+    }
+
+    pub fn take_step(&self) -> bool {
+        self.take(&self.steps, 1)
+    }
+
+    /// False once there was too little of anything.
+    fn take(&self, from: &AtomicU64, amount: u64) -> bool {
+        // One thread runs a query; were it several, the bound would be a little less sharp.
+        match from.load(Ordering::Relaxed).checked_sub(amount) {
+            Some(left) => from.store(left, Ordering::Relaxed),
+            None => self.exhaust(),
+        }
+        !self.is_exhausted()
+    }
+
+    pub fn exhaust(&self) {
+        self.exhausted.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether something was left out.
+    pub fn is_exhausted(&self) -> bool {
+        self.exhausted.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_of_it_may_be_taken_and_not_one_more() {
+        let budget = Budget::new();
+        assert!(budget.take_documents(DOCUMENTS_MAX - 1) && budget.take_documents(1) && budget.take_documents(0));
+        assert!(!budget.is_exhausted());
+        assert!(!budget.take_documents(1) && budget.is_exhausted());
+    }
+
+    #[test]
+    fn each_has_a_bound_of_its_own() {
+        let all: [fn(&Budget) -> bool; 4] = [
+            |budget| budget.take_terms(TERMS_MAX),
+            |budget| budget.take_documents(DOCUMENTS_MAX),
+            |budget| (0..POSITIONS_MAX / 1_000).all(|_| budget.take_positions(1_000)),
+            |budget| (0..STEPS_MAX).all(|_| budget.take_step()),
+        ];
+        let budget = Budget::new();
+        assert!(all.iter().all(|take| take(&budget)));
+        let more: [fn(&Budget) -> bool; 4] = [
+            |budget| budget.take_terms(1),
+            |budget| budget.take_documents(1),
+            |budget| budget.take_positions(1),
+            |budget| budget.take_step(),
+        ];
+        for (take_all, take_one) in all.iter().zip(more) {
+            let budget = Budget::new();
+            assert!(take_all(&budget) && !take_one(&budget));
+        }
+    }
+
+    #[test]
+    fn nothing_can_be_taken_once_there_was_too_little() {
+        let budget = Budget::new();
+        assert!(!budget.take_term(DOCUMENTS_MAX + 1));
+        assert!(!budget.take_terms(1) && !budget.take_documents(0) && !budget.take_positions(1) && !budget.take_step());
+    }
+
+    #[test]
+    fn a_list_is_unpacked_no_more_often_than_it_is_looked_into() {
+        for (count, documents, cost) in [
+            (0, 1_000_000, 0),
+            (10, 1, 10 + BLOCK_COST),
+            (10, 128, 10 + BLOCK_COST),
+            (10, 129, 10 + 2 * BLOCK_COST),
+            (10, 1_000_000, 10 + 10 * BLOCK_COST),
+            (1_000_000, 1_280, 1_000_000 + 10 * BLOCK_COST),
+        ] {
+            let budget = Budget::new();
+            assert!(budget.take_seeks(count, documents));
+            assert_eq!(budget.documents.load(Ordering::Relaxed), DOCUMENTS_MAX - cost, "{count} of {documents}");
+        }
+    }
+
+    #[test]
+    fn what_is_stored_costs_more_than_what_is_listed() {
+        let budget = Budget::new();
+        assert!(budget.take_stored(DOCUMENTS_MAX / STORED_COST));
+        assert!(!budget.take_stored(1));
+        assert!(!Budget::new().take_stored(u64::MAX));
+    }
+}
