@@ -18,7 +18,9 @@ use super::{Db, FromRow, Row, Tx, dialect};
 crate::statements! {
     BEGIN_READER = "INSERT INTO change_readers (id, written_by, number, seen_at) VALUES ($1, $2, $3, $4)";
     READER = "SELECT written_by, number FROM change_readers WHERE id = $1";
-    PASS = "UPDATE change_readers SET written_by = $2, number = $3, seen_at = $4 WHERE id = $1";
+    /// From where it was last, or again: another who reads under this name would let what is needed be removed.
+    PASS = "UPDATE change_readers SET written_by = $4, number = $5, seen_at = $6
+        WHERE id = $1 AND ((written_by = $2 AND number = $3) OR (written_by = $4 AND number = $5))";
     END_READER = "DELETE FROM change_readers WHERE id = $1";
     READER_SEEN = "SELECT seen_at FROM change_readers WHERE id = $1";
     /// Readers that are gone for good must not keep everything for ever; nor those of a clock that was ahead.
@@ -84,9 +86,17 @@ pub async fn end(system: &Db) -> Result<Place> {
     system.one(dialect::changes_end(system.engine()), args![]).await
 }
 
+/// The time as all nodes have it: whose clock is wrong must not forget the others.
+async fn now(system: &Db) -> Result<Timestamp> {
+    match dialect::time_of_the_database(system.engine()) {
+        Some(statement) => system.one(statement, args![]).await,
+        None => Ok(system.world().now()),
+    }
+}
+
 /// Makes a reader known, so that nothing behind its place is removed.
 pub async fn begin_reader(system: &Db, reader: &str, place: Place) -> Result<()> {
-    let (reader, now) = (reader.to_owned(), system.world().now());
+    let (reader, now) = (reader.to_owned(), now(system).await?);
     let begin =
         async move |tx: &mut Tx| tx.exec(BEGIN_READER, args![reader, place.written_by, place.number, now]).await;
     system.write(begin).await.map(drop)
@@ -97,10 +107,13 @@ pub async fn find_reader(system: &Db, reader: &str) -> Result<Option<Place>> {
     system.find(READER, args![reader]).await
 }
 
-/// Notes that a reader needs nothing any more up to here, and that it is still there. False if it was forgotten meanwhile.
-pub async fn pass(system: &Db, reader: &str, place: Place) -> Result<bool> {
-    let (reader, now) = (reader.to_owned(), system.world().now());
-    let pass = async move |tx: &mut Tx| tx.exec(PASS, args![reader, place.written_by, place.number, now]).await;
+/// Notes that a reader needs nothing any more up to here, and that it is still there. False if it was forgotten meanwhile, or is not
+/// where it was: somebody else reads as the same.
+pub async fn pass(system: &Db, reader: &str, from: Place, to: Place) -> Result<bool> {
+    let (reader, now) = (reader.to_owned(), now(system).await?);
+    let pass = async move |tx: &mut Tx| {
+        tx.exec(PASS, args![reader, from.written_by, from.number, to.written_by, to.number, now]).await
+    };
     Ok(system.write(pass).await? == 1)
 }
 
@@ -110,9 +123,11 @@ pub async fn end_reader(system: &Db, reader: &str) -> Result<()> {
     system.write(async move |tx| tx.exec(END_READER, args![reader]).await).await.map(drop)
 }
 
-/// When a reader was last seen; none if it was forgotten.
-pub async fn seen_at(system: &Db, reader: &str) -> Result<Option<Timestamp>> {
-    system.find(READER_SEEN, args![reader]).await
+/// Whether a reader was seen within so long. None if it was forgotten.
+pub async fn is_seen(system: &Db, reader: &str, within_ms: i64) -> Result<Option<bool>> {
+    let seen_at: Option<Timestamp> = system.find(READER_SEEN, args![reader]).await?;
+    let since = now(system).await?.plus(-within_ms);
+    Ok(seen_at.map(|seen_at| seen_at >= since))
 }
 
 /// Whether the store has the change up to which a reader has read. It is never removed as long as the reader is known: one that is
@@ -146,7 +161,7 @@ pub async fn read(system: &Db, behind: Place, limit: i64) -> Result<Vec<Changed>
 /// Removes at most so many of what every reader has passed, and tells how many. Readers that were not seen for so long are
 /// forgotten. The last change of all stays on the embedded store: from it the next one is counted.
 pub async fn clean(system: &Db, forget_after_ms: i64, limit: i64) -> Result<u64> {
-    let now = system.world().now();
+    let now = now(system).await?;
     let (seen_before, seen_after) = (now.plus(-forget_after_ms), now.plus(forget_after_ms));
     let clean = async move |tx: &mut Tx| {
         // One at a time: two would wait for each other's rows.

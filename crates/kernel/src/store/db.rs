@@ -175,6 +175,10 @@ impl Db {
         self.list(&finished.text, &finished.params()).await
     }
 
+    pub(super) fn lane(&self) -> Lane {
+        self.handle.lane()
+    }
+
     /// Like [`Db::select`], for a query that may look at many rows: on SQLite it leaves the threads that serve
     /// requests alone, and has connections of its own.
     pub async fn scan<T: FromRow + 'static>(&self, select: &Select) -> Result<Vec<T>> {

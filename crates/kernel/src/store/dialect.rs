@@ -145,6 +145,14 @@ pub(super) fn changes_end(engine: Engine) -> &'static str {
     }
 }
 
+/// What tells the time where several nodes share a database; where there is one, its own is as good.
+pub(super) fn time_of_the_database(engine: Engine) -> Option<&'static str> {
+    match engine {
+        Engine::Sqlite => None,
+        Engine::Postgres => Some("SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"),
+    }
+}
+
 /// Where it is noted which migrations a database has, and with which text.
 pub(super) fn migrations_table(engine: Engine) -> &'static str {
     match engine {

@@ -13,6 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::base::{Error, Result, TenantId};
 
+use super::Db;
 use super::handle::Lane;
 
 /// One that works and one that stands ready behind it, so that the database is not idle in between.
@@ -103,9 +104,9 @@ impl TenantTurns {
         TenantTurns { each, lanes: Mutex::default() }
     }
 
-    /// Waits for a turn of what a tenant asks for, for so long at most.
-    pub async fn take_of(&self, tenant: TenantId, wait_max: Duration) -> Result<OwnedSemaphorePermit> {
-        self.take(Lane::Tenant(tenant), wait_max).await
+    /// Waits for a turn of whoever has this handle, for so long at most.
+    pub async fn take_for(&self, db: &Db, wait_max: Duration) -> Result<OwnedSemaphorePermit> {
+        self.take(db.lane(), wait_max).await
     }
 
     /// Waits for the tenant's turn, for so long at most.

@@ -11,9 +11,10 @@ use serde_json::{Map, Value, json};
 use super::answer::{Ask, answer, read};
 use super::language::Query;
 use super::routes::{PATH, parse_q};
+use super::served::Served;
 use super::{INVALID_QUERY, Type};
 use crate::features::workflows::STEP_BYTES_MAX;
-use crate::features::workflows::action::store::{Action, Does};
+use crate::features::workflows::action::store::{Action, Does, Look};
 
 pub const ACTIONS: &[Action] = &[Action {
     name: "search.query",
@@ -22,7 +23,7 @@ pub const ACTIONS: &[Action] = &[Action {
     needs: &[Scope::SearchRead],
     example: || json!({"q": "${{ event.data.hostname }} -status:closed", "types": ["ticket"], "limit": 10}),
     check: |with| read_object::<Search>(with).checked(),
-    does: Does::Look(search),
+    does: Does::Look(Look { is_there, find: search }),
 }];
 
 /// What a step is given: the parameters of the route, as fields.
@@ -86,6 +87,11 @@ impl Search {
         let types = self.types.as_deref().map(|types| ("types", words(types)));
         [("q", self.q.clone())].into_iter().chain(types).collect()
     }
+}
+
+fn is_there(app: &App) -> bool {
+    let served: Served = app.settings.of_feature();
+    served.get().is_ok()
 }
 
 fn search<'t>(app: &'t App, db: &'t Db, rights: &'t Rights, with: Map<String, Value>) -> BoxFuture<'t, Result<Value>> {

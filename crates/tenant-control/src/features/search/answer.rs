@@ -57,7 +57,7 @@ pub async fn answer(
         behind: ask.behind,
     };
     let served: Served = app.settings.of_feature();
-    let found = served.search(asked).await?.ok_or_else(too_broad)?;
+    let found = served.search(db, asked).await?.ok_or_else(too_broad)?;
     let next = found.hits.last().filter(|_| found.has_more).map(|hit| hit.place);
     let software = found.hits.iter().filter(|hit| hit.kind == Kind::Software);
     let software: Vec<&str> = software.map(|hit| hit.id.as_str()).collect();

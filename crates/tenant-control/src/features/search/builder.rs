@@ -1,7 +1,7 @@
 //! Builds an index anew from all records of all tenants. What is written meanwhile comes from the feed.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use kernel::base::{Chance, Error, Result, Word};
 use kernel::store::Db;
@@ -18,6 +18,9 @@ use super::served::{Served, blocking};
 
 /// Records that are read at a time.
 const WALK_ROWS: usize = 500;
+/// How often the same records are asked for, and after how long again.
+const TRIES_MAX: usize = 30;
+const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Letters of a reader's name.
 const NAME_LEN: usize = 16;
 
@@ -39,19 +42,19 @@ struct New {
 
 impl Builder<'_> {
     /// Builds the index. One that still can be asked is kept up to date meanwhile, and serves.
-    pub async fn build(&self, old: Option<Following>, reason: &str) -> Result<Following> {
+    pub async fn build(&self, old: Option<Following>, reason: &str) -> Result<Following, Trouble> {
         tracing::info!(reason, "the search index is built");
         if old.is_none() {
             self.served.build();
         }
         let name = self.chance.base62(NAME_LEN).to_lowercase();
-        let mut meanwhile = Meanwhile { old, at: Instant::now(), passed_at: Instant::now() };
+        let mut meanwhile = Meanwhile { old, at: None, passed_at: Instant::now() };
         let built = self.build_as(&name, &mut meanwhile).await;
         close(meanwhile.old).await;
         if built.is_err() {
             self.give_up(name).await;
         }
-        built
+        built.map_err(Trouble::Index)
     }
 
     async fn build_as(&self, name: &str, meanwhile: &mut Meanwhile) -> Result<Following> {
@@ -89,15 +92,29 @@ impl Builder<'_> {
         };
         blocking(finish).await?;
         for old in replaced {
-            changes::end_reader(self.system, &old).await?;
+            // It is forgotten by itself, by and by.
+            if let Err(error) = changes::end_reader(self.system, &old).await {
+                tracing::warn!(%error, "a search index that is gone is still known");
+            }
         }
         tracing::info!(documents = count, seconds = began.elapsed().as_secs_f32(), "the search index is built");
         let serving = Arc::new(Serving::new(opened)?);
         Ok(Following::new(self.folder.clone(), name, serving, place, place))
     }
 
+    /// The next records. A store that is busy or away for a moment is waited for: to begin anew would cost it more.
     async fn walk(&self, kind: Kind, behind: Option<Behind>) -> Result<(Vec<Document>, Option<Behind>)> {
-        documents::store::walk(self.system, kind, behind, WALK_ROWS).await
+        let mut tries = 1;
+        loop {
+            match documents::store::walk(self.system, kind, behind.clone(), WALK_ROWS).await {
+                Err(error) if tries < TRIES_MAX => {
+                    tracing::debug!(%error, "the search index waits for the store");
+                    tries += 1;
+                    tokio::time::sleep(TRY_AGAIN_AFTER).await;
+                }
+                other => return other,
+            }
+        }
     }
 
     async fn make(&self, name: &str, old: Option<&Following>, place: Place) -> Result<New> {
@@ -116,13 +133,15 @@ impl Builder<'_> {
     /// What is due now and then: the old index is kept up to date, and it is said that the new one goes on.
     async fn go_on(&self, meanwhile: &mut Meanwhile, new: &New, count: usize) -> Result<()> {
         metrics::gauge!("search_build_documents").set(number(count as u64));
+        self.served.note_lag();
         if let Some(old) = &mut meanwhile.old
-            && meanwhile.at.elapsed() >= COMMIT_EVERY
+            && meanwhile.at.is_none_or(|at| at.elapsed() >= COMMIT_EVERY)
         {
-            meanwhile.at = Instant::now();
+            let began = Instant::now();
+            meanwhile.at = Some(began);
             match old.step(self.system).await {
-                Ok(_) => {}
-                Err(Trouble::Store(error)) => return Err(error),
+                Ok(taken) if taken.is_all => self.served.serve(old.serving(), began),
+                Ok(_) | Err(Trouble::Store(_)) => {}
                 Err(Trouble::Index(_)) => {
                     self.served.build();
                     close(meanwhile.old.take()).await;
@@ -134,7 +153,7 @@ impl Builder<'_> {
         }
         meanwhile.passed_at = Instant::now();
         tracing::info!(documents = count, "the search index is being built");
-        if !changes::pass(self.system, &new.name, new.place).await? {
+        if !changes::pass(self.system, &new.name, new.place, new.place).await? {
             return Err(Error::internal("it was forgotten while it was being built"));
         }
         let folder = self.folder.clone();
@@ -163,7 +182,7 @@ impl Builder<'_> {
 /// What goes on while an index is built.
 struct Meanwhile {
     old: Option<Following>,
-    at: Instant,
+    at: Option<Instant>,
     passed_at: Instant,
 }
 

@@ -20,7 +20,7 @@ const CHANGES_MAX: i64 = 5_000;
 const RECORDS_MAX: usize = 256;
 /// From one note of how far it has read to the next, if it has come any further, and if not.
 pub const PASS_EVERY: Duration = Duration::from_secs(5);
-const PASS_EVERY_MAX: Duration = Duration::from_mins(10);
+const PASS_EVERY_MAX: Duration = Duration::from_mins(1);
 
 /// What went wrong.
 pub enum Trouble {
@@ -52,14 +52,16 @@ pub struct Following {
     serving: Arc<Serving>,
     writer: Option<Writer>,
     place: Place,
-    /// How far the store knows of, and since when.
+    /// How far the store knows of, and since when; none before it was noted at all.
     passed: Place,
-    passed_at: Instant,
+    passed_at: Option<Instant>,
+    /// When it was last seen that this is an index of the store as it is.
+    looked_at: Instant,
 }
 
 impl Following {
     pub fn new(folder: Arc<Folder>, name: String, serving: Arc<Serving>, place: Place, passed: Place) -> Self {
-        Following { folder, name, serving, writer: None, place, passed, passed_at: Instant::now() }
+        Following { folder, name, serving, writer: None, place, passed, passed_at: None, looked_at: Instant::now() }
     }
 
     pub fn name(&self) -> &str {
@@ -143,18 +145,37 @@ impl Following {
         Ok(())
     }
 
-    /// Notes how far this has come, now and then.
+    /// Looks whether the store is still the one that this is an index of, and notes how far it has come, now and then.
     async fn pass(&mut self, system: &Db) -> Result<(), Trouble> {
         let every = if self.place == self.passed { PASS_EVERY_MAX } else { PASS_EVERY };
-        if self.passed_at.elapsed() < every {
-            return Ok(());
+        if self.passed_at.is_none_or(|at| at.elapsed() >= every) {
+            if !changes::pass(system, &self.name, self.passed, self.place).await? {
+                return Err(foreign());
+            }
+            (self.passed, self.passed_at) = (self.place, Some(Instant::now()));
         }
-        if !changes::pass(system, &self.name, self.place).await? {
-            return Err(Trouble::Index(Error::internal("it was forgotten while it was in use, and is built anew")));
+        if self.looked_at.elapsed() >= PASS_EVERY {
+            if !is_of_this_store(system, &self.name, self.passed, self.place).await? {
+                return Err(foreign());
+            }
+            self.looked_at = Instant::now();
         }
-        (self.passed, self.passed_at) = (self.place, Instant::now());
         Ok(())
     }
+}
+
+fn foreign() -> Trouble {
+    Trouble::Index(Error::internal("it was forgotten, or the store was put back to an earlier state: it is built anew"))
+}
+
+/// Whether what an index has is what the store was like at its place, and everything since is still in the feed.
+///
+/// A store that was put back to an earlier state knows less than the index: a place before the one that was noted there, an end before
+/// the place of the index, or other changes since.
+pub async fn is_of_this_store(system: &Db, name: &str, passed: Place, place: Place) -> Result<bool> {
+    let Some(noted) = changes::find_reader(system, name).await? else { return Ok(false) };
+    let is_known = (passed..=place).contains(&noted);
+    Ok(is_known && place <= changes::end(system).await? && changes::is_there(system, place).await?)
 }
 
 /// Stops writing. What was not committed is read again by whoever comes next.

@@ -11,8 +11,8 @@ use super::index::writer;
 
 /// Changes are counted up to this.
 const BEHIND_MAX: i64 = 10_000;
-/// A server that has taken changes says so every few seconds.
-const SILENT_MAX_MS: i64 = MINUTE_MS;
+/// A server that keeps an index says so every minute.
+const SILENT_MAX_MS: i64 = 3 * MINUTE_MS;
 
 /// In one line; an error if it cannot be kept up to date.
 pub async fn health(root: &Path, system: &Db) -> Result<Result<String, String>> {
@@ -25,6 +25,9 @@ pub async fn health(root: &Path, system: &Db) -> Result<Result<String, String>> 
         return Ok(Ok(format!("{building}, {documents} records so far")));
     }
     let Some(name) = folder::current(root).map_err(Error::internal)? else {
+        if is_served {
+            return Ok(Err("the server has not made it yet; its log says why".to_owned()));
+        }
         return Ok(Ok("not made yet; `serve` builds it".to_owned()));
     };
     let (Ok(documents), Some(place)) = (writer::count(&root.join(&name)), changes::find_reader(system, &name).await?)
@@ -32,9 +35,8 @@ pub async fn health(root: &Path, system: &Db) -> Result<Result<String, String>> 
         return Ok(Ok("is of no use any more; `serve` builds it anew".to_owned()));
     };
     let behind = changes::count_behind(system, place, BEHIND_MAX + 1).await?;
-    let silent_since = system.world().now().plus(-SILENT_MAX_MS);
-    let is_silent = changes::seen_at(system, &name).await?.is_some_and(|seen| seen < silent_since);
-    if is_served && is_silent && behind > 0 {
+    let is_silent = changes::is_seen(system, &name, SILENT_MAX_MS).await? == Some(false);
+    if is_served && is_silent {
         return Ok(Err("the server cannot keep it up to date; its log says why".to_owned()));
     }
     let behind = match behind {

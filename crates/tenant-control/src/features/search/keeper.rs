@@ -14,9 +14,9 @@ use tokio::sync::Mutex;
 
 use super::builder::Builder;
 use super::folder::Folder;
-use super::following::{Following, Taken, Trouble, close};
+use super::following::{Following, Taken, Trouble, close, is_of_this_store};
 use super::index::Serving;
-use super::index::writer::{self, Stands};
+use super::index::writer;
 use super::served::{Served, blocking};
 
 /// From one look into the feed to the next, when there was nothing.
@@ -26,8 +26,8 @@ pub const COMMIT_EVERY: Duration = Duration::from_millis(300);
 /// After something went wrong: at first, and at most.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 const AGAIN_AFTER_MAX: Duration = Duration::from_secs(30);
-/// What could not be kept up to date for so long is not shown any more.
-const BEHIND_AFTER: Duration = Duration::from_secs(5);
+/// The same if it was the store, which others wait for as well.
+const STORE_AGAIN_AFTER_MAX: Duration = Duration::from_secs(2);
 /// A node that was not seen for so long builds its index anew when it comes back: until then all changes are kept for it.
 const FORGET_AFTER_MS: i64 = HOUR_MS;
 /// From one cleaning of the feed to the next, and what is removed in one transaction and in one cleaning.
@@ -60,59 +60,71 @@ impl Keeper {
 
     /// Until it is dropped.
     pub async fn run(self) {
-        let (mut fresh_at, mut again_after) = (Instant::now(), AGAIN_AFTER);
+        let mut again_after = AGAIN_AFTER;
         loop {
             let began = Instant::now();
             let step = self.step().await;
-            if let Ok(taken) = &step {
-                again_after = AGAIN_AFTER;
-                fresh_at = if taken.is_all { began } else { fresh_at };
-            }
-            metrics::gauge!("search_lag_seconds").set(fresh_at.elapsed().as_secs_f64());
-            match step {
-                Ok(taken) if taken.is_any => tokio::time::sleep(COMMIT_EVERY.saturating_sub(began.elapsed())).await,
-                Ok(_) => tokio::time::sleep(LOOK_EVERY).await,
-                Err(error) => {
-                    let cause = error.cause().unwrap_or_else(|| error.to_string());
-                    tracing::warn!(cause, "the search index cannot be kept up to date; it will be tried again");
-                    if fresh_at.elapsed() >= BEHIND_AFTER {
-                        self.served.fall_behind();
-                    }
-                    tokio::time::sleep(again_after).await;
-                    again_after = (again_after * 2).min(AGAIN_AFTER_MAX);
+            self.served.note_lag();
+            let again_max = match step {
+                Ok(taken) => {
+                    again_after = AGAIN_AFTER;
+                    let rest = if taken.is_any { COMMIT_EVERY.saturating_sub(began.elapsed()) } else { LOOK_EVERY };
+                    tokio::time::sleep(rest).await;
+                    continue;
                 }
-            }
+                Err(Trouble::Store(error)) => warn(&error, STORE_AGAIN_AFTER_MAX),
+                Err(Trouble::Index(error)) => warn(&error, AGAIN_AFTER_MAX),
+            };
+            tokio::time::sleep(again_after.min(again_max)).await;
+            again_after = (again_after * 2).min(AGAIN_AFTER_MAX);
         }
     }
 
     /// Brings everything into the index that is committed, as [`Keeper::run`] does by and by.
     pub async fn catch_up(&self) -> Result<()> {
-        while self.step().await?.is_any {}
-        Ok(())
+        loop {
+            match self.step().await {
+                Ok(taken) if taken.is_any => {}
+                Ok(_) => return Ok(()),
+                Err(Trouble::Store(error) | Trouble::Index(error)) => return Err(error),
+            }
+        }
     }
 
     /// Opens the index if that was not done, and takes the next changes.
-    async fn step(&self) -> Result<Taken> {
+    async fn step(&self) -> Result<Taken, Trouble> {
         let kept = &mut *self.kept.lock().await;
         let system = self.records();
-        self.clean_when_due(kept, &system).await;
         self.inspect_when_due(kept).await;
-        let folder = self.folder(&mut kept.folder).await?;
+        let taken = self.follow(kept, &system).await;
+        // Behind it: this node must have said that it is there.
+        self.clean_when_due(kept, &system).await;
+        taken
+    }
+
+    async fn follow(&self, kept: &mut Kept, system: &Db) -> Result<Taken, Trouble> {
+        let folder = self.folder(&mut kept.folder).await.map_err(Trouble::Index)?;
         if kept.following.is_none() {
-            kept.following = Some(self.begin(&system, folder).await?);
+            kept.following = Some(self.begin(system, folder).await?);
         }
-        let Some(following) = &mut kept.following else { return Err(Error::internal("it has just begun")) };
-        match following.step(&system).await {
+        let Some(following) = &mut kept.following else {
+            return Err(Trouble::Index(Error::internal("it has just begun")));
+        };
+        let began = Instant::now();
+        match following.step(system).await {
             Ok(taken) => {
-                self.served.serve(following.serving());
+                // Until then what serves is an older one, if there is one.
+                if taken.is_all {
+                    self.served.serve(following.serving(), began);
+                }
                 Ok(taken)
             }
             // The store is away for a moment; the index is as it was.
-            Err(Trouble::Store(error)) => Err(error),
+            Err(Trouble::Store(error)) => Err(Trouble::Store(error)),
             // It is opened again as it was last committed.
             Err(Trouble::Index(error)) => {
                 close(kept.following.take()).await;
-                Err(error)
+                Err(Trouble::Index(error))
             }
         }
     }
@@ -160,7 +172,7 @@ impl Keeper {
     }
 
     /// Opens the index that is there, or builds one.
-    async fn begin(&self, system: &Db, folder: Arc<Folder>) -> Result<Following> {
+    async fn begin(&self, system: &Db, folder: Arc<Folder>) -> Result<Following, Trouble> {
         let opening = folder.clone();
         let found = blocking(move || {
             opening.make()?;
@@ -168,30 +180,35 @@ impl Keeper {
             Ok(writer::open(&opening.root.join(&name)).map(|found| (name, found)).map_err(|unusable| unusable.0))
         });
         let builder = Builder { system, folder: folder.clone(), chance: &self.node.world.chance, served: &self.served };
-        let (name, (opened, stands)) = match found.await? {
+        let (name, (opened, stands)) = match found.await.map_err(Trouble::Index)? {
             Ok(found) => found,
             Err(reason) => return builder.build(None, &reason).await,
         };
-        if !is_of_this_store(system, &name, stands).await? {
+        if !is_of_this_store(system, &name, stands.passed, stands.place).await? {
             let reason = "it has missed changes, or the store was put back to an earlier state";
             return builder.build(None, reason).await;
         }
-        let following = Following::new(folder, name, Arc::new(Serving::new(opened)?), stands.place, stands.passed);
+        // The store may know of more than the last commit does.
+        let noted = changes::find_reader(system, &name).await?.unwrap_or(stands.passed);
+        let (clearing, kept) = (folder.clone(), name.clone());
+        let clear = move || {
+            clearing.note_building(None)?;
+            clearing.remove_others(&[&kept])
+        };
+        blocking(clear).await.map_err(Trouble::Index)?;
+        let serving = Arc::new(Serving::new(opened).map_err(Trouble::Index)?);
+        let following = Following::new(folder, name, serving, stands.place, noted);
         if stands.is_current {
             return Ok(following);
         }
         // It can be asked, and is kept up to date until the new one is there.
-        self.served.serve(following.serving());
         builder.build(Some(following), "it was written by another version").await
     }
 }
 
-/// Whether what an index has is what the store was like at its place, and everything since is still in the feed.
-///
-/// A store that was put back to an earlier state knows less than the index: a place before the one that the index had noted there, an
-/// end before the place of the index, or other changes since.
-async fn is_of_this_store(system: &Db, name: &str, stands: Stands) -> Result<bool> {
-    let Some(noted) = changes::find_reader(system, name).await? else { return Ok(false) };
-    let is_known = (stands.passed..=stands.place).contains(&noted);
-    Ok(is_known && stands.place <= changes::end(system).await? && changes::is_there(system, stands.place).await?)
+/// Says what went wrong, and for how long at most it is waited.
+fn warn(error: &Error, again_max: Duration) -> Duration {
+    let cause = error.cause().unwrap_or_else(|| error.to_string());
+    tracing::warn!(cause, "the search index cannot be kept up to date; it will be tried again");
+    again_max
 }

@@ -41,7 +41,7 @@ impl FromParams for SearchQuery {
 }
 
 pub(super) fn parse_q(text: &str) -> Result<String, String> {
-    let is_right = (1..=Q_CHARS_MAX).contains(&text.trim().chars().count());
+    let is_right = !text.trim().is_empty() && text.chars().count() <= Q_CHARS_MAX;
     if is_right { Ok(text.to_owned()) } else { Err(format!("must have 1 to {Q_CHARS_MAX} characters")) }
 }
 

@@ -2,16 +2,18 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kernel::base::{Error, Result};
-use kernel::store::TenantTurns;
+use kernel::store::{Db, TenantTurns};
 use tokio::sync::Semaphore;
 
 use super::index::{Asked, Found, Serving};
 
 /// How long a search waits for those before it.
 const WAIT_MAX: Duration = Duration::from_secs(5);
+/// What could not be kept up to date for so long is not shown any more.
+const BEHIND_AFTER: Duration = Duration::from_secs(15);
 
 /// The index of this node. It is the same one for all who have a copy of this.
 #[derive(Clone)]
@@ -19,6 +21,7 @@ pub struct Served(Arc<Shared>);
 
 struct Shared {
     state: RwLock<State>,
+    began: Instant,
     /// Searches at a time: of all tenants one for each processor, of one tenant half of those.
     all: Arc<Semaphore>,
     each: TenantTurns,
@@ -26,13 +29,11 @@ struct Shared {
     is_doubted: AtomicBool,
 }
 
-#[derive(Clone)]
 enum State {
     /// Not there yet.
     Building,
-    Serving(Arc<Serving>),
-    /// It is there, and cannot be kept up to date.
-    Behind,
+    /// Everything that was committed before that moment is in it.
+    Serving(Arc<Serving>, Instant),
 }
 
 impl Default for Served {
@@ -40,6 +41,7 @@ impl Default for Served {
         let processors = std::thread::available_parallelism().map_or(1, usize::from).max(2);
         Served(Arc::new(Shared {
             state: RwLock::new(State::Building),
+            began: Instant::now(),
             all: Arc::new(Semaphore::new(processors)),
             each: TenantTurns::new(processors / 2),
             is_doubted: AtomicBool::new(false),
@@ -51,24 +53,28 @@ impl Served {
     /// The index, up to date but for what is being committed.
     pub fn get(&self) -> Result<Arc<Serving>> {
         match &*self.0.state.read().unwrap_or_else(PoisonError::into_inner) {
-            State::Serving(serving) => Ok(serving.clone()),
             State::Building => Err(Error::unavailable("the search index is being built")),
-            State::Behind => Err(Error::unavailable("the search index cannot be kept up to date")),
+            State::Serving(_, fresh_at) if fresh_at.elapsed() > BEHIND_AFTER => {
+                Err(Error::unavailable("the search index cannot be kept up to date"))
+            }
+            State::Serving(serving, _) => Ok(serving.clone()),
         }
     }
 
-    /// Asks it. None if that would cost more than a search may.
-    pub async fn search(&self, asked: Asked) -> Result<Option<Found>> {
+    /// Asks it for whoever has this handle. None if that would cost more than a search may.
+    pub async fn search(&self, db: &Db, asked: Asked) -> Result<Option<Found>> {
         // Before waiting: a node that has no index says so at once.
         self.get()?;
-        let of_tenant = self.0.each.take_of(asked.tenant, WAIT_MAX).await?;
-        let of_all = tokio::time::timeout(WAIT_MAX, self.0.all.clone().acquire_owned()).await;
-        let of_all =
-            of_all.map_err(|_| Error::unavailable("too many searches are waiting"))?.map_err(Error::internal)?;
+        let turns = async {
+            let of_tenant = self.0.each.take_for(db, WAIT_MAX).await?;
+            Ok::<_, Error>((of_tenant, self.0.all.clone().acquire_owned().await.map_err(Error::internal)?))
+        };
+        let turns = tokio::time::timeout(WAIT_MAX, turns).await;
+        let turns = turns.map_err(|_| Error::unavailable("too many searches are waiting"))??;
         let serving = self.get()?;
         blocking(move || {
             // Held to the end of the work, which goes on when whoever asked is gone.
-            let _turns = (of_tenant, of_all);
+            let _turns = turns;
             serving.search(&asked)
         })
         .await
@@ -88,8 +94,9 @@ impl Served {
         self.0.is_doubted.swap(false, Ordering::Relaxed)
     }
 
-    pub(super) fn serve(&self, serving: Arc<Serving>) {
-        self.set(State::Serving(serving));
+    /// This one serves, and has everything that was committed before that moment.
+    pub(super) fn serve(&self, serving: Arc<Serving>, fresh_at: Instant) {
+        self.set(State::Serving(serving, fresh_at));
     }
 
     /// There is none, until the next is built.
@@ -97,12 +104,13 @@ impl Served {
         self.set(State::Building);
     }
 
-    /// What there is, is too old to be shown.
-    pub(super) fn fall_behind(&self) {
-        let mut state = self.0.state.write().unwrap_or_else(PoisonError::into_inner);
-        if matches!(*state, State::Serving(_)) {
-            *state = State::Behind;
-        }
+    /// For how long what is written has not been found, for whoever watches this from outside.
+    pub(super) fn note_lag(&self) {
+        let lag = match &*self.0.state.read().unwrap_or_else(PoisonError::into_inner) {
+            State::Building => self.0.began.elapsed(),
+            State::Serving(_, fresh_at) => fresh_at.elapsed(),
+        };
+        metrics::gauge!("search_lag_seconds").set(lag.as_secs_f64());
     }
 
     fn set(&self, state: State) {

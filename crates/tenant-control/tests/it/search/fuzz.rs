@@ -1,11 +1,11 @@
 //! Queries that nobody would type: none breaks anything, and none finds what another tenant has.
 
-use std::collections::BTreeSet;
+use tenant_control::features::devices::FullDevice;
 
-use super::{count_software, device, hits, ids, scene, text};
+use super::{count_software, device_and_software, hits, make_scene, text};
 use crate::asset_inventory::software;
+use crate::support::over_http;
 use crate::support::search::{Indexed, asking};
-use crate::support::{Server, Tenancy, over_http};
 use crate::tickets::generous;
 
 const QUERIES: usize = 300;
@@ -128,38 +128,25 @@ impl Chance {
     }
 }
 
-/// The ids of all that a tenant has. Of software the name is the id, which another may have as well.
-async fn owned(server: &Server, tenancy: &Tenancy) -> BTreeSet<String> {
-    let mut all = BTreeSet::new();
-    for kind in ["device", "user", "organization", "ticket", "workflow", "software"] {
-        let found = server.search(&tenancy.admin, &format!("type:{kind}")).await;
-        assert_eq!(found["has_more"], false, "more than a page of {kind}");
-        all.extend(ids(&found));
-    }
-    all
-}
-
 over_http! {
     async fn no_query_breaks_anything_or_finds_what_another_tenant_has(setup: Setup) {
         let server = generous(setup).await;
-        let mut tenants = Vec::new();
+        let mut scenes = Vec::new();
         for slug in ["acme", "globex"] {
-            let tenancy = scene(&server, slug).await;
-            let own = format!("Printer of {slug}");
-            device(&server, &tenancy, &format!("printer-{slug}"), move |full| full.parts.software = vec![software(&own, "1")]).await;
-            tenants.push(tenancy);
+            let mut scene = make_scene(&server, slug).await;
+            let (host, own) = (format!("printer-{slug}"), format!("Printer of {slug}"));
+            let say = move |full: &mut FullDevice| full.parts.software = vec![software(&own, "1")];
+            scene.owned.extend(device_and_software(&server, &scene.tenancy, &host, say).await);
+            scenes.push(scene);
         }
         count_software(&server).await;
-        let _indexed = Indexed::of(&server).await;
-        let mut known = Vec::new();
-        for tenancy in &tenants {
-            known.push(owned(&server, tenancy).await);
-        }
+        let indexed = Indexed::of(&server).await;
         let (mut chance, mut answered, mut found_any) = (Chance(SEED), 0, 0);
         for n in 0..QUERIES {
+            indexed.follow().await;
             let q = chance.query();
-            for (tenancy, known) in tenants.iter().zip(&known) {
-                let answer = server.get(asking(&q)).cookie(&tenancy.admin).await;
+            for scene in &scenes {
+                let answer = server.get(asking(&q)).cookie(&scene.tenancy.admin).await;
                 assert!([200, 400].contains(&answer.status), "query {n}, {q:?}: {} {}", answer.status, answer.json());
                 let said = answer.json();
                 if answer.status == 400 {
@@ -171,7 +158,7 @@ over_http! {
                 answered += 1;
                 found_any += usize::from(!hits(&said).is_empty());
                 for hit in hits(&said) {
-                    assert!(known.contains(text(hit, "id")), "query {n}, {q:?} has found another's: {hit}");
+                    assert!(scene.owned.contains(text(hit, "id")), "query {n}, {q:?} has found another's: {hit}");
                 }
             }
         }

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use serde_json::json;
+use tenant_control::features::devices::FullDevice;
 
-use super::{called, count_software, device, hits, some, text, ticket, workflow};
+use super::{called, count_software, device, hits, organization, some, text, ticket, user, workflow};
 use crate::asset_inventory::software;
 use crate::support::search::Indexed;
 use crate::support::workflows::{approval, manual};
@@ -38,24 +39,42 @@ over_http! {
         assert_eq!(found, whole);
     }
 
+    /// A software leads to the devices that have it; one with a name that their filter would read as something else, to itself.
+    /// People and customers lead nowhere as long as nothing reads one of them.
     async fn a_hit_leads_to_its_record(server: Server) {
         let acme = server.tenant("acme").await;
-        device(&server, &acme, "apollo01", |full| full.parts.software = vec![software("Apollo & Sons C++", "1")]).await;
+        organization(&server, &acme, "Apollo Stores", "apollo").await;
+        user(&server, &acme, "Apollo Creed", "creed@hub.test").await;
+        let names = ["Apollo & Sons C++", "openssl@3", "Foo, Inc. Driver"];
+        let install = move |full: &mut FullDevice| full.parts.software = names.map(|name| software(name, "1")).into();
+        device(&server, &acme, "apollo01", install).await;
         count_software(&server).await;
         called(&server, &acme, "Apollo is down").await;
         workflow(&server, &acme, "Apollo again", manual([approval("ask")])).await;
         let _indexed = Indexed::of(&server).await;
-        let found = server.search(&acme.admin, "apollo").await;
-        let types: BTreeSet<&str> = hits(&found).iter().map(|hit| text(hit, "type")).collect();
-        assert_eq!(types, BTreeSet::from(["device", "software", "ticket", "workflow"]), "{found}");
-        for hit in hits(&found) {
-            let target = text(hit, "url").strip_prefix(server.base_url()).expect("a URL of this server").to_owned();
-            let read = server.get(target).cookie(&acme.admin).await.ok(200);
-            if hit["type"] == "software" {
-                assert_eq!(read["data"][0]["hostname"], "apollo01", "{hit}");
-            } else {
-                assert_eq!(read["id"], hit["id"], "{hit}");
+        let (mut found, mut followed) = (BTreeSet::new(), BTreeSet::new());
+        for q in ["apollo", "type:software"] {
+            for hit in hits(&server.search(&acme.admin, q).await) {
+                let (kind, title) = (text(hit, "type"), text(hit, "title"));
+                found.insert(kind.to_owned());
+                let Some(url) = hit["url"].as_str() else {
+                    assert!(["user", "organization"].contains(&kind), "{hit} leads nowhere");
+                    continue;
+                };
+                let target = url.strip_prefix(server.base_url()).expect("a URL of this server").to_owned();
+                let read = server.get(target).cookie(&acme.admin).await.ok(200);
+                let one = if read["data"].is_array() { &read["data"][0] } else { &read };
+                let has_it = kind == "software" && one["hostname"] == "apollo01";
+                assert!(has_it || one["id"] == hit["id"], "{hit} leads to {read}");
+                followed.insert(format!("{kind} {title}"));
             }
+        }
+        assert_eq!(found.len(), 6, "one of each type: {found:?}");
+        for expected in [
+            "device apollo01", "ticket Apollo is down", "workflow Apollo again", "software Apollo & Sons C++",
+            "software openssl@3", "software Foo, Inc. Driver",
+        ] {
+            assert!(followed.contains(expected), "{expected} is not among {followed:?}");
         }
     }
 

@@ -124,6 +124,7 @@ over_http! {
         for (n, desk) in desks.iter().enumerate() {
             let subject = read(&server, &desk.tenancy, &desk.shared).await["subject"].clone();
             for (writer, words) in written.iter().enumerate().filter(|(writer, _)| writer % 2 == n) {
+                indexed.follow().await;
                 let last = word(writer, 9);
                 let id = (subject == last.as_str()).then(|| id_of(&desk.shared).to_owned());
                 for (word, id) in words.iter().chain(&[(last, id)]) {

@@ -1,6 +1,9 @@
 //! `search.query`: what workflows find.
 
+use kernel::base::Timestamp;
+use kernel::jobs::lanes;
 use serde_json::{Value, json};
+use tenant_control::features::workflows::WORKFLOW_LANE;
 
 use crate::asset_inventory::{add, named};
 use crate::support::people::KEYS;
@@ -31,6 +34,11 @@ async fn asked(server: &Server, tenancy: &Tenancy, query: &str) -> Value {
 fn titles(found: &Value) -> Vec<&str> {
     let hits = found["data"].as_array().unwrap_or_else(|| panic!("no data in {found}"));
     hits.iter().map(|hit| hit["title"].as_str().expect("a title")).collect()
+}
+
+/// When workflows are looked at next.
+async fn next_look(server: &Server) -> Option<Timestamp> {
+    lanes::next_due(&server.app.store, WORKFLOW_LANE).await.expect("the lanes")
 }
 
 async fn three_tickets(server: &Server) -> Tenancy {
@@ -211,18 +219,27 @@ over_http! {
         let acme = three_tickets(&server).await;
         let definition = manual([
             find("find", json!({"q": "printer"})),
-            find("hasty", json!({"q": "printer"})).timeout(5).or_continue(),
+            find("hasty", json!({"q": "printer"})).timeout(3).or_continue(),
+            find("never", json!({"q": "printer"})).when("false"),
         ]);
         let run = server.run(&acme, &definition).await;
-        assert_ended(&run, "running: find pending, hasty pending");
-        server.work_for(10_000).await;
+        assert_ended(&run, "running: find running, hasty running, never skipped");
+        assert_eq!(next_look(&server).await, Some(server.now().plus(3_000)), "its own time is not overslept");
+        server.work_for(3_000).await;
         let run = server.read_run(&acme, &run).await;
-        assert_ended(&run, "running: find pending, hasty timed_out");
+        assert_ended(&run, "running: find running, hasty timed_out, never skipped");
+        // The longer it has waited, the longer it rests; at least as long as lets another node have a look.
+        for (passes_ms, rests_ms) in [(2_000, 5_000), (5_000, 10_000), (10_000, 20_000), (20_000, 30_000)] {
+            server.work_for(passes_ms).await;
+            assert_eq!(next_look(&server).await, Some(server.now().plus(rests_ms)));
+        }
+        let run = server.read_run(&acme, &run).await;
+        assert_ended(&run, "running: find running, hasty timed_out, never skipped");
         assert_eq!(attempt_codes(step_of(&run, "find")), [""; 0], "nothing was tried");
         let _index = Indexed::of(&server).await;
-        server.work_for(2_000).await;
+        server.work_for(30_000).await;
         let run = server.read_run(&acme, &run).await;
-        assert_ended(&run, "succeeded: find succeeded, hasty timed_out");
+        assert_ended(&run, "succeeded: find succeeded, hasty timed_out, never skipped");
         assert_eq!(attempt_codes(step_of(&run, "find")), [""]);
         assert_eq!(titles(&found(&run, "find")).len(), 3);
     }
@@ -283,6 +300,47 @@ over_http! {
         assert_eq!(tickets::numbers(&server, &acme, "").await, [1]);
         server.work().await;
         assert_eq!(server.runs_of(&acme, &workflow).await.len(), 1);
+    }
+
+    async fn a_dry_run_shows_what_was_asked(setup: Setup) {
+        let server = open(setup).await;
+        let acme = three_tickets(&server).await;
+        let _index = Indexed::of(&server).await;
+        let workflow = server.workflow(&acme, &manual([
+            ticket("make", "Toner"),
+            find("found", json!({"q": "printer -${{ run.id }} -${{ steps.make.output.id }}", "limit": 1})).needs(&["make"]),
+            find("after", json!({"q": "${{ run.id }}"})).needs(&["found"]),
+        ])).await;
+        let run = server.post_run(&acme, &workflow, &json!({"dry_run": true})).await.ok(202);
+        assert_ended(&run, "succeeded: make succeeded, found succeeded, after succeeded");
+        assert_eq!(step_of(&run, "after")["input"]["q"], run["id"]);
+        let (q, answer) = (step_of(&run, "found")["input"]["q"].as_str().unwrap(), found(&run, "found"));
+        assert!(q.contains(run["id"].as_str().unwrap()), "{q}");
+        // A cursor goes on with its own question alone.
+        let cursor = answer["next_cursor"].as_str().unwrap();
+        let next = server.get(format!("{}&limit=1&cursor={cursor}", asking(q))).cookie(&acme.admin).await.ok(200);
+        assert_eq!(titles(&next).len(), 1);
+    }
+
+    async fn a_dry_run_looks_ten_times_at_most(setup: Setup) {
+        let server = open(setup).await;
+        let acme = three_tickets(&server).await;
+        let _index = Indexed::of(&server).await;
+        let one = |number: usize| find(&format!("find_{number}"), json!({"q": "printer"}));
+        let behind = |number: usize| one(number).needs(&[format!("find_{}", number - 1).as_str()]);
+        let chain: Vec<Step> = std::iter::once(one(0)).chain((1..11).map(behind)).collect();
+        for steps in [chain, (0..11).map(one).collect()] {
+            let workflow = server.workflow(&acme, &manual(steps)).await;
+            let run = server.post_run(&acme, &workflow, &json!({"dry_run": true})).await.ok(202);
+            assert_eq!(run["status"], "failed");
+            for number in 0..10 {
+                assert_eq!(titles(&found(&run, &format!("find_{number}"))).len(), 3, "{number}");
+            }
+            assert_eq!(step_of(&run, "find_10")["error"]["code"], "limit_reached");
+            let run = server.start_run(&acme, &workflow, &json!({})).await;
+            server.work().await;
+            assert_eq!(server.read_run(&acme, &run).await["status"], "succeeded", "a run has no such limit");
+        }
     }
 
     async fn a_dry_run_without_an_index_can_be_asked_for_again(setup: Setup) {

@@ -12,6 +12,7 @@ use std::fmt::Write as _;
 use kernel::base::{TenantId, Timestamp, Word};
 
 use super::language::Field;
+use crate::features::asset_inventory::find::Installed;
 
 /// How much text of one record is indexed: all that people write of one, and little enough for a writer to hold
 /// thousands of documents at a time. Nobody remembers a record by what comes after that.
@@ -84,7 +85,7 @@ impl Kind {
             Kind::Organization => format!("/api/admin/organizations?id={id}"),
             Kind::Ticket => format!("/api/psa/tickets?id={id}"),
             Kind::Workflow => format!("/api/psa/workflows/trigger?id={id}"),
-            Kind::Software => format!("/api/rmm/reports/asset-inventory?software={}", percent_encoded(id)),
+            Kind::Software => software_url(id),
         }
     }
 }
@@ -106,10 +107,6 @@ pub struct Document {
     pub bodies: Vec<(&'static str, String)>,
     /// What `field:value` compares, each as [`Field::value`] makes it. Who works on a ticket is there by the user's id.
     pub exact: Vec<(Field, String)>,
-    /// Of a ticket.
-    pub number: Option<i64>,
-    /// Twelve digits each.
-    pub macs: Vec<String>,
     /// Not done, not gone, not disabled: comes before what is.
     pub is_live: bool,
     /// When it last changed.
@@ -130,8 +127,6 @@ impl Document {
             names: Vec::new(),
             bodies: Vec::new(),
             exact: Vec::new(),
-            number: None,
-            macs: Vec::new(),
             is_live: true,
             at,
             url: kind.url(id),
@@ -187,6 +182,19 @@ fn said(text: Option<&str>) -> Option<&str> {
 fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }
+
+/// The devices that have it. A name that the filter would read as something else leads to itself.
+fn software_url(name: &str) -> String {
+    let is_one_name = Installed::parse(name).is_some_and(|one| one.version.is_none() && one.name == name);
+    if is_one_name && !name.contains(',') {
+        return format!("/api/rmm/reports/asset-inventory?software={}", percent_encoded(name));
+    }
+    let start: String = name.chars().filter(|c| *c != '"').take(NAME_CHARS_MAX).collect();
+    format!("/api/search?q={}&types=software", percent_encoded(&format!("\"{start}\"")))
+}
+
+/// Of a name that is searched for, in quotes.
+const NAME_CHARS_MAX: usize = super::Q_CHARS_MAX - 2;
 
 /// A value as it stands in the query of a URL.
 fn percent_encoded(text: &str) -> String {

@@ -54,12 +54,16 @@ impl DeviceRow {
         let title = names.into_iter().find_map(|name| said(name.as_deref()));
         document.show(title.unwrap_or(&self.id), &self.subtitle());
         document.is_live = devices::Status::parse(&self.status) == Some(devices::Status::Online);
-        document.call("hostname", self.hostname.as_deref());
+        // The network that it is in says little of one machine.
+        let host = self.hostname.as_deref().map(|name| name.split_once('.').map_or(name, |(host, _)| host));
+        let is_address = self.hostname.as_deref().is_some_and(|name| name.parse::<IpAddr>().is_ok());
+        document.call("hostname", if is_address { self.hostname.as_deref() } else { host });
         document.call("display_name", self.display_name.as_deref());
         document.call("serial_number", self.serial_number.as_deref());
         document.call("asset_tag", self.asset_tag.as_deref());
         document.call("primary_ip", self.primary_ip.as_deref());
         document.call("primary_mac", self.primary_mac.as_deref());
+        document.say("hostname", self.hostname.as_deref().filter(|name| host != Some(*name)));
         document.say("model", self.model.as_deref());
         document.say("manufacturer", self.manufacturer.as_deref());
         document.say("os", self.os().as_deref());
@@ -67,8 +71,10 @@ impl DeviceRow {
         document.compare(Field::Status, Some(&self.status));
         // What people call it, and what it calls itself.
         document.compare(Field::Os, Some(&self.platform));
-        document.compare(Field::Os, self.os_name.as_deref());
-        document.compare(Field::Os, self.os().as_deref());
+        for name in [self.os_name.clone(), self.os()].into_iter().flatten() {
+            document.compare(Field::Os, Some(&name));
+            add_beginnings(&mut document, &name);
+        }
         document.compare(Field::Serial, self.serial_number.as_deref());
         document.compare(Field::Host, self.hostname.as_deref());
         document.compare(Field::Host, self.hostname.as_deref().and_then(|name| name.split('.').next()));
@@ -106,9 +112,6 @@ impl DeviceRow {
         for mac in self.primary_mac.iter().chain(of_nics).take(ADDRESSES_MAX) {
             if let Some(mac) = compact_mac(&fold_value(mac)).filter(|mac| mac != NO_MAC) {
                 document.compare(Field::Mac, Some(&mac));
-                if !document.macs.contains(&mac) {
-                    document.macs.push(mac);
-                }
             }
         }
         let of_nics = self.nics.iter().flat_map(|nic| &nic.ips);
@@ -152,7 +155,6 @@ impl TicketRow {
     pub fn document(&self) -> Document {
         let mut document = Document::new(Kind::Ticket, self.tenant, &self.id, self.updated_at);
         document.organization_id.clone_from(&self.organization_id);
-        document.number = Some(self.number);
         let number = self.number.to_string();
         let priority = Priority::from_rank(self.priority).ok().map(Word::as_str);
         let shown = format!("#{number}");
@@ -273,9 +275,24 @@ impl SoftwareRow {
     /// When it last changed nobody knows: it comes behind all else that is found as well.
     pub fn document(&self) -> Document {
         let mut document = Document::new(Kind::Software, self.tenant, &self.name, Timestamp::from_millis(0));
+        document.is_live = false;
         document.show(&self.label, "");
         document.call("name", Some(&self.label));
         document
+    }
+}
+
+/// Words of an operating system's name that it is called by.
+const OS_WORDS_MAX: usize = 6;
+
+/// `Microsoft Windows 11 Pro` is `windows`, `windows 11` and `windows 11 pro` to people, and `Debian GNU/Linux 12 (bookworm)` is
+/// `debian`.
+fn add_beginnings(document: &mut Document, name: &str) {
+    let plain = name.split('(').next().unwrap_or(name);
+    let plain = plain.strip_prefix("Microsoft ").unwrap_or(plain);
+    let words: Vec<&str> = plain.split_whitespace().take(OS_WORDS_MAX).collect();
+    for count in 1..=words.len() {
+        document.compare(Field::Os, Some(&words.get(..count).unwrap_or_default().join(" ")));
     }
 }
 

@@ -1,14 +1,16 @@
-//! What was looked for, marked in the texts of what was found.
+//! What was looked for, marked in the texts of what was found: words where they match alone, rows of words where all of them stand
+//! side by side.
 
-use std::collections::BTreeSet;
+use std::cell::OnceCell;
+use std::cmp::Reverse;
 
 use levenshtein_automata::DFA;
 
 use super::super::Highlight;
 use super::super::language::highlight::snippet;
-use super::super::language::typos::typos_of;
+use super::super::language::typos::{starts_may_have_typos, typos_of};
 use super::super::language::{Clause, Query};
-use super::words::{fewest_edits, typos};
+use super::words::{edits_of, typos};
 
 /// Places that are shown of one hit, and about how long each is.
 const HIGHLIGHTS_MAX: usize = 3;
@@ -17,60 +19,143 @@ const SNIPPET_CHARS_MAX: usize = 160;
 /// less. Beyond it long texts are passed over, so that the names of further hits are still marked.
 const TEXT_BYTES_MAX: usize = 1 << 20;
 
-/// What makes a word of a text one that was looked for.
+/// What makes words of a text ones that were looked for.
 pub struct Marks {
-    whole: BTreeSet<String>,
-    starts: Vec<String>,
-    typos: Vec<DFA>,
+    rows: Vec<Row>,
     /// How much text is still looked at.
     left_bytes: usize,
 }
 
 impl Marks {
     pub fn of(query: &Query) -> Self {
-        let mut marks =
-            Marks { whole: BTreeSet::new(), starts: Vec::new(), typos: Vec::new(), left_bytes: TEXT_BYTES_MAX };
-        for clause in &query.must {
-            match clause {
-                Clause::Words { tokens, .. } => {
-                    let Some((last, before)) = tokens.split_last() else { continue };
-                    marks.whole.extend(before.iter().cloned());
-                    marks.starts.push(last.clone());
-                    if before.is_empty() && typos_of(last) > 0 {
-                        marks.typos.push(typos(last, typos_of(last)));
-                    }
-                }
-                Clause::Phrase(tokens) => marks.whole.extend(tokens.iter().cloned()),
-                Clause::Number(_) | Clause::Field { .. } => {}
-            }
-        }
-        marks
+        Marks { rows: query.must.iter().filter_map(Row::of).collect(), left_bytes: TEXT_BYTES_MAX }
     }
 
-    fn is_empty(&self) -> bool {
-        self.whole.is_empty() && self.starts.is_empty()
-    }
-
-    fn has(&self, token: &str) -> bool {
-        self.whole.contains(token)
-            || self.starts.iter().any(|start| token.starts_with(start.as_str()))
-            || self.typos.iter().any(|word| fewest_edits(word, token.as_bytes()).is_some())
-    }
-
-    /// The first places in the texts of the next hit.
+    /// The places in the texts of the next hit: first those with the most of what was looked for, as far as each can show it.
     pub fn highlights(&mut self, texts: &[(String, String)]) -> Vec<Highlight> {
-        let mut found = Vec::new();
+        let mut found: Vec<(usize, Highlight)> = Vec::new();
+        let mut with_all = 0;
         for (field, text) in texts {
-            if found.len() == HIGHLIGHTS_MAX || self.is_empty() {
+            // No text comes before those with all of it.
+            if with_all == HIGHLIGHTS_MAX || self.rows.is_empty() {
                 break;
             }
             let Some(left_bytes) = self.left_bytes.checked_sub(text.len()) else { continue };
             self.left_bytes = left_bytes;
-            if let Some(snippet) = snippet(text, |token| self.has(token), SNIPPET_CHARS_MAX) {
-                found.push(Highlight { field: field.clone(), snippet });
+            self.rows.iter_mut().for_each(Row::restart);
+            if let Some(snippet) = snippet(text, |token| self.take(token), SNIPPET_CHARS_MAX) {
+                let rows = self.rows.iter().filter(|row| row.is_found).count();
+                with_all += usize::from(rows == self.rows.len());
+                found.push((rows, Highlight { field: field.clone(), snippet }));
             }
         }
-        found
+        found.sort_by_key(|(rows, _)| Reverse(*rows));
+        found.into_iter().take(HIGHLIGHTS_MAX).map(|(_, highlight)| highlight).collect()
+    }
+
+    /// Takes the next token of a text. How many match together that end with it.
+    fn take(&mut self, token: &str) -> usize {
+        self.rows.iter_mut().map(|row| row.take(token)).max().unwrap_or_default()
+    }
+}
+
+/// The words of one clause, which stand in a row, and how far a text has come with them.
+struct Row {
+    /// All but the last, as they are.
+    leading: Vec<String>,
+    /// For so many of the leading words, less one: how many of the first of them they end with, too. It is where to go on when
+    /// the next word is another, so that no word of a text is read twice (Knuth, Morris and Pratt).
+    fewer: Vec<usize>,
+    /// How many of the leading words the text ends with by now.
+    reached: usize,
+    last: Last,
+    /// Whether the text has the whole row.
+    is_found: bool,
+}
+
+impl Row {
+    fn of(clause: &Clause) -> Option<Self> {
+        let (tokens, is_whole) = match clause {
+            Clause::Words { tokens, .. } => (tokens, false),
+            Clause::Phrase(tokens) => (tokens, true),
+            Clause::Number(_) | Clause::Field { .. } => return None,
+        };
+        let (last, leading) = tokens.split_last()?;
+        let typos = if leading.is_empty() && !is_whole { Typos::of(last) } else { None };
+        let last = Last { word: last.clone(), is_whole, typos };
+        Some(Row { leading: leading.to_vec(), fewer: fewer(leading), reached: 0, last, is_found: false })
+    }
+
+    /// Before another text.
+    fn restart(&mut self) {
+        (self.reached, self.is_found) = (0, false);
+    }
+
+    /// Takes the next token of a text. How many words the row has if it ends with this one, or none.
+    fn take(&mut self, token: &str) -> usize {
+        let is_end = self.reached == self.leading.len() && self.last.matches(token);
+        self.reached = reach(&self.leading, &self.fewer, self.reached, token);
+        self.is_found |= is_end;
+        if is_end { self.leading.len() + 1 } else { 0 }
+    }
+}
+
+/// How many of the first words a text ends with that ended with `reached` of them, and goes on with this token.
+fn reach(words: &[String], fewer: &[usize], mut reached: usize, token: &str) -> usize {
+    loop {
+        if words.get(reached).is_some_and(|word| word == token) {
+            return reached + 1;
+        }
+        let Some(next) = reached.checked_sub(1).and_then(|at| fewer.get(at)) else { return 0 };
+        reached = *next;
+    }
+}
+
+/// As [`Row::fewer`] says.
+fn fewer(words: &[String]) -> Vec<usize> {
+    let mut fewer: Vec<usize> = Vec::with_capacity(words.len());
+    for word in words {
+        let next = fewer.last().map_or(0, |reached| reach(words, &fewer, *reached, word));
+        fewer.push(next);
+    }
+    fewer
+}
+
+/// The last word of a row, or the only one.
+struct Last {
+    word: String,
+    /// Whether it does not go on.
+    is_whole: bool,
+    typos: Option<Typos>,
+}
+
+impl Last {
+    fn matches(&self, token: &str) -> bool {
+        if self.is_whole {
+            return token == self.word;
+        }
+        token.starts_with(&self.word) || self.typos.as_ref().is_some_and(|typos| typos.matches(&self.word, token))
+    }
+}
+
+/// How a word may be mistyped.
+struct Typos {
+    edits: u8,
+    is_start_enough: bool,
+    /// Costly, so it is made for the first word of a text that is compared: a page may have no hits.
+    automaton: OnceCell<DFA>,
+}
+
+impl Typos {
+    fn of(word: &str) -> Option<Self> {
+        let edits = typos_of(word);
+        let is_start_enough = starts_may_have_typos(word);
+        (edits > 0).then(|| Typos { edits, is_start_enough, automaton: OnceCell::new() })
+    }
+
+    fn matches(&self, word: &str, token: &str) -> bool {
+        let automaton = self.automaton.get_or_init(|| typos(word, self.edits));
+        edits_of(automaton, token.as_bytes(), self.is_start_enough).is_some()
     }
 }
 
@@ -79,6 +164,10 @@ impl Marks {
 mod tests {
     use super::super::super::language::parse;
     use super::*;
+
+    fn marks(q: &str) -> Marks {
+        Marks::of(&parse(q).unwrap())
+    }
 
     fn shown(marks: &mut Marks, texts: &[&str]) -> Vec<String> {
         let texts: Vec<(String, String)> = texts.iter().map(|&text| ("name".to_owned(), text.to_owned())).collect();
@@ -90,27 +179,100 @@ mod tests {
         for (q, text, snippet) in [
             ("print", "the printer", "the <em>printer</em>"),
             ("pirnter", "the printers", "the <em>printers</em>"),
+            ("dsik", "disks, disk", "disks, <em>disk</em>"),
             ("\"print\"", "print printer", "<em>print</em> printer"),
             ("web-0", "web 01, website", "<em>web</em> <em>01</em>, website"),
+            ("web-01.example", "web 02, web-01.examples", "web 02, <em>web</em>-<em>01</em>.<em>examples</em>"),
+            ("\"web 01\"", "web 012, 01, web 01", "web 012, 01, <em>web</em> <em>01</em>"),
+            ("10.0.0.5", "10.0.0.0.5, 10.0.0.50", "10.0.0.0.5, <em>10</em>.<em>0</em>.<em>0</em>.<em>50</em>"),
             ("floor -printer", "printer floor", "printer <em>floor</em>"),
+            ("\"the vpn\" gate", "the gate, the vpn", "the <em>gate</em>, <em>the</em> <em>vpn</em>"),
         ] {
-            let mut marks = Marks::of(&parse(q).unwrap());
-            assert_eq!(shown(&mut marks, &[text]), [snippet], "{q}");
+            assert_eq!(shown(&mut marks(q), &[text]), [snippet], "{q}");
+        }
+    }
+
+    /// All texts of so many words.
+    fn texts(words: usize) -> impl Iterator<Item = Vec<&'static str>> {
+        let word = |bits: usize, at: usize| if (bits >> at) & 1 == 0 { "a" } else { "ab" };
+        (0..1 << words).map(move |bits| (0..words).map(|at| word(bits, at)).collect())
+    }
+
+    /// The text as it is marked where each place is compared with the whole row.
+    fn compared(row: &[&str], text: &[&str], is_whole: bool) -> Vec<String> {
+        let (last, leading) = row.split_last().unwrap();
+        let mut is_marked = vec![false; text.len()];
+        for (at, place) in text.windows(row.len()).enumerate() {
+            let (end, before) = place.split_last().unwrap();
+            if before == leading && (end == last || !is_whole && end.starts_with(last)) {
+                is_marked[at..at + row.len()].fill(true);
+            }
+        }
+        let html =
+            |(word, is_marked): (&&str, &bool)| if *is_marked { format!("<em>{word}</em>") } else { (*word).into() };
+        let words: Vec<String> = text.iter().zip(&is_marked).map(html).collect();
+        if is_marked.contains(&true) { vec![words.join(" ")] } else { Vec::new() }
+    }
+
+    #[test]
+    fn a_row_is_found_wherever_it_stands() {
+        for row in (2..=5).flat_map(texts) {
+            let mut words = marks(&row.join("-"));
+            let mut phrase = marks(&format!("\"{}\"", row.join(" ")));
+            for text in texts(7) {
+                let written = text.join(" ");
+                assert_eq!(shown(&mut words, &[&written]), compared(&row, &text, false), "{row:?} {text:?}");
+                assert_eq!(shown(&mut phrase, &[&written]), compared(&row, &text, true), "{row:?} {text:?}");
+            }
         }
     }
 
     #[test]
+    fn a_phrase_is_shown_where_it_stands_and_not_where_its_words_do() {
+        let mut marks = marks("\"the vpn gateway\"");
+        let texts = ["The mail is down", "The Boss", "The desk", "Since noon the VPN gateway is away"];
+        let phrase = "Since noon <em>the</em> <em>VPN</em> <em>gateway</em> is away";
+        assert_eq!(shown(&mut marks, &texts), [phrase]);
+        let long = format!("The mail. {}the vpn gateway", "Lorem ipsum. ".repeat(50));
+        let [snippet] = shown(&mut marks, &[&long]).try_into().unwrap();
+        assert!(snippet.starts_with('…'), "{snippet}");
+        assert!(snippet.ends_with("<em>the</em> <em>vpn</em> <em>gateway</em>"), "{snippet}");
+        // No row goes on in the next text.
+        assert!(shown(&mut marks, &["the vpn", "gateway", "the gateway vpn"]).is_empty());
+    }
+
+    #[test]
+    fn texts_with_more_of_what_was_looked_for_come_first() {
+        let mut marks = marks("vpn gateway");
+        let found = shown(&mut marks, &["vpn 1", "gateway", "vpn 2", "none", "the gateways of a VPN"]);
+        let both = "the <em>gateways</em> of a <em>VPN</em>";
+        assert_eq!(found, [both, "<em>vpn</em> 1", "<em>gateway</em>"]);
+        let left_bytes = marks.left_bytes;
+        assert_eq!(shown(&mut marks, &["vpn gateway"; 5]).len(), HIGHLIGHTS_MAX);
+        assert_eq!(left_bytes - marks.left_bytes, HIGHLIGHTS_MAX * "vpn gateway".len(), "no more than that is read");
+    }
+
+    #[test]
+    fn what_finds_typos_is_made_for_the_first_text() {
+        let is_made = |marks: &Marks| marks.rows[0].last.typos.as_ref().unwrap().automaton.get().is_some();
+        let mut marks = marks("pirnter");
+        assert!(!is_made(&marks));
+        shown(&mut marks, &["printer"]);
+        assert!(is_made(&marks));
+    }
+
+    #[test]
     fn a_hit_shows_the_first_places_and_none_of_what_fields_compare() {
-        let mut marks = Marks::of(&parse("a type:ticket").unwrap());
-        assert_eq!(shown(&mut marks, &["a 1", "b", "a 2", "a 3", "a 4"]).len(), HIGHLIGHTS_MAX);
-        let mut marks = Marks::of(&parse("type:ticket #7").unwrap());
-        assert!(shown(&mut marks, &["ticket 7"]).is_empty());
-        assert_eq!(marks.left_bytes, TEXT_BYTES_MAX);
+        let mut some = marks("a type:ticket");
+        assert_eq!(shown(&mut some, &["a 1", "b", "a 2", "a 3", "a 4"]).len(), HIGHLIGHTS_MAX);
+        let mut none = marks("type:ticket #7");
+        assert!(shown(&mut none, &["ticket 7"]).is_empty());
+        assert_eq!(none.left_bytes, TEXT_BYTES_MAX);
     }
 
     #[test]
     fn no_more_text_is_looked_at_than_one_answer_may() {
-        let mut marks = Marks::of(&parse("needle").unwrap());
+        let mut marks = marks("needle");
         let long = format!("needle {}", "x ".repeat(TEXT_BYTES_MAX / 4));
         assert_eq!(shown(&mut marks, &[long.as_str(), "needle 1"]).len(), 2);
         assert_eq!(shown(&mut marks, &[long.as_str(), "needle 2"]), ["<em>needle</em> 2"]);

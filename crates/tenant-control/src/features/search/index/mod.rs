@@ -174,8 +174,8 @@ impl Serving {
     /// What is kept of a document. One of another tenant is never shown, whatever the index says.
     fn shown(&self, snapshot: &Snapshot, tenant: TenantId, address: DocAddress) -> Result<Shown> {
         let document: TantivyDocument = snapshot.searcher.doc(address).map_err(Error::internal)?;
-        let bytes = document.get_first(self.opened.fields.shown).and_then(|value| value.as_bytes()).unwrap_or_default();
-        let shown: Shown = serde_json::from_slice(bytes).map_err(Error::internal)?;
+        let kept = document.get_first(self.opened.fields.shown).and_then(|value| value.as_str()).unwrap_or_default();
+        let shown: Shown = serde_json::from_str(kept).map_err(Error::internal)?;
         if shown.tenant != tenant.to_string() {
             return Err(Error::internal("the search index has shown another tenant's document"));
         }

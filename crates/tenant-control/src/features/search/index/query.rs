@@ -14,6 +14,9 @@ use super::rows::{Last, RowQuery};
 use super::schema::{Fields, ORGANIZATION_ID, Tenant};
 use super::words::{Reach, WordQuery, points};
 
+/// Words of a query that may have two typos: of a pasted sentence the first say what is meant.
+const TYPOS_OF_FIRST: usize = 3;
+
 /// Makes the queries of one tenant. Every term that it makes begins with the tenant, and all that they read is counted.
 pub struct Asking<'a> {
     pub fields: &'a Fields,
@@ -30,10 +33,11 @@ impl Asking<'_> {
         meant: impl Fn(&Clause) -> Result<Vec<String>>,
     ) -> Result<Box<dyn Query>> {
         let mut clauses: Vec<(Occur, Box<dyn Query>)> = Vec::new();
-        for clause in &query.must {
-            let ids = meant(clause)?;
-            clauses.push((Occur::Must, self.wanted(clause, &ids).map_err(Error::internal)?));
+        for (place, clause) in query.must.iter().enumerate() {
+            let (ids, is_late) = (meant(clause)?, place >= TYPOS_OF_FIRST);
+            clauses.push((Occur::Must, self.wanted(clause, &ids, is_late).map_err(Error::internal)?));
         }
+        clauses.extend(self.beside(&query.must).map(|beside| (Occur::Should, beside)));
         for clause in &query.must_not {
             let ids = meant(clause)?;
             clauses.push((Occur::MustNot, self.excluded(clause, &ids).map_err(Error::internal)?));
@@ -46,15 +50,27 @@ impl Asking<'_> {
         self.exact(field.name(), value, 0)
     }
 
-    fn wanted(&self, clause: &Clause, ids: &[String]) -> tantivy::Result<Box<dyn Query>> {
+    /// Words that were typed one after the other are worth more where they stand so.
+    fn beside(&self, clauses: &[Clause]) -> Option<Box<dyn Query>> {
+        let words = clauses.iter().filter_map(|clause| match clause {
+            Clause::Words { tokens, .. } => Some(tokens),
+            _ => None,
+        });
+        let tokens: Vec<String> = words.flatten().cloned().collect();
+        // What is only nicer must not be what makes a search cost too much.
+        let beside = || RowQuery::beside(self.fields, &self.tenant, &tokens, &Budget::for_order());
+        (clauses.len() > 1 && tokens.len() > 1).then(|| -> Box<dyn Query> { Box::new(beside()) })
+    }
+
+    fn wanted(&self, clause: &Clause, ids: &[String], is_late: bool) -> tantivy::Result<Box<dyn Query>> {
         match clause {
             Clause::Words { tokens, number, mac } => {
-                let mut any = vec![self.words(tokens)];
+                let mut any = vec![self.words(tokens, is_late)];
                 if let Some(number) = number {
                     any.push(self.number(*number)?);
                 }
                 if let Some(mac) = mac {
-                    any.push(self.mac(mac)?);
+                    any.push(self.mac(mac, tokens.len())?);
                 }
                 Ok(best_of(any))
             }
@@ -68,7 +84,7 @@ impl Asking<'_> {
     /// the same in every notation.
     fn excluded(&self, clause: &Clause, ids: &[String]) -> tantivy::Result<Box<dyn Query>> {
         match clause {
-            Clause::Words { tokens, mac: Some(mac), .. } => Ok(best_of(vec![self.in_a_row(tokens), self.mac(mac)?])),
+            Clause::Words { tokens, mac: Some(mac), .. } => Ok(best_of(vec![self.in_a_row(tokens), self.mac(mac, 1)?])),
             Clause::Words { tokens, .. } | Clause::Phrase(tokens) => Ok(self.in_a_row(tokens)),
             Clause::Number(number) => self.number(*number),
             Clause::Field { field, value } => self.field(*field, value, ids),
@@ -76,9 +92,10 @@ impl Asking<'_> {
     }
 
     /// A word that may go on or have typos, or several in a row, of which the last may go on.
-    fn words(&self, tokens: &[String]) -> Box<dyn Query> {
+    fn words(&self, tokens: &[String], is_late: bool) -> Box<dyn Query> {
+        let typos_max = if is_late { 1 } else { u8::MAX };
         match tokens {
-            [word] => match typos_of(word) {
+            [word] => match typos_of(word).min(typos_max) {
                 0 => self.word(word, Reach::Prefix),
                 edits => self.word(word, Reach::Typo(edits)),
             },
@@ -102,12 +119,15 @@ impl Asking<'_> {
         Box::new(RowQuery::new(self.fields, &self.tenant, tokens, last, &self.budget))
     }
 
+    /// Before all that only has the number somewhere.
     fn number(&self, number: i64) -> tantivy::Result<Box<dyn Query>> {
-        self.exact(Field::Number.name(), &number.to_string(), points::EXACT_NAME)
+        self.exact(Field::Number.name(), &number.to_string(), 2 * u16::from(points::EXACT_NAME))
     }
 
-    fn mac(&self, mac: &str) -> tantivy::Result<Box<dyn Query>> {
-        self.exact(Field::Mac.name(), mac, points::EXACT_NAME)
+    /// As good as all of its parts in a row.
+    fn mac(&self, mac: &str, parts: usize) -> tantivy::Result<Box<dyn Query>> {
+        let parts = u8::try_from(parts).unwrap_or(u8::MAX).min(points::WORDS_MAX);
+        self.exact(Field::Mac.name(), mac, u16::from(points::EXACT_NAME) * u16::from(parts))
     }
 
     fn field(&self, field: Field, value: &str, ids: &[String]) -> tantivy::Result<Box<dyn Query>> {
@@ -120,7 +140,7 @@ impl Asking<'_> {
     }
 
     /// Documents with an exact value. Their list is read while it is walked over, where nobody counts: so all of it is counted here.
-    fn exact(&self, name: &str, value: &str, points: u8) -> tantivy::Result<Box<dyn Query>> {
+    fn exact(&self, name: &str, value: &str, points: u16) -> tantivy::Result<Box<dyn Query>> {
         let term = self.tenant.exact(self.fields, name, value);
         let is_within = self.budget.take_terms(self.searcher.segment_readers().len() as u64)
             && self.budget.take_documents(self.searcher.doc_freq(&term)?);

@@ -26,7 +26,8 @@ pub enum Last {
 /// Two words or more that stand in a row. Each of them has points.
 #[derive(Clone)]
 pub struct RowQuery {
-    columns: [(Field, u8); 2],
+    /// Each with the points of a row whose last word is whole, and of one that goes on.
+    columns: [(Field, u8, u8); 2],
     tenant: Tenant,
     tokens: Arc<[String]>,
     last: Last,
@@ -48,9 +49,13 @@ impl Query for RowQuery {
 impl Weight for RowQuery {
     fn scorer(&self, reader: &SegmentReader, _: Score) -> tantivy::Result<Box<dyn Scorer>> {
         let mut matches = Matches::new(reader.max_doc());
-        for (field, points) in self.columns {
+        for (field, whole, start) in self.columns {
             let index = reader.inverted_index(field)?;
-            matches.add(&self.find(&index, reader.max_doc())?, points);
+            let rows = self.find(&index, reader.max_doc())?;
+            for (end, points) in [(Last::Whole, whole), (Last::Start, start)] {
+                let ended = rows.all.iter().filter(|row| row.end == Some(end));
+                matches.add(&ended.map(|row| row.doc).collect::<Vec<_>>(), points);
+            }
         }
         let words = u8::try_from(self.tokens.len()).unwrap_or(u8::MAX);
         Ok(matches.into_scorer(words.min(points::WORDS_MAX)))
@@ -73,7 +78,14 @@ struct Row {
     doc: DocId,
     /// Which of the places are of this document.
     places: Range<usize>,
-    is_found: bool,
+    /// How it ends, once that was found.
+    end: Option<Last>,
+}
+
+/// What the last word may be.
+struct Ending {
+    info: TermInfo,
+    last: Last,
 }
 
 /// A word before the last one, and how far it is from it.
@@ -85,7 +97,10 @@ struct Leading {
 impl RowQuery {
     pub fn new(fields: &Fields, tenant: &Tenant, tokens: &[String], last: Last, budget: &Arc<Budget>) -> Self {
         RowQuery {
-            columns: [(fields.name, points::EXACT_NAME), (fields.body, points::EXACT_BODY)],
+            columns: [
+                (fields.name, points::EXACT_NAME, points::PREFIX_NAME),
+                (fields.body, points::EXACT_BODY, points::PREFIX_BODY),
+            ],
             tenant: tenant.clone(),
             tokens: tokens.into(),
             last,
@@ -93,22 +108,30 @@ impl RowQuery {
         }
     }
 
-    /// The documents of one column in a segment.
-    fn find(&self, index: &InvertedIndexReader, max_doc: u32) -> tantivy::Result<Vec<DocId>> {
-        let Some((last, leading)) = self.tokens.split_last() else { return Ok(Vec::new()) };
-        let Some(leading) = self.leading(index, leading)? else { return Ok(Vec::new()) };
+    /// Words that are found anyway, and stand side by side as they were typed.
+    pub fn beside(fields: &Fields, tenant: &Tenant, tokens: &[String], budget: &Arc<Budget>) -> Self {
+        let (name, body) = (points::BESIDE_NAME, points::BESIDE_BODY);
+        let columns = [(fields.name, name, name), (fields.body, body, body)];
+        RowQuery { columns, ..RowQuery::new(fields, tenant, tokens, Last::Start, budget) }
+    }
+
+    /// The rows of one column in a segment, each with how it ends, if it does.
+    fn find(&self, index: &InvertedIndexReader, max_doc: u32) -> tantivy::Result<Rows> {
+        let Some((last, leading)) = self.tokens.split_last() else { return Ok(Rows::default()) };
+        let Some(leading) = self.leading(index, leading)? else { return Ok(Rows::default()) };
         let endings = self.endings(index, last)?;
         let candidates = self.candidates(index, &leading, &endings, max_doc)?;
         let mut rows = self.rows(index, &leading, &candidates)?;
         if rows.all.is_empty() {
-            return Ok(Vec::new());
+            return Ok(rows);
         }
+        // The whole word comes first: what it ends stays ended by it.
         for ending in &endings {
             if !self.end(index, ending, &mut rows)? {
                 break;
             }
         }
-        Ok(rows.all.iter().filter(|row| row.is_found).map(|row| row.doc).collect())
+        Ok(rows)
     }
 
     fn key(&self, token: &str) -> Vec<u8> {
@@ -129,21 +152,22 @@ impl RowQuery {
     }
 
     /// All that the last word may be.
-    fn endings(&self, index: &InvertedIndexReader, last: &str) -> tantivy::Result<Vec<TermInfo>> {
+    fn endings(&self, index: &InvertedIndexReader, last: &str) -> tantivy::Result<Vec<Ending>> {
         let start = self.key(last);
         let mut found = Vec::new();
         if self.last == Last::Whole {
             if self.budget.take_terms(1) {
-                found.extend(index.terms().get(&start)?);
+                found.extend(index.terms().get(&start)?.map(|info| Ending { info, last: Last::Whole }));
             }
             return Ok(found);
         }
         let mut stream = index.terms().range().ge(&start).lt(behind(&start)).into_stream()?;
-        while let Some((_, info)) = stream.next() {
+        while let Some((key, info)) = stream.next() {
             if !self.budget.take_terms(1) {
                 break;
             }
-            found.push(info.clone());
+            let last = if key.len() == start.len() { Last::Whole } else { Last::Start };
+            found.push(Ending { info: info.clone(), last });
         }
         Ok(found)
     }
@@ -154,14 +178,14 @@ impl RowQuery {
         &self,
         index: &InvertedIndexReader,
         leading: &[TermInfo],
-        endings: &[TermInfo],
+        endings: &[Ending],
         max_doc: u32,
     ) -> tantivy::Result<Vec<(DocId, u8)>> {
-        let ends: u64 = endings.iter().map(|info| u64::from(info.doc_freq)).sum();
+        let ends: u64 = endings.iter().map(|ending| u64::from(ending.info.doc_freq)).sum();
         let rarest = leading.iter().min_by_key(|info| info.doc_freq);
-        let read = match rarest {
-            Some(info) if u64::from(info.doc_freq) < ends => std::slice::from_ref(info),
-            _ => endings,
+        let read: Vec<&TermInfo> = match rarest {
+            Some(info) if u64::from(info.doc_freq) < ends => vec![info],
+            _ => endings.iter().map(|ending| &ending.info).collect(),
         };
         let (mut matches, mut postings) = (Matches::new(max_doc), None);
         for info in read {
@@ -201,7 +225,7 @@ impl RowQuery {
             if !places.is_empty() {
                 let start = rows.places.len();
                 rows.places.extend_from_slice(&places);
-                rows.all.push(Row { doc, places: start..rows.places.len(), is_found: false });
+                rows.all.push(Row { doc, places: start..rows.places.len(), end: None });
             }
         }
         Ok(rows)
@@ -230,7 +254,8 @@ impl RowQuery {
     }
 
     /// Finds the rows that go on with this word. False if that would cost too much.
-    fn end(&self, index: &InvertedIndexReader, info: &TermInfo, rows: &mut Rows) -> tantivy::Result<bool> {
+    fn end(&self, index: &InvertedIndexReader, ending: &Ending, rows: &mut Rows) -> tantivy::Result<bool> {
+        let Ending { info, last } = ending;
         let looks = u64::from(info.doc_freq).min(rows.all.len() as u64);
         if !self.budget.take_seeks(looks, info.doc_freq) {
             return Ok(false);
@@ -243,13 +268,14 @@ impl RowQuery {
                 at = first_from(at, |at| rows.all.get(at).is_some_and(|row| row.doc < next));
                 continue;
             }
-            if !row.is_found {
+            if row.end.is_none() {
                 if !self.budget.take_positions(postings.term_freq()) {
                     return Ok(false);
                 }
                 postings.positions_with_offset(0, &mut places);
                 let expected = rows.places.get(row.places.clone()).unwrap_or_default();
-                row.is_found = places.iter().any(|place| expected.binary_search(place).is_ok());
+                let is_found = places.iter().any(|place| expected.binary_search(place).is_ok());
+                row.end = is_found.then_some(*last);
             }
             at += 1;
         }

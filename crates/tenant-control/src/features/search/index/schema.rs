@@ -5,7 +5,7 @@
 
 use kernel::base::{TenantId, Word, sha256};
 use serde::{Deserialize, Serialize};
-use tantivy::schema::{BytesOptions, Field, IndexRecordOption, NumericOptions, Schema, TextFieldIndexing, TextOptions};
+use tantivy::schema::{Field, IndexRecordOption, NumericOptions, Schema, TextFieldIndexing, TextOptions};
 use tantivy::tokenizer::{Token, TokenStream, Tokenizer};
 use tantivy::{Index, IndexSettings, TantivyDocument, Term};
 
@@ -86,14 +86,22 @@ pub fn schema() -> (Schema, Fields) {
         rank: builder.add_u64_field("rank", fast()),
         tie_high: builder.add_u64_field("tie_high", fast()),
         tie_low: builder.add_u64_field("tie_low", fast()),
-        shown: builder.add_bytes_field("shown", BytesOptions::default().set_stored()),
+        // As text: bytes are read one by one.
+        shown: builder.add_text_field("shown", TextOptions::default().set_stored()),
     };
     (builder.build(), fields)
 }
 
+/// Of what is shown, unpacked for every hit: a few records.
+const SHOWN_BLOCK_BYTES: usize = 4_096;
+
 pub fn settings() -> IndexSettings {
-    // No thread more for every segment that is written.
-    IndexSettings { docstore_compress_dedicated_thread: false, ..IndexSettings::default() }
+    IndexSettings {
+        // No thread more for every segment that is written.
+        docstore_compress_dedicated_thread: false,
+        docstore_blocksize: SHOWN_BLOCK_BYTES,
+        ..IndexSettings::default()
+    }
 }
 
 /// To be called after every open or create: tokenizers are not kept in the index, and writing fails without.
@@ -144,7 +152,11 @@ pub fn entry(fields: &Fields, document: &Document) -> TantivyDocument {
     let (high, low) = tie(document);
     entry.add_u64(fields.tie_high, high);
     entry.add_u64(fields.tie_low, low);
-    let texts = document.names.iter().chain(&document.bodies);
+    // What a host is called is a part of its whole name.
+    let is_part = |(field, text): &&(&'static str, String)| {
+        document.bodies.iter().any(|(of, whole)| of == field && whole.len() > text.len() && whole.starts_with(text))
+    };
+    let texts = document.names.iter().filter(|text| !is_part(text)).chain(&document.bodies);
     let shown = Shown {
         tenant: document.tenant.to_string(),
         kind: document.kind.number(),
@@ -155,7 +167,7 @@ pub fn entry(fields: &Fields, document: &Document) -> TantivyDocument {
         url: document.url.clone(),
         texts: texts.map(|(name, text)| ((*name).to_owned(), text.clone())).collect(),
     };
-    entry.add_bytes(fields.shown, &serde_json::to_vec(&shown).unwrap_or_default());
+    entry.add_text(fields.shown, serde_json::to_string(&shown).unwrap_or_default());
     entry
 }
 

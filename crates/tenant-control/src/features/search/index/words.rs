@@ -12,6 +12,7 @@ use tantivy::schema::Field;
 use tantivy::{DocId, InvertedIndexReader, Score, SegmentReader, TantivyError};
 use tantivy_fst::Automaton;
 
+use super::super::language::typos::starts_may_have_typos;
 use super::budget::Budget;
 use super::matches::Matches;
 use super::schema::{Fields, TENANT_LEN, Tenant};
@@ -21,7 +22,7 @@ use super::schema::{Fields, TENANT_LEN, Tenant};
 pub enum Reach {
     Exact,
     Prefix,
-    /// A token that starts with something at most so many edits away; includes the prefix.
+    /// A token that is, or from some letters on starts with, something at most so many edits away; includes the prefix.
     Typo(u8),
 }
 
@@ -34,6 +35,9 @@ pub mod points {
     pub const PREFIX_BODY: u8 = 36;
     pub const TYPO_NAME: [u8; 2] = [24, 12];
     pub const TYPO_BODY: [u8; 2] = [16, 6];
+    /// For each word of several that stand side by side, as they were typed: decides between equals.
+    pub const BESIDE_NAME: u8 = 5;
+    pub const BESIDE_BODY: u8 = 3;
     /// Words of one row that count. With more of them all parts of a query together would not fit.
     pub const WORDS_MAX: u8 = 48;
 }
@@ -70,6 +74,8 @@ pub fn typos(word: &str, edits: u8) -> DFA {
 struct TenantAutomaton<'a> {
     prefix: &'a [u8],
     word: &'a DFA,
+    /// What goes on behind the word matches as well.
+    is_start_enough: bool,
     /// Once it is exhausted the walk ends as if nothing more matched.
     budget: &'a Budget,
 }
@@ -77,7 +83,7 @@ struct TenantAutomaton<'a> {
 #[derive(Clone, Copy)]
 enum Walk {
     Tenant(usize),
-    /// The state of the word's automaton, and the fewest edits of a beginning so far.
+    /// The state of the word's automaton, and the edits that count: of all so far, or the fewest of a beginning.
     Word(u32, u8),
     Dead,
 }
@@ -91,16 +97,17 @@ fn edits_at(word: &DFA, state: u32) -> u8 {
     }
 }
 
-/// The fewest edits between the word and a beginning of the token.
-pub fn fewest_edits(word: &DFA, token: &[u8]) -> Option<u8> {
+/// The edits between the word and the token, or the fewest between the word and a beginning of the token.
+pub fn edits_of(word: &DFA, token: &[u8], is_start_enough: bool) -> Option<u8> {
     let mut state = word.initial_state();
     let mut best = edits_at(word, state);
     for &byte in token {
         state = word.transition(state, byte);
+        let edits = edits_at(word, state);
+        best = if is_start_enough { best.min(edits) } else { edits };
         if state == SINK_STATE {
             break;
         }
-        best = best.min(edits_at(word, state));
     }
     (best != NO_MATCH).then_some(best)
 }
@@ -139,7 +146,8 @@ impl Automaton for TenantAutomaton<'_> {
                     return Walk::Dead;
                 }
                 let next = self.word.transition(at, byte);
-                Walk::Word(next, best.min(edits_at(self.word, next)))
+                let edits = edits_at(self.word, next);
+                Walk::Word(next, if self.is_start_enough { best.min(edits) } else { edits })
             }
             Walk::Tenant(_) | Walk::Dead => Walk::Dead,
         }
@@ -211,14 +219,15 @@ impl WordQuery {
             }
         }
         let Some(word) = &self.typo else { return Ok(()) };
-        let automaton = TenantAutomaton { prefix: self.tenant.as_bytes(), word, budget: &self.budget };
+        let (prefix, is_start_enough) = (self.tenant.as_bytes(), starts_may_have_typos(&self.word));
+        let automaton = TenantAutomaton { prefix, word, is_start_enough, budget: &self.budget };
         let mut stream = index.terms().search(&automaton).into_stream()?;
         while let Some((key, info)) = stream.next() {
             let token = key.get(TENANT_LEN..).unwrap_or_default();
             if key.starts_with(&start) {
                 continue;
             }
-            let Some(edits) = fewest_edits(word, token) else { continue };
+            let Some(edits) = edits_of(word, token, is_start_enough) else { continue };
             if !take(info, Class::Typo(edits))? {
                 return Ok(());
             }
@@ -270,7 +279,8 @@ mod tests {
 
     #[test]
     fn the_points_of_all_parts_fit_their_bits() {
-        let most = usize::from(points::EXACT_NAME) * usize::from(points::WORDS_MAX) * CLAUSES_MAX;
+        let words = usize::from(points::WORDS_MAX) * CLAUSES_MAX;
+        let most = usize::from(points::EXACT_NAME) * words + usize::from(points::BESIDE_NAME) * CLAUSES_MAX;
         assert!(u16::try_from(most).is_ok(), "{most}");
     }
 
@@ -284,9 +294,23 @@ mod tests {
     }
 
     #[test]
+    fn a_short_word_with_a_typo_is_a_whole_one() {
+        for (word, token, is_start_enough, edits) in [
+            ("disk", "dusk", false, Some(1)),
+            ("disk", "display", false, None),
+            ("disk", "display", true, Some(1)),
+            ("pirnter", "printers", true, Some(1)),
+            ("pirnter", "printers", false, None),
+        ] {
+            assert_eq!(edits_of(&typos(word, 1), token.as_bytes(), is_start_enough), edits, "{word} {token}");
+        }
+    }
+
+    #[test]
     fn a_walk_ends_with_what_it_may_cost() {
         let (word, budget) = (typos("printer", 1), Budget::new());
-        let automaton = TenantAutomaton { prefix: &[b'a'; TENANT_LEN], word: &word, budget: &budget };
+        let automaton =
+            TenantAutomaton { prefix: &[b'a'; TENANT_LEN], word: &word, is_start_enough: true, budget: &budget };
         let start = (0..TENANT_LEN).fold(automaton.start(), |state, _| automaton.accept(&state, b'a'));
         let found = b"prinetr".iter().fold(start, |state, byte| automaton.accept(&state, *byte));
         assert!(automaton.is_match(&found));

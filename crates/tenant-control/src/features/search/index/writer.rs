@@ -5,10 +5,12 @@ use std::time::{Duration, Instant};
 
 use kernel::base::TenantId;
 use kernel::store::changes::Place;
-use tantivy::indexer::{IndexWriterOptions, LogMergePolicy};
-use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, TantivyError};
+use tantivy::index::SegmentId;
+use tantivy::indexer::{IndexWriterOptions, LogMergePolicy, MergeCandidate, MergePolicy, NoMergePolicy};
+use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, SegmentMeta, TantivyError};
 
 use super::super::documents::{Document, Kind};
+use super::super::folder::FREE_BYTES_MIN;
 use super::files::{Files, sweep};
 use super::schema::{self, FORMAT, Fields, Tenant};
 
@@ -82,6 +84,8 @@ pub fn open(path: &Path) -> Result<(Opened, Stands), Unusable> {
         if !index.validate_checksum()?.is_empty() {
             return Err(Unusable("some of its files are damaged".to_owned()));
         }
+        // What a process has left that was killed, or had no room, is not needed.
+        sweep(path, &meta).map_err(TantivyError::from)?;
         let reader = reader(&index)?;
         Ok((Opened { path: path.into(), index, fields, reader }, stands))
     });
@@ -108,20 +112,47 @@ fn read_payload(payload: &str) -> Option<Stands> {
 
 /// The least memory that tantivy works with, and for an index that is built anew.
 const STEADY_BYTES: usize = 15_000_000;
-const BUILDING_BYTES: usize = 60_000_000;
+const BUILDING_BYTES: usize = 120_000_000;
 
 /// How long the lock of a process is waited for that was killed: the kernel may not be done with it.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
 const LOCK_LOOK: Duration = Duration::from_millis(50);
 
-fn merge_policy() -> LogMergePolicy {
-    let mut policy = LogMergePolicy::default();
-    policy.set_min_num_segments(8);
-    // Below this all segments are of one level and merged together: small, as that level is written again every eight commits.
-    policy.set_min_layer_size(1_000);
-    // A segment is cleaned once a quarter of it is deleted.
-    policy.set_del_docs_ratio_before_merge(0.25);
-    policy
+/// Which segments are made one.
+#[derive(Debug)]
+struct Merging {
+    by_size: LogMergePolicy,
+    path: PathBuf,
+}
+
+/// More than a document takes in an index.
+const DOCUMENT_BYTES: u64 = 2_000;
+
+impl Merging {
+    fn new(path: &Path) -> Self {
+        let mut by_size = LogMergePolicy::default();
+        by_size.set_min_num_segments(8);
+        // Below this all segments are of one level and merged together: small, as that level is written again every eight commits.
+        by_size.set_min_layer_size(1_000);
+        // A segment is cleaned once a quarter of it is deleted.
+        by_size.set_del_docs_ratio_before_merge(0.25);
+        Merging { by_size, path: path.into() }
+    }
+}
+
+impl MergePolicy for Merging {
+    /// None for which there is no room: what is merged is there twice for a while.
+    fn compute_merge_candidates(&self, segments: &[SegmentMeta]) -> Vec<MergeCandidate> {
+        let free = fs4::available_space(&self.path).unwrap_or_default();
+        let documents_of = |segment: &SegmentId| {
+            let meta = segments.iter().find(|meta| meta.id() == *segment);
+            meta.map_or(0, |meta| u64::from(meta.num_docs()))
+        };
+        let bytes = |one: &MergeCandidate| one.0.iter().map(documents_of).sum::<u64>().saturating_mul(DOCUMENT_BYTES);
+        let mut candidates = self.by_size.compute_merge_candidates(segments);
+        candidates.retain(|one| bytes(one).saturating_add(FREE_BYTES_MIN) <= free);
+        candidates
+    }
 }
 
 /// The one who changes an index. After an error it is dropped, and another begins at the last commit.
@@ -133,14 +164,15 @@ pub struct Writer {
 
 impl Writer {
     pub fn steady(opened: &Opened) -> tantivy::Result<Self> {
-        Self::new(opened, STEADY_BYTES)
+        Self::new(opened, STEADY_BYTES, Box::new(Merging::new(&opened.path)))
     }
 
     pub fn building(opened: &Opened) -> tantivy::Result<Self> {
-        Self::new(opened, BUILDING_BYTES)
+        // Whoever follows merges what this leaves: until then it would only wait for it.
+        Self::new(opened, BUILDING_BYTES, Box::new(NoMergePolicy))
     }
 
-    fn new(opened: &Opened, memory_bytes: usize) -> tantivy::Result<Self> {
+    fn new(opened: &Opened, memory_bytes: usize, merging: Box<dyn MergePolicy>) -> tantivy::Result<Self> {
         let options = IndexWriterOptions::builder()
             .num_worker_threads(1)
             .memory_budget_per_thread(memory_bytes)
@@ -155,7 +187,7 @@ impl Writer {
         };
         // Nobody else writes now, and this one merges nothing before its first commit.
         sweep(&opened.path, &opened.index.load_metas()?)?;
-        inner.set_merge_policy(Box::new(merge_policy()));
+        inner.set_merge_policy(merging);
         Ok(Writer { fields: opened.fields, reader: opened.reader.clone(), inner })
     }
 

@@ -10,12 +10,12 @@ use super::fold::Tokens;
 /// A piece of a text around the first of its words that match, and as many of the later ones as fit with it; `None` if
 /// none match. A word is whole or absent, and `…` stands where the text goes on.
 ///
-/// `matches` is asked about each folded token. `chars_max` counts the characters of the text itself, neither the tags
-/// and escapes nor the `…`. A single word that is longer than that is cut, as a piece without a match would say
-/// nothing.
-pub fn snippet(text: &str, matches: impl Fn(&str) -> bool, chars_max: usize) -> Option<String> {
+/// `matching` is told each folded token in its turn, and says how many of the last ones match together: none, this one
+/// alone, or the row that it ends. `chars_max` counts the characters of the text itself, neither the tags and escapes
+/// nor the `…`. A single word that is longer than that is cut, as a piece without a match would say nothing.
+pub fn snippet(text: &str, matching: impl FnMut(&str) -> usize, chars_max: usize) -> Option<String> {
     let chars_max = chars_max.max(1);
-    let words = words(text, matches, chars_max);
+    let words = words(text, matching, chars_max);
     let first = words.iter().position(|word| word.is_match)?;
     let piece = piece(text, &words, first, chars_max);
     Some(render(text, &words, piece))
@@ -24,36 +24,50 @@ pub fn snippet(text: &str, matches: impl Fn(&str) -> bool, chars_max: usize) -> 
 /// The place of a word in the text.
 struct Word {
     place: Range<usize>,
+    /// How many tokens have it.
+    tokens: usize,
     is_match: bool,
 }
 
 /// The words of a text, as far as a piece of it can reach: it begins with the first match or before it, and nothing that is
-/// further behind that than a piece is long can be shown.
-fn words(text: &str, matches: impl Fn(&str) -> bool, chars_max: usize) -> Vec<Word> {
+/// further behind that than a piece is long can be shown. A row that ends there is not seen.
+fn words(text: &str, mut matching: impl FnMut(&str) -> usize, chars_max: usize) -> Vec<Word> {
     let mut words: Vec<Word> = Vec::new();
     let mut reach: Option<usize> = None;
     for token in Tokens::of(text) {
         if reach.is_some_and(|reach| token.start >= reach) {
             break;
         }
-        let is_match = matches(&token.text);
-        add(&mut words, token.start..token.end, is_match);
-        if is_match && reach.is_none() {
-            reach = words.last().map(|word| skip_chars(text, word.place.start, chars_max));
-        }
+        add(&mut words, token.start..token.end);
+        let first = mark(&mut words, matching(&token.text));
+        reach = reach.or_else(|| first.map(|first| skip_chars(text, first, chars_max)));
     }
     words
 }
 
-/// Adds the place of a token. Those of one character with several tokens are one, which matches if one of them does.
-fn add(words: &mut Vec<Word>, place: Range<usize>, is_match: bool) {
+/// Adds the place of a token. Those of one character with several tokens are one.
+fn add(words: &mut Vec<Word>, place: Range<usize>) {
     match words.last_mut().filter(|word| place.start < word.place.end) {
         Some(word) => {
             word.place.end = word.place.end.max(place.end);
-            word.is_match |= is_match;
+            word.tokens += 1;
         }
-        None => words.push(Word { place, is_match }),
+        None => words.push(Word { place, tokens: 1, is_match: false }),
     }
+}
+
+/// Marks the words of so many tokens, which are the last ones. Where the first of them begins; `None` if there are none.
+fn mark(words: &mut [Word], mut tokens: usize) -> Option<usize> {
+    let mut first = None;
+    for word in words.iter_mut().rev() {
+        if tokens == 0 {
+            break;
+        }
+        tokens = tokens.saturating_sub(word.tokens);
+        word.is_match = true;
+        first = Some(word.place.start);
+    }
+    first
 }
 
 /// Where so many characters end that begin at `start`.
@@ -211,15 +225,31 @@ mod tests {
         token.starts_with("hit") || token == "東" || token == "京"
     }
 
+    /// Words that match one by one.
+    fn alone(is_match: impl Fn(&str) -> bool) -> impl FnMut(&str) -> usize {
+        move |token| usize::from(is_match(token))
+    }
+
+    /// Words that match in a row.
+    fn row(words: &[&str]) -> impl FnMut(&str) -> usize {
+        let mut read: Vec<String> = Vec::new();
+        move |token| {
+            read.push(token.to_owned());
+            let last = &read[read.len().saturating_sub(words.len())..];
+            if last == words { words.len() } else { 0 }
+        }
+    }
+
     fn found(text: &str, chars_max: usize) -> Option<String> {
-        snippet(text, is_hit, chars_max)
+        snippet(text, alone(is_hit), chars_max)
     }
 
     /// As [`snippet`], but all of the text is cut into words.
-    fn found_in_all(text: &str, chars_max: usize, matches: impl Fn(&str) -> bool) -> Option<String> {
+    fn found_in_all(text: &str, chars_max: usize, is_match: impl Fn(&str) -> bool) -> Option<String> {
         let mut words = Vec::new();
         for token in tokens(text) {
-            add(&mut words, token.start..token.end, matches(&token.text));
+            add(&mut words, token.start..token.end);
+            mark(&mut words, usize::from(is_match(&token.text)));
         }
         let first = words.iter().position(|word| word.is_match)?;
         Some(render(text, &words, piece(text, &words, first, chars_max.max(1))))
@@ -238,6 +268,25 @@ mod tests {
             assert_eq!(found(text, 100).as_deref(), Some(html), "{text}");
         }
         assert_eq!((found("", 9), found("nothing", 9), found("…", 9)), (None, None, None));
+    }
+
+    #[test]
+    fn of_a_row_every_word_is_marked() {
+        for (text, words, chars_max, html) in [
+            ("web, Web-01.x", &["web", "01"][..], 100, "web, <em>Web</em>-<em>01</em>.x"),
+            ("in 東京都", &["東", "京"], 100, "in <em>東京</em>都"),
+            ("1 5½ 3", &["2", "3"], 100, "1 <em>5½</em> <em>3</em>"),
+            ("a a a b", &["a", "a", "b"], 100, "a <em>a</em> <em>a</em> <em>b</em>"),
+            ("a b a b a", &["a", "b", "a"], 100, "<em>a</em> <em>b</em> <em>a</em> <em>b</em> <em>a</em>"),
+            ("the mail, the vpn", &["the", "vpn"], 8, "…<em>the</em> <em>vpn</em>"),
+            ("the mail, the vpn is down", &["the", "vpn"], 10, "…<em>the</em> <em>vpn</em> is…"),
+            ("one two three", &["one", "two", "three"], 8, "<em>one</em> <em>two</em>…"),
+        ] {
+            assert_eq!(snippet(text, row(words), chars_max).as_deref(), Some(html), "{text}");
+        }
+        for text in ["", "vpn", "the mail vpn", "vpn the"] {
+            assert_eq!(snippet(text, row(&["the", "vpn"]), 100), None, "{text}");
+        }
     }
 
     #[test]
@@ -268,12 +317,28 @@ mod tests {
             (format!("hit{}", "miss ".repeat(10_000)), 3, 1),
         ] {
             let count = Cell::new(0);
-            let matches = |token: &str| {
+            let is_match = |token: &str| {
                 count.set(count.get() + 1);
                 is_hit(token)
             };
-            assert_eq!(snippet(&text, matches, chars_max), found_in_all(&text, chars_max, is_hit));
+            assert_eq!(snippet(&text, alone(is_match), chars_max), found_in_all(&text, chars_max, is_hit));
             assert_eq!(count.get(), asked);
+        }
+    }
+
+    #[test]
+    fn a_row_is_looked_for_no_further_than_it_is_shown() {
+        for (text, chars_max, asked) in [
+            (format!("the mail, the vpn {}", "miss ".repeat(10_000)), 20, 7),
+            (format!("the vpn {}", "miss ".repeat(10_000)), 3, 2),
+        ] {
+            let (mut count, mut matching) = (0, row(&["the", "vpn"]));
+            let counted = |token: &str| {
+                count += 1;
+                matching(token)
+            };
+            assert!(snippet(&text, counted, chars_max).is_some());
+            assert_eq!(count, asked);
         }
     }
 
@@ -285,7 +350,7 @@ mod tests {
             assert_eq!(found(&text, chars_max), found_in_all(&text, chars_max, is_hit), "{text:?} {chars_max}");
             let is_half = |token: &str| token.starts_with('1') || token.starts_with('2');
             let expected = found_in_all(&text, chars_max, is_half);
-            assert_eq!(snippet(&text, is_half, chars_max), expected, "{text:?} {chars_max}");
+            assert_eq!(snippet(&text, alone(is_half), chars_max), expected, "{text:?} {chars_max}");
         }
     }
 
@@ -294,19 +359,25 @@ mod tests {
         let mut chance = Chance::new(3);
         for _ in 0..10_000 {
             let (text, chars_max) = (chance.text(&PIECES, 40), chance.below(60));
-            let Some(html) = found(&text, chars_max) else {
-                assert!(tokens(&text).iter().all(|token| !token.text.starts_with("hit")), "{text:?}");
-                continue;
-            };
-            let parts: Vec<&str> = html.split("<em>").collect();
-            assert!(parts.len() > 1 && !parts[0].contains("</em>"), "{html}");
-            for part in &parts[1..] {
-                let (marked, _) = part.split_once("</em>").unwrap();
-                assert!(!marked.is_empty(), "{html}");
+            match found(&text, chars_max) {
+                Some(html) => assert_safe(&html, chars_max),
+                None => assert!(tokens(&text).iter().all(|token| !token.text.starts_with("hit")), "{text:?}"),
             }
-            let shown = unescaped(&html.replace("<em>", "").replace("</em>", ""));
-            assert!(shown.chars().count() <= chars_max.max(1) + 2, "{text:?} {chars_max}: {html}");
+            if let Some(html) = snippet(&text, row(&["hit", "miss"]), chars_max) {
+                assert_safe(&html, chars_max);
+            }
         }
+    }
+
+    fn assert_safe(html: &str, chars_max: usize) {
+        let parts: Vec<&str> = html.split("<em>").collect();
+        assert!(parts.len() > 1 && !parts[0].contains("</em>"), "{html}");
+        for part in &parts[1..] {
+            let (marked, _) = part.split_once("</em>").unwrap();
+            assert!(!marked.is_empty(), "{html}");
+        }
+        let shown = unescaped(&html.replace("<em>", "").replace("</em>", ""));
+        assert!(shown.chars().count() <= chars_max.max(1) + 2, "{chars_max}: {html}");
     }
 
     fn unescaped(html: &str) -> String {

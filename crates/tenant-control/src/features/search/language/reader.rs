@@ -24,16 +24,18 @@ impl<'a> Reader<'a> {
 
     /// Whether what follows is excluded. Only the `-` of the keyboard does so: `−` and `–` are typeset, so they come
     /// with text that was copied, where they are a dash between words or the point of a list.
-    pub fn skip_minus(&mut self) -> Result<bool, QueryError> {
-        let Some(rest) = self.rest.strip_prefix('-') else { return Ok(false) };
-        if rest.chars().next().is_none_or(char::is_whitespace) {
-            return Err(QueryError::new(
-                self.at,
-                "A `-` excludes the word that follows it without a space; here there is none.",
-            ));
-        }
-        self.take(1);
-        Ok(true)
+    pub fn skip_minus(&mut self) -> bool {
+        let is_excluded = self.rest.starts_with('-');
+        self.take(usize::from(is_excluded));
+        is_excluded
+    }
+
+    /// A `-` with a space behind it is such a dash as well.
+    pub fn skip_dash(&mut self) -> bool {
+        let rest = self.rest.strip_prefix('-');
+        let is_dash = rest.is_some_and(|rest| rest.chars().next().is_none_or(char::is_whitespace));
+        self.take(usize::from(is_dash));
+        is_dash
     }
 
     /// The next clause; `None` if it is punctuation alone.

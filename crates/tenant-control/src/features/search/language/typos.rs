@@ -9,6 +9,18 @@ const CHARACTERS_FOR_TWO: usize = 8;
 const MIXED_CHARACTERS_MIN: usize = 5;
 const MIXED_LETTERS_MIN: usize = 3;
 
+/// From how many letters on the beginning of a word may be mistyped: with one letter changed, four are the beginning of much that
+/// nobody means.
+const CHARACTERS_OF_A_START: usize = 6;
+/// What finds typos grows with every byte of the word and every different character. Longer words are found as they are.
+const BYTES_MAX: usize = 32;
+const WIDE_BYTES_MAX: usize = 24;
+
+/// Whether what only begins like a word may have typos as well.
+pub fn starts_may_have_typos(word: &str) -> bool {
+    word.chars().count() >= CHARACTERS_OF_A_START
+}
+
 /// How many typos a folded word may have: none below 4 characters, one from 4, two from 8.
 ///
 /// A word with a digit is another matter. `42`, `10.0.0.5`, `v2` and `7QX19` are numbers, versions and serials, where
@@ -19,6 +31,9 @@ const MIXED_LETTERS_MIN: usize = 3;
 pub fn typos_of(word: &str) -> u8 {
     let characters = word.chars().count();
     let letters = word.chars().filter(|c| c.is_alphabetic()).count();
+    if word.len() > if word.is_ascii() { BYTES_MAX } else { WIDE_BYTES_MAX } {
+        return 0;
+    }
     if letters < characters {
         return u8::from(characters >= MIXED_CHARACTERS_MIN && letters >= MIXED_LETTERS_MIN);
     }

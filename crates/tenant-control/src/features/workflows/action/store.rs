@@ -37,5 +37,12 @@ pub enum Does {
 /// Does it, for somebody whose rights are known by now, and tells what the feature's route would answer.
 pub type Inside = for<'t> fn(&'t mut Tx, &'t Rights, Map<String, Value>) -> BoxFuture<'t, Result<Value>>;
 
-/// The same of what changes nothing. What is away for now is looked for again a little later.
-pub type Look = for<'t> fn(&'t App, &'t Db, &'t Rights, Map<String, Value>) -> BoxFuture<'t, Result<Value>>;
+/// The same of what changes nothing.
+#[derive(Clone, Copy)]
+pub struct Look {
+    /// Whether this node has it to look at. A step that finds it away rests, and no attempt is counted.
+    pub is_there: fn(&App) -> bool,
+    pub find: Find,
+}
+
+pub type Find = for<'t> fn(&'t App, &'t Db, &'t Rights, Map<String, Value>) -> BoxFuture<'t, Result<Value>>;

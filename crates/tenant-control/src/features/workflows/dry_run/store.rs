@@ -4,10 +4,12 @@
 //! would leave the platform is not sent, nobody waits, and approvals are taken as given. What came of it is kept as a run.
 //!
 //! A transaction cannot wait for what a step looks up. Where it comes to one it ends, the look is done, and the next begins
-//! from the start and knows what was found: nothing was kept that it could do twice.
+//! from the start and knows what was found: nothing was kept that it could do twice. All rounds are one run at one
+//! moment, and are bounded together.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use kernel::audit::{self, Entry};
 use kernel::auth::Rights;
@@ -17,6 +19,7 @@ use kernel::jobs::steps;
 use kernel::outbound::Outbound;
 use kernel::store::{Db, Tx};
 use serde_json::{Map, Value, json};
+use tokio::time::{Instant, timeout_at};
 
 use super::super::action::store::{Does, Look};
 use super::super::actions::{HttpRequest, Wait};
@@ -31,8 +34,7 @@ use super::super::runs::start::store::{Checked, changed_meanwhile, check, check_
 use super::super::runs::store::insert;
 use super::super::runs::{StoredRun, detail, parse_optional};
 use super::super::{
-    LANE_KEY, RUN_BYTES_MAX, RunDetail, STEP_BYTES_MAX, STEPS_MAX, Settings, Status, StepError, WORKFLOW_LANE,
-    WorkflowId,
+    LANE_KEY, RUN_BYTES_MAX, RunDetail, STEP_BYTES_MAX, Settings, Status, StepError, WORKFLOW_LANE, WorkflowId,
 };
 
 /// What came of a dry run, ready to be kept.
@@ -51,14 +53,23 @@ struct Wanted {
     with: Map<String, Value>,
 }
 
-/// What came of one transaction, or what has to be looked up first.
-type Tried = Result<Simulated, Vec<Wanted>>;
-/// What was looked up, by the place of the step.
-type Found = HashMap<usize, Result<Value, StepError>>;
+/// What a step has looked up.
+struct Found {
+    /// As it was asked.
+    with: Map<String, Value>,
+    answer: Result<Value, StepError>,
+}
 
-/// What all expressions of a dry run may cost together: on SQLite all others wait for its transaction.
+/// What came of one transaction, or the trial that has to look something up first.
+type Tried = Result<Simulated, Trial>;
+
+/// What all expressions of a dry run may cost together: on SQLite all others wait for its transactions.
 const TRIAL_COST: u32 = 200_000;
 const TRIAL_COST_BYTES: usize = 2 << 20;
+/// What is looked up in a dry run: for each of them all that was done before may be done again.
+const LOOKS_MAX: usize = 10;
+/// From when on nothing is looked up any more: somebody waits for the answer.
+const TRIAL_MAX: Duration = Duration::from_secs(10);
 
 /// Tries a workflow without leaving anything.
 /// The name of a host is not resolved: that would take longer than a transaction may.
@@ -70,21 +81,15 @@ pub async fn simulate(db: &Db, app: &App, id: WorkflowId, input: Value, settings
         Err(error) if error.code() == Code::NotFound => return Err(changed_meanwhile()),
         revision => Arc::new(revision?),
     };
-    let mut found: Arc<Found> = Arc::default();
-    // A step that has looked does not look again: there are no more rounds than steps, and the one that ends it.
-    for _ in 0..=STEPS_MAX {
-        let trial = Trial::new(tenant, revision.clone(), app.outbound.clone(), found.clone());
-        let wanted = match try_once(db, id, checked.clone(), trial, settings.clone()).await? {
+    let until = Instant::now() + TRIAL_MAX;
+    let mut trial = Trial::new(tenant, revision, app.outbound.clone());
+    // A step that has looked does not look again: there are no more rounds than looks, and the one that ends it.
+    for _ in 0..=LOOKS_MAX {
+        trial = match try_once(db, id, checked.clone(), trial, settings.clone()).await? {
             Ok(made) => return Ok(made),
-            Err(wanted) => wanted,
+            Err(trial) => trial,
         };
-        for Wanted { place, look, rights, with } in wanted {
-            let answer = match look(app, db, &rights, with).await {
-                Ok(output) => Ok(output),
-                Err(error) => Err(lost(error)?),
-            };
-            Arc::make_mut(&mut found).insert(place, answer);
-        }
+        trial.look(app, db, until).await?;
     }
     Err(Error::internal("a dry run looks up what it knows"))
 }
@@ -93,11 +98,11 @@ async fn try_once(db: &Db, id: WorkflowId, checked: Checked, mut trial: Trial, s
     let made: Arc<Mutex<Option<Tried>>> = Arc::default();
     let kept = made.clone();
     let tried = db.write(async move |tx| {
-        let (mut run, _) = prepare(tx, id, checked, true, &settings).await?;
+        let mut run = trial.begin(tx, id, checked, &settings).await?;
         tx.act_as(actor(&run))?;
         let steps = trial.steps(tx, &mut run).await?;
-        let Trial { revision, wanted, .. } = trial;
-        let tried = if wanted.is_empty() { Ok(Simulated { run, steps, revision }) } else { Err(wanted) };
+        let tried =
+            if trial.wanted.is_empty() { Ok(Simulated { run, steps, revision: trial.revision }) } else { Err(trial) };
         *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(tried);
         // Nothing of it stays.
         Err::<(), Error>(Error::conflict("a dry run is not kept"))
@@ -117,23 +122,50 @@ struct Trial {
     revision: Arc<Revision>,
     outbound: Outbound,
     meter: Meter,
+    /// As it was before its first step: expressions see its id and its time, which are the same in each round.
+    run: Option<StoredRun>,
     /// What the steps so far were given and have answered.
     bytes: usize,
-    /// What is known of what steps look up, and what is not yet.
-    found: Arc<Found>,
+    /// What is known of what steps look up, by their places, and what is not yet.
+    found: HashMap<usize, Found>,
     wanted: Vec<Wanted>,
 }
 
 impl Trial {
-    fn new(tenant: TenantId, revision: Arc<Revision>, outbound: Outbound, found: Arc<Found>) -> Self {
+    fn new(tenant: TenantId, revision: Arc<Revision>, outbound: Outbound) -> Self {
         let meter = Meter::new(TRIAL_COST, TRIAL_COST_BYTES);
-        Trial { tenant, revision, outbound, meter, bytes: 0, found, wanted: Vec::new() }
+        let (found, wanted) = (HashMap::new(), Vec::new());
+        Trial { tenant, revision, outbound, meter, run: None, bytes: 0, found, wanted }
+    }
+
+    async fn begin(&mut self, tx: &mut Tx, id: WorkflowId, checked: Checked, settings: &Settings) -> Result<StoredRun> {
+        if let Some(run) = self.run.clone() {
+            check_in_force(tx, id, run.run.revision).await?;
+            return Ok(run);
+        }
+        let (run, _) = prepare(tx, id, checked, true, settings).await?;
+        self.run = Some(run.clone());
+        Ok(run)
+    }
+
+    /// Looks up what is wanted, one after the other.
+    async fn look(&mut self, app: &App, db: &Db, until: Instant) -> Result<()> {
+        for Wanted { place, look, rights, with } in std::mem::take(&mut self.wanted) {
+            let looked = timeout_at(until, (look.find)(app, db, &rights, with.clone())).await;
+            let answer = match looked.map_err(|_| Error::unavailable("a dry run has taken too long"))? {
+                Ok(output) => Ok(output),
+                Err(error) => Err(lost(error)?),
+            };
+            self.found.insert(place, Found { with, answer });
+        }
+        Ok(())
     }
 
     /// The steps as they ended; none of them as soon as one wants something to be looked up.
     async fn steps(&mut self, tx: &mut Tx, run: &mut StoredRun) -> Result<Vec<steps::Step>> {
         let (tenant, revision) = (self.tenant, self.revision.clone());
-        let at = tx.tick().await?.at;
+        let at = run.run.created_at;
+        self.bytes = 0;
         run.turn(Status::Running, at);
         let definition = &revision.compiled.definition;
         let (needs, owner) = (needs(&definition.steps), run.run.id.to_string());
@@ -182,7 +214,8 @@ impl Trial {
                 return Ok(step);
             }
             Evaluated::Fault(error) => return failed(step, &error, at),
-            Evaluated::Do(with) => with,
+            // What was looked up is shown as it was asked: ids that a dry run makes are others in each round.
+            Evaluated::Do(with) => self.found.get(&job.place).map_or(with, |found| found.with.clone()),
         };
         step.input = Some(text(&masked(&job, &with))?);
         step.started_at = Some(at);
@@ -229,7 +262,11 @@ impl Trial {
             },
             Does::Look(look) => {
                 if let Some(found) = self.found.get(&job.place) {
-                    return Ok(found.clone());
+                    return Ok(found.answer.clone());
+                }
+                if self.found.len() + self.wanted.len() >= LOOKS_MAX {
+                    let detail = format!("A dry run looks up {LOOKS_MAX} things at most. A run has no such limit.");
+                    return Ok(Err(StepError { code: Code::LimitReached.name().to_owned(), detail }));
                 }
                 self.wanted.push(Wanted { place: job.place, look: *look, rights, with });
                 // Nobody sees this: the transaction that shows the step knows better.

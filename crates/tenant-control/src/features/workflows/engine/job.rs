@@ -21,8 +21,10 @@ use super::{Running, http};
 /// What is yet to be noted.
 pub enum Outcome {
     Attempted(Box<(Job, Verdict)>),
-    /// The database was away, or what was to be looked at: nothing was tried, and it is looked at again a little later.
+    /// The database was away: nothing was tried, and it is looked at again a little later.
     Later(Box<Job>),
+    /// What was to be looked at is away: nothing was tried, and the step rests.
+    Away(Box<Job>),
 }
 
 /// Does what is due of a step.
@@ -109,6 +111,11 @@ async fn look(
     with: Map<String, Value>,
     looks: Look,
 ) -> Result<Ended<Outcome>> {
+    let away = || Ok(Ended::ToNote(Outcome::Away(Box::new(job.clone()))));
+    // Before a transaction is spent on it.
+    if !(looks.is_there)(engine.node.app()) {
+        return away();
+    }
     let began_at = engine.node.world.now();
     let rights = match engine.may(lane, job).await? {
         Acted::Done(Ok(rights)) => rights,
@@ -116,8 +123,9 @@ async fn look(
         Acted::Stale => return Ok(Ended::Noted),
         Acted::Lost => return Ok(Ended::Lost),
     };
-    let (end, error) = match looks(engine.node.app(), lane.db(), &rights, with.clone()).await {
+    let (end, error) = match (looks.find)(engine.node.app(), lane.db(), &rights, with.clone()).await {
         Ok(output) => (End::Succeeded(output), None),
+        Err(error) if error.code() == Code::Unavailable => return away(),
         Err(error) => {
             let error = lost(error)?;
             (End::Failed(error.clone()), Some(error))

@@ -19,7 +19,7 @@ use super::job::{self, Outcome};
 use super::revisions::Revision;
 use super::{Running, fire, follow, store};
 
-/// How long a step waits that could not be done because the database was away, or what it was to look at.
+/// How long a step waits that could not be done because the database was away.
 const REST_MS: i64 = SECOND_MS;
 
 /// Runs that are remembered; each has an input of up to 64 KiB.
@@ -149,12 +149,16 @@ impl LaneWork for TenantLane {
     fn settle(&mut self, outcomes: Arc<Vec<Outcome>>) -> BoxFuture<'static, Result<Settled>> {
         let lane = self.lane.clone();
         async move {
-            let attempted = |outcome: &Outcome| match outcome {
-                Outcome::Attempted(attempted) => Some(attempted.as_ref().clone()),
-                Outcome::Later(_) => None,
-            };
-            let attempted: Vec<_> = outcomes.iter().filter_map(attempted).collect();
+            let (mut attempted, mut away) = (Vec::new(), Vec::new());
+            for outcome in outcomes.iter() {
+                match outcome {
+                    Outcome::Attempted(outcome) => attempted.push(outcome.as_ref().clone()),
+                    Outcome::Away(job) => away.push(job.as_ref().clone()),
+                    Outcome::Later(_) => {}
+                }
+            }
             let held = attempted.is_empty() || act::settle(&lane, Arc::new(attempted)).await?;
+            let held = held && (away.is_empty() || act::rest(&lane, away).await?);
             Ok(Settled { held, look: false })
         }
         .boxed()

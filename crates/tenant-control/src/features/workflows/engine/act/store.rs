@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kernel::auth::Rights;
-use kernel::base::{Error, Result, TenantId, Timestamp, Word};
+use kernel::base::{Error, Result, SECOND_MS, TenantId, Timestamp, Word};
 use kernel::events;
 use kernel::jobs::lanes::Lane;
 use kernel::jobs::steps::{self, Acted, Retry, Seen};
@@ -24,6 +24,10 @@ use super::super::{Running, actor};
 
 /// Attempts of a step that are kept: those of its retries, and the last of those begun by hand.
 const ATTEMPTS_KEPT: usize = 50;
+/// How long a step rests while what it looks at is away: as long as it has waited so far, within these bounds. That is longer
+/// than a lane is kept with nothing to do, for another node may have what this one has not.
+const REST_MS_MIN: i64 = 5 * SECOND_MS;
+const REST_MS_MAX: i64 = 30 * SECOND_MS;
 
 /// A step whose turn has come, as it was read, with all that is needed to do it.
 #[derive(Clone)]
@@ -198,6 +202,33 @@ pub async fn wait_on(lane: &Lane, job: &Job) -> Result<Acted<()>> {
         steps::save(tx, WORKFLOW_LANE, LANE_KEY, &step).await
     })
     .await
+}
+
+/// Lets steps rest for which what they look at is away, in one transaction. False when the lane is lost.
+pub async fn rest(lane: &Lane, resting: Vec<Job>) -> Result<bool> {
+    let held = lane.clone();
+    lane.db()
+        .write(async move |tx| {
+            if !held.hold(tx).await? {
+                return Ok(false);
+            }
+            let now = tx.world().now();
+            for job in &resting {
+                if !steps::is_at(tx, WORKFLOW_LANE, &job.seen()).await? {
+                    continue;
+                }
+                let mut step = job.step.clone();
+                let waited_ms = now.as_millis() - step.ready_at.as_millis();
+                let again = now.plus(waited_ms.clamp(REST_MS_MIN, REST_MS_MAX));
+                step.next_at = Some(step.deadline_at.map_or(again, |deadline| deadline.min(again)));
+                // Not one that waits for its moment: its run keeps its place among those that act, or all that are queued would
+                // begin and look again and again.
+                step.state = Status::Running;
+                steps::save(tx, WORKFLOW_LANE, LANE_KEY, &step).await?;
+            }
+            Ok(true)
+        })
+        .await
 }
 
 /// What became of many requests, in one transaction. False when the lane is lost.

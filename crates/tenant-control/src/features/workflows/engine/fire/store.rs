@@ -57,6 +57,10 @@ pub async fn step(engine: &Running, lane: &Lane, run_max_ms: i64) -> Result<Upke
             if tx.exec(SET_NEXT, args![workflow_id, moment, revision, next]).await? == 0 {
                 continue;
             }
+            if next.is_none() {
+                // What is shown of it says whether it is scheduled.
+                tx.changed("workflow", workflow_id).await?;
+            }
             // Each is a cause of its own.
             let sequence = tx.next_sequence().await?;
             let trigger = RunTrigger {
