@@ -28,7 +28,7 @@ crate::statements! {
     ANY_READER = "SELECT id FROM change_readers LIMIT 1";
     CHANGE_AT = "SELECT written_by, number FROM changes WHERE written_by = $1 AND number = $2";
     FORGET_ALL_READERS = "DELETE FROM change_readers";
-    COUNT_BEHIND = "SELECT COUNT(*) FROM (SELECT number FROM changes WHERE (written_by, number) > ($1, $2) LIMIT $3) c";
+    NUMBERS_BEHIND = "SELECT number FROM changes WHERE (written_by, number) > ($1, $2) ORDER BY written_by, number LIMIT $3";
     LAST_READER = "SELECT written_by, number FROM change_readers ORDER BY written_by, number LIMIT 1";
     CLEAN = "DELETE FROM changes WHERE (written_by, number) IN (SELECT written_by, number FROM changes
         WHERE (written_by, number) < ($1, $2) ORDER BY written_by, number LIMIT $3)";
@@ -139,8 +139,9 @@ pub async fn is_there(system: &Db, place: Place) -> Result<bool> {
 }
 
 /// How many changes there are behind a place, counted up to so many.
-pub async fn count_behind(system: &Db, behind: Place, max: i64) -> Result<i64> {
-    system.one(COUNT_BEHIND, args![behind.written_by, behind.number, max]).await
+pub async fn count_behind(system: &Db, behind: Place, max: i64) -> Result<usize> {
+    let numbers: Vec<i64> = system.list(NUMBERS_BEHIND, args![behind.written_by, behind.number, max]).await?;
+    Ok(numbers.len())
 }
 
 pub async fn has_readers(system: &Db) -> Result<bool> {

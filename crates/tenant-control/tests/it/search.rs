@@ -5,7 +5,9 @@
 //! killed stands in `faults_search.rs`. Here is what there is to find: a service desk with three customers.
 
 mod asked;
+mod feed;
 mod fuzz;
+mod guarded;
 mod kept;
 mod relevance;
 mod seen;

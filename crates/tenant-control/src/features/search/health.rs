@@ -10,7 +10,7 @@ use super::folder;
 use super::index::writer;
 
 /// Changes are counted up to this.
-const BEHIND_MAX: i64 = 10_000;
+const BEHIND_MAX: usize = 1_000;
 /// A server that keeps an index says so every minute.
 const SILENT_MAX_MS: i64 = 3 * MINUTE_MS;
 
@@ -25,16 +25,14 @@ pub async fn health(root: &Path, system: &Db) -> Result<Result<String, String>> 
         return Ok(Ok(format!("{building}, {documents} records so far")));
     }
     let Some(name) = folder::current(root).map_err(Error::internal)? else {
-        if is_served {
-            return Ok(Err("the server has not made it yet; its log says why".to_owned()));
-        }
-        return Ok(Ok("not made yet; `serve` builds it".to_owned()));
+        let by = if is_served { "the server builds it; if it does not, its log says why" } else { "`serve` builds it" };
+        return Ok(Ok(format!("not made yet; {by}")));
     };
     let (Ok(documents), Some(place)) = (writer::count(&root.join(&name)), changes::find_reader(system, &name).await?)
     else {
         return Ok(Ok("is of no use any more; `serve` builds it anew".to_owned()));
     };
-    let behind = changes::count_behind(system, place, BEHIND_MAX + 1).await?;
+    let behind = changes::count_behind(system, place, BEHIND_MAX as i64 + 1).await?;
     let is_silent = changes::is_seen(system, &name, SILENT_MAX_MS).await? == Some(false);
     if is_served && is_silent {
         return Ok(Err("the server cannot keep it up to date; its log says why".to_owned()));

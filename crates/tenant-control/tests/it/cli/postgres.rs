@@ -38,6 +38,7 @@ async fn the_commands_work_beside_a_running_server() {
             "clock",
             "schema",
             "tenants' clocks",
+            "search index",
             "secrets"
         ]
     );

@@ -11,7 +11,7 @@ use super::super::language::typos::typos_of;
 use super::super::language::{self, Clause, Field};
 use super::budget::Budget;
 use super::rows::{Last, RowQuery};
-use super::schema::{Fields, ORGANIZATION_ID, Tenant};
+use super::schema::{Fields, HOST_WORDS, ORGANIZATION_ID, Tenant, in_words};
 use super::words::{Reach, WordQuery, points};
 
 /// Words of a query that may have two typos: of a pasted sentence the first say what is meant.
@@ -68,6 +68,10 @@ impl Asking<'_> {
                 let mut any = vec![self.words(tokens, is_late)];
                 if let Some(number) = number {
                     any.push(self.number(*number)?);
+                }
+                if tokens.len() > 1 {
+                    let words = in_words(tokens.iter().cloned());
+                    any.push(self.exact(HOST_WORDS, &words, points_of(tokens.len()))?);
                 }
                 if let Some(mac) = mac {
                     any.push(self.mac(mac, tokens.len())?);
@@ -126,8 +130,7 @@ impl Asking<'_> {
 
     /// As good as all of its parts in a row.
     fn mac(&self, mac: &str, parts: usize) -> tantivy::Result<Box<dyn Query>> {
-        let parts = u8::try_from(parts).unwrap_or(u8::MAX).min(points::WORDS_MAX);
-        self.exact(Field::Mac.name(), mac, u16::from(points::EXACT_NAME) * u16::from(parts))
+        self.exact(Field::Mac.name(), mac, points_of(parts))
     }
 
     fn field(&self, field: Field, value: &str, ids: &[String]) -> tantivy::Result<Box<dyn Query>> {
@@ -150,6 +153,12 @@ impl Asking<'_> {
         let query = TermQuery::new(term, IndexRecordOption::Basic);
         Ok(Box::new(ConstScoreQuery::new(Box::new(query), points.into())))
     }
+}
+
+/// Of so many words that are a name as they are.
+fn points_of(words: usize) -> u16 {
+    let words = u8::try_from(words).unwrap_or(u8::MAX).min(points::WORDS_MAX);
+    u16::from(points::EXACT_NAME) * u16::from(words)
 }
 
 fn best_of(mut any: Vec<Box<dyn Query>>) -> Box<dyn Query> {

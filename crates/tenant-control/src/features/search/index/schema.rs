@@ -10,6 +10,7 @@ use tantivy::tokenizer::{Token, TokenStream, Tokenizer};
 use tantivy::{Index, IndexSettings, TantivyDocument, Term};
 
 use super::super::documents::{Document, Kind};
+use super::super::language::Field as Asked;
 use super::super::language::fold::{fold, tokens};
 
 /// Version of what is written here and of how texts are folded. It is part of every commit: another number means building anew.
@@ -173,11 +174,20 @@ pub fn entry(fields: &Fields, document: &Document) -> TantivyDocument {
 
 /// Names of exact terms beside those of the language.
 pub const ORGANIZATION_ID: &str = "organization_id";
+/// The words of a host's whole name: whoever types all of them means that host.
+pub const HOST_WORDS: &str = "host_words";
+
+/// As one value.
+pub fn in_words(words: impl IntoIterator<Item = String>) -> String {
+    words.into_iter().collect::<Vec<_>>().join(" ")
+}
 
 fn exact_terms(document: &Document) -> Vec<(&'static str, String)> {
     let mut terms: Vec<(&'static str, String)> =
         document.exact.iter().map(|(field, value)| (field.name(), value.clone())).collect();
     terms.extend(document.organization_id.iter().map(|id| (ORGANIZATION_ID, id.clone())));
+    let hosts = document.exact.iter().filter(|(field, _)| *field == Asked::Host);
+    terms.extend(hosts.map(|(_, host)| (HOST_WORDS, in_words(tokens(host).into_iter().map(|token| token.text)))));
     terms
 }
 

@@ -3,8 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use kernel::base::{RecordId, TenantId};
+use tantivy::merge_policy::NoMergePolicy;
 use tantivy::{Index, IndexWriter, Searcher, TERMINATED, TantivyDocument};
 
+use super::super::super::documents::Kind;
 use super::super::budget::{DOCUMENTS_MAX, POSITIONS_MAX, TERMS_MAX};
 use super::super::schema;
 use super::*;
@@ -12,85 +14,208 @@ use super::*;
 const WORDS: [&str; 3] = ["a", "ab", "b"];
 /// Of as many letters as that of a tenant.
 const OTHER: &str = "zzzzzzzzzzzzzzzzzzzzzzzzzz";
+/// Documents of a list that are packed together, and can be skipped together.
+const BLOCK_LEN: u32 = 128;
+/// From more than so many on, documents are gathered in a table.
+const LIST_MIN: usize = 4_096;
+
+type Text = Vec<&'static str>;
+
+/// A name, and what is said.
+type Pair = (&'static [&'static str], &'static [&'static str]);
+
+/// What one document has in its two columns.
+struct Said {
+    name: Text,
+    body: Text,
+    is_deleted: bool,
+}
 
 /// All texts of so many words.
-fn texts(words: usize) -> Vec<Vec<String>> {
+fn texts(words: usize) -> Vec<Text> {
     (0..words).fold(vec![Vec::new()], |shorter, _| {
-        let longer = |text: &Vec<String>| WORDS.map(|word| [text.as_slice(), &[word.to_owned()]].concat());
+        let longer = |text: &Text| WORDS.map(|word| [text.as_slice(), &[word]].concat());
         shorter.iter().flat_map(longer).collect()
     })
 }
 
-/// An index of one segment, in which the text of each number is the name of an even document, and said of an odd one. Another
-/// tenant has what follows.
-fn index(tenant: &Tenant, texts: &[Vec<String>]) -> (Searcher, Fields) {
-    let (schema, fields) = schema::schema();
-    let index = Index::create_in_ram(schema);
-    schema::register(&index);
-    let mut writer: IndexWriter = index.writer_with_num_threads(1, 15_000_000).unwrap();
-    let own = std::str::from_utf8(tenant.as_bytes()).unwrap();
-    for prefix in [own, OTHER] {
-        for (number, text) in texts.iter().enumerate() {
-            let spelt = text.iter().fold(prefix.to_owned(), |spelt, word| spelt + "\x1f" + word);
-            let mut document = TantivyDocument::default();
-            document.add_text(if number.is_multiple_of(2) { fields.name } else { fields.body }, spelt);
-            writer.add_document(document).unwrap();
+/// Every text of up to four words as a name and as what is said, in ever other pairs. One in seven is deleted.
+fn documents() -> Vec<Said> {
+    let all: Vec<Text> = (0..=4).flat_map(texts).collect();
+    let text = |number: usize| all[number % all.len()].clone();
+    let said = |number: usize| Said { name: text(number), body: text(37 * number + 5), is_deleted: number % 7 == 3 };
+    (0..320).map(said).collect()
+}
+
+/// An index of one tenant, in which each document is known by its number.
+struct Made {
+    tenant: Tenant,
+    fields: Fields,
+    searcher: Searcher,
+}
+
+impl Made {
+    /// With a segment for each of these groups, which are numbered in one. In the lists of a segment those that were deleted still
+    /// are. Further tenants have the same documents, between those of this one.
+    fn of(segments: &[&[Said]], others: &[&str]) -> Self {
+        let tenant = Tenant::of(TenantId::NONE);
+        let (schema, fields) = schema::schema();
+        let index = Index::create_in_ram(schema);
+        schema::register(&index);
+        let mut writer: IndexWriter = index.writer_with_num_threads(1, 15_000_000).unwrap();
+        writer.set_merge_policy(Box::new(NoMergePolicy));
+        let own = std::str::from_utf8(tenant.as_bytes()).unwrap();
+        let (mut numbers, mut deleted) = (0_u64.., Vec::new());
+        for group in segments {
+            for (said, number) in group.iter().zip(&mut numbers) {
+                for prefix in [own].iter().chain(others) {
+                    writer.add_document(entry(&fields, prefix, number, said)).unwrap();
+                }
+                deleted.extend(Some(number).filter(|_| said.is_deleted));
+            }
+            writer.commit().unwrap();
         }
+        for number in deleted {
+            writer.delete_term(tenant.key(&fields, Kind::Ticket, &number.to_string()));
+        }
+        writer.commit().unwrap();
+        let searcher = index.reader().unwrap().searcher();
+        assert_eq!(searcher.segment_readers().len(), segments.len());
+        Made { tenant, fields, searcher }
     }
-    writer.commit().unwrap();
-    let searcher = index.reader().unwrap().searcher();
-    assert_eq!(searcher.segment_readers().len(), 1);
-    (searcher, fields)
+
+    /// How many documents of each segment have a word in their name.
+    fn lists(&self, word: &str) -> Vec<u32> {
+        let key = [self.tenant.as_bytes(), word.as_bytes()].concat();
+        let list = |reader: &SegmentReader| {
+            let index = reader.inverted_index(self.fields.name).unwrap();
+            let info = index.terms().get(&key).unwrap();
+            info.map_or(0, |info| info.doc_freq)
+        };
+        self.searcher.segment_readers().iter().map(list).collect()
+    }
+
+    /// The numbers of what a row finds and was not deleted, each with its points.
+    fn found(&self, row: &[&str], last: Last, budget: &Arc<Budget>) -> Vec<(u64, u32)> {
+        let tokens: Vec<String> = row.iter().map(|&word| word.to_owned()).collect();
+        let query = RowQuery::new(&self.fields, &self.tenant, &tokens, last, budget);
+        let mut found: Vec<(u64, u32)> = Vec::new();
+        for reader in self.searcher.segment_readers() {
+            let numbers = reader.fast_fields().column_first_or_default::<u64>("rank").unwrap();
+            let mut scorer = query.scorer(reader, 1.0).unwrap();
+            let mut before = None;
+            while scorer.doc() != TERMINATED {
+                let doc = scorer.doc();
+                assert!(before < Some(doc), "{row:?} {last:?}: each once, in their order");
+                before = Some(doc);
+                if !reader.is_deleted(doc) {
+                    // A whole number, and small.
+                    found.push((numbers.get_val(doc), scorer.score().to_string().parse().unwrap()));
+                }
+                scorer.advance();
+            }
+        }
+        found.sort_unstable();
+        found
+    }
+
+    /// Compares what a row finds with what it must find, and tells how much that is.
+    #[track_caller]
+    fn check(&self, all: &[Said], row: &[&str], last: Last) -> usize {
+        let budget = Budget::new();
+        let expected = expected(all, row, last);
+        assert_eq!(self.found(row, last, &budget), expected, "{row:?} {last:?}");
+        assert!(!budget.is_exhausted(), "{row:?} {last:?}");
+        expected.len()
+    }
 }
 
-fn found(query: &RowQuery, searcher: &Searcher) -> Vec<(DocId, u32)> {
-    let mut scorer = query.scorer(searcher.segment_reader(0), 1.0).unwrap();
-    let mut found = Vec::new();
-    while scorer.doc() != TERMINATED {
-        // A whole number, and small.
-        found.push((scorer.doc(), scorer.score().to_string().parse().unwrap()));
-        scorer.advance();
-    }
-    found
+fn entry(fields: &Fields, tenant: &str, number: u64, said: &Said) -> TantivyDocument {
+    let spelt = |text: &Text| text.iter().fold(tenant.to_owned(), |spelt, word| spelt + "\x1f" + word);
+    let mut document = TantivyDocument::default();
+    document.add_text(fields.key, format!("{tenant}\x1fticket\0{number}"));
+    document.add_text(fields.name, spelt(&said.name));
+    document.add_text(fields.body, spelt(&said.body));
+    document.add_u64(fields.rank, number);
+    document
 }
 
-fn has(text: &[String], row: &[String], last: Last) -> bool {
+/// The number of each document that is there and has the row, with the points of the better column.
+fn expected(all: &[Said], row: &[&str], last: Last) -> Vec<(u64, u32)> {
+    let best = |said: &Said| points_of(&said.name, row, last, 80, 50).max(points_of(&said.body, row, last, 60, 36));
+    let there = (0..).zip(all).filter(|(_, said)| !said.is_deleted);
+    there.map(|(number, said)| (number, best(said))).filter(|(_, points)| *points > 0).collect()
+}
+
+/// The points of a text at the best of its places, for each word: of a row that ends as it is, and of one that goes on.
+fn points_of(text: &[&str], row: &[&str], last: Last, whole: u32, start: u32) -> u32 {
     let (end, leading) = row.split_last().unwrap();
-    text.windows(row.len()).any(|words| {
-        let (word, before) = words.split_last().unwrap();
-        before == leading && (word == end || last == Last::Start && word.starts_with(end.as_str()))
-    })
+    let words = u32::try_from(row.len()).unwrap();
+    let at = |place: &[&str]| match place.split_last() {
+        Some((word, others)) if others == leading && word == end => words * whole,
+        Some((word, others)) if others == leading && last == Last::Start && word.starts_with(end) => words * start,
+        _ => 0,
+    };
+    text.windows(row.len()).map(at).max().unwrap_or_default()
 }
 
+/// In lists of several blocks, of two segments, with what is deleted in both, and with rows in both columns of a document.
 #[test]
 fn a_row_is_found_where_its_words_stand_side_by_side() {
-    let tenant = Tenant::of(TenantId::NONE);
-    let all: Vec<Vec<String>> = (1..=4).flat_map(texts).collect();
-    let (searcher, fields) = index(&tenant, &all);
-    for row in (2..=4).flat_map(texts) {
-        for last in [Last::Whole, Last::Start] {
-            let budget = Budget::new();
-            let query = RowQuery::new(&fields, &tenant, &row, last, &budget);
-            let words = u32::try_from(row.len()).unwrap();
-            let points = |number: usize| words * if number.is_multiple_of(2) { 80 } else { 60 };
-            let expected: Vec<(DocId, u32)> = all
-                .iter()
-                .enumerate()
-                .filter(|(_, text)| has(text, &row, last))
-                .map(|(number, _)| (DocId::try_from(number).unwrap(), points(number)))
-                .collect();
-            assert_eq!(found(&query, &searcher), expected, "{row:?} {last:?}");
-            assert!(!budget.is_exhausted());
-        }
+    let all = documents();
+    let (first, second) = all.split_at(220);
+    let made = Made::of(&[first, second], &[OTHER]);
+    assert!(made.lists("a").iter().any(|documents| *documents > BLOCK_LEN), "{:?}", made.lists("a"));
+    assert!(made.searcher.segment_readers().iter().all(SegmentReader::has_deletes));
+    // All of two and three words, and some of four.
+    let rows = texts(2).into_iter().chain(texts(3)).chain(texts(4).into_iter().step_by(5));
+    for row in rows {
+        let [whole, start] = [Last::Whole, Last::Start].map(|last| made.check(&all, &row, last));
+        assert!(0 < whole && whole <= start, "{row:?}: {whole} {start}");
+    }
+}
+
+/// More than are kept in a list; and few, on the way to which most of the long lists is skipped.
+#[test]
+fn a_row_of_most_documents_is_found_and_one_of_few() {
+    const MOST: [Pair; 5] = [
+        (&["a", "a"], &[]),
+        (&["a", "ab"], &[]),
+        (&["a", "ab"], &["a", "a"]),
+        (&["b", "a", "a"], &["b"]),
+        (&["ab", "a", "ab"], &[]),
+    ];
+    const SOME: Pair = (&[], &["a", "ab", "b"]);
+    const FEW: Pair = (&["c", "a", "b"], &[]);
+    let said = |number: usize| {
+        let (name, body) = match (number % 400, number % 40) {
+            (7, _) => FEW,
+            (_, 9) => SOME,
+            _ => MOST[number % MOST.len()],
+        };
+        Said { name: name.to_vec(), body: body.to_vec(), is_deleted: false }
+    };
+    let all: Vec<Said> = (0..4_400).map(said).collect();
+    let made = Made::of(&[all.as_slice()], &[]);
+    // Those of one column are gathered first, and then those of both.
+    assert!(made.lists("a").iter().all(|documents| *documents as usize > LIST_MIN), "{:?}", made.lists("a"));
+    assert!(made.check(&all, &["a", "a"], Last::Start) > LIST_MIN);
+    assert!(made.check(&all, &["a", "a"], Last::Whole) > 0);
+    assert!(made.check(&all, &["b", "a", "a"], Last::Start) > 0);
+    assert!(made.check(&all, &["ab", "b"], Last::Whole) > 0);
+    for last in [Last::Whole, Last::Start] {
+        assert_eq!(made.check(&all, &["c", "a"], last), 11, "{last:?}");
     }
 }
 
 #[test]
 fn a_row_costs_what_is_read_for_it() {
-    let tenant = Tenant::of(TenantId::NONE);
-    let (searcher, fields) = index(&tenant, &texts(4));
+    let all = documents();
+    let (first, second) = all.split_at(220);
+    let made = Made::of(&[first, second], &[OTHER]);
     let all_but_a_few: [fn(&Budget) -> bool; 3] = [
-        |budget| budget.take_terms(TERMS_MAX - 2),
+        // One for each column of each segment.
+        |budget| budget.take_terms(TERMS_MAX - 4),
         |budget| budget.take_documents(DOCUMENTS_MAX - 10),
         |budget| budget.take_positions(u32::try_from(POSITIONS_MAX).unwrap() - 10),
     ];
@@ -98,14 +223,13 @@ fn a_row_costs_what_is_read_for_it() {
         for last in [Last::Whole, Last::Start] {
             let budget = Budget::new();
             assert!(take(&budget));
-            found(&RowQuery::new(&fields, &tenant, &["a".to_owned(), "a".to_owned()], last, &budget), &searcher);
+            made.found(&["a", "a"], last, &budget);
             assert!(budget.is_exhausted(), "{number} {last:?}");
         }
         // What stands nowhere is looked for in the dictionary alone.
         let budget = Budget::new();
         assert!(take(&budget));
-        let missing = ["nowhere".to_owned(), "a".to_owned()];
-        assert!(found(&RowQuery::new(&fields, &tenant, &missing, Last::Start, &budget), &searcher).is_empty());
+        assert!(made.found(&["nowhere", "a"], Last::Start, &budget).is_empty());
         assert!(!budget.is_exhausted(), "{number}");
     }
 }
