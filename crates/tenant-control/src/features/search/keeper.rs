@@ -33,7 +33,7 @@ const FORGET_AFTER_MS: i64 = HOUR_MS;
 /// From one cleaning of the feed to the next, and what is removed in one transaction and in one cleaning.
 const CLEAN_EVERY: Duration = Duration::from_secs(5);
 const CLEAN_ROWS: i64 = 2_000;
-const CLEAN_STEPS: usize = 50;
+const CLEAN_STEPS: usize = 20;
 /// From one look at all files for a search that failed to the next.
 const INSPECT_EVERY: Duration = Duration::from_mins(1);
 
