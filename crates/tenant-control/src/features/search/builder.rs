@@ -74,7 +74,7 @@ impl Builder<'_> {
                         None => Ok(None),
                     }
                 };
-                let (writer, next) = tokio::join!(add_all(new.writer, found), next);
+                let (writer, next) = tokio::join!(self.add_all(new.writer, found), next);
                 (new.writer, page) = (writer?, next?);
                 self.go_on(meanwhile, &new, count).await?;
             }
@@ -90,7 +90,7 @@ impl Builder<'_> {
             folder.note_building(None)?;
             folder.remove_others(&[&current])
         };
-        blocking(finish).await?;
+        self.folder.write(finish).await?;
         for old in replaced {
             // It is forgotten by itself, by and by.
             if let Err(error) = changes::end_reader(self.system, &old).await {
@@ -117,17 +117,28 @@ impl Builder<'_> {
         }
     }
 
+    async fn add_all(&self, mut writer: Writer, found: Vec<Document>) -> Result<Writer> {
+        let add = move || {
+            for document in &found {
+                writer.add(document).map_err(Error::internal)?;
+            }
+            Ok(writer)
+        };
+        self.folder.write(add).await
+    }
+
     async fn make(&self, name: &str, old: Option<&Following>, place: Place) -> Result<New> {
+        // A copy of what the job needs: it goes on if nobody waits for it.
         let (folder, name, old) = (self.folder.clone(), name.to_owned(), old.map(|old| old.name().to_owned()));
-        blocking(move || {
+        let make = move || {
             // What cannot be asked any more makes room for the new one.
             let replaced: Vec<String> = folder.remove_others(&old.iter().map(String::as_str).collect::<Vec<_>>())?;
             folder.note_building(Some(0))?;
             let opened = writer::create(&folder.root.join(&name)).map_err(Error::internal)?;
             let writer = Writer::building(&opened).map_err(Error::internal)?;
             Ok(New { name, opened, writer, place, replaced: replaced.into_iter().chain(old).collect() })
-        })
-        .await
+        };
+        self.folder.write(make).await
     }
 
     /// What is due now and then: the old index is kept up to date, and it is said that the new one goes on.
@@ -184,14 +195,4 @@ struct Meanwhile {
     old: Option<Following>,
     at: Option<Instant>,
     passed_at: Instant,
-}
-
-async fn add_all(mut writer: Writer, found: Vec<Document>) -> Result<Writer> {
-    blocking(move || {
-        for document in &found {
-            writer.add(document).map_err(Error::internal)?;
-        }
-        Ok(writer)
-    })
-    .await
 }

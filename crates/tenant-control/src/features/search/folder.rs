@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use kernel::base::{Error, Result};
 
+use super::worker::Worker;
+
 /// Folders of servers that share a data directory, which only those on PostgreSQL can.
 const FOLDERS_MAX: usize = 16;
 /// How long the lock of a process is waited for that was killed: the system may not be done with it.
@@ -24,6 +26,7 @@ const BUILDING: &str = "building";
 pub struct Folder {
     pub root: PathBuf,
     _lock: File,
+    worker: Worker,
 }
 
 impl Folder {
@@ -47,6 +50,11 @@ impl Folder {
             }
         }
         Err(Error::internal("too many servers share the folder of the search index"))
+    }
+
+    /// Off the threads that serve requests, and behind all that they do.
+    pub async fn write<T: Send + 'static>(&self, job: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+        self.worker.run(job).await
     }
 
     /// Whoever removes it all while it is in use loses an index, and no more.
@@ -154,7 +162,7 @@ fn open_lock(root: &Path) -> io::Result<File> {
 fn take_one(root: &Path) -> Result<Option<Folder>> {
     let lock = open_lock(root).map_err(Error::internal)?;
     match lock.try_lock() {
-        Ok(()) => Ok(Some(Folder { root: root.to_owned(), _lock: lock })),
+        Ok(()) => Ok(Some(Folder { root: root.to_owned(), _lock: lock, worker: Worker::start()? })),
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(error)) => Err(Error::internal(error)),
     }

@@ -141,7 +141,7 @@ impl Following {
                 }
             }
         };
-        self.writer = Some(blocking(write).await?);
+        self.writer = Some(self.folder.write(write).await?);
         Ok(())
     }
 
@@ -180,12 +180,12 @@ pub async fn is_of_this_store(system: &Db, name: &str, passed: Place, place: Pla
 
 /// Stops writing. What was not committed is read again by whoever comes next.
 pub async fn close(following: Option<Following>) {
-    let Some(writer) = following.and_then(|mut following| following.writer.take()) else { return };
+    let Some(Following { folder, writer: Some(writer), .. }) = following else { return };
     let close = move || {
         writer.close();
         Ok(())
     };
-    if let Err(error) = blocking(close).await {
+    if let Err(error) = folder.write(close).await {
         tracing::warn!(%error, "the search index was not closed as it should be");
     }
 }

@@ -17,6 +17,7 @@ pub mod routes;
 pub mod served;
 mod shown;
 pub mod store;
+mod worker;
 
 use kernel::auth::{Scope, Scopes};
 use kernel::base::{Code, Word};

@@ -93,6 +93,10 @@ pub fn spoil(index: &Path, extension: &str, how: impl Fn(&mut Vec<u8>)) {
         let path = entry.expect("a file").path();
         if path.extension().is_some_and(|found| found == extension) {
             let mut content = std::fs::read(&path).expect("the content");
+            // One that a process had just begun when it was killed is no part of the index.
+            if content.is_empty() {
+                continue;
+            }
             how(&mut content);
             put(&path, &content);
             spoilt += 1;
