@@ -190,6 +190,19 @@ async fn an_index_that_is_lost_while_it_serves_is_built_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_index_that_is_removed_while_it_serves_is_built_anew() {
+    let folder = TempDir::new().unwrap();
+    let launch = Launch::on_folder(folder.path());
+    let server = launch.start().await;
+    let api = server.api(&launch.sign_in());
+    let first = caught_up(&api, "Quagga in the attic").await;
+    std::fs::remove_dir_all(folder.path().join(FOLDER)).unwrap();
+    let second = make(&api, "Zebra in the attic").await;
+    until_found(&api, "zebra", &[&second], WAIT_MAX).await;
+    assert_eq!(find(&api, "quagga").await, Some(vec![first]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_is_restored_is_searched_as_it_is() {
     put_back(|launch, _, backup| {
         launch.run(&["restore", "--from", &backup.display().to_string(), "--force"]);

@@ -78,6 +78,11 @@ impl Following {
         let taken = Taken { is_any: !changed.is_empty(), is_all: (changed.len() as u64) < CHANGES_MAX.unsigned_abs() };
         if let Some(place) = changed.last().map(|last| last.place) {
             // Nothing was touched yet: it goes on as soon as there is room.
+            let (folder, name) = (self.folder.clone(), self.name.clone());
+            let is_there = blocking(move || Ok(folder.root.join(name).is_dir())).await?;
+            if !is_there {
+                return Err(Trouble::Index(Error::internal("its folder is gone: it is built anew")));
+            }
             let folder = self.folder.clone();
             blocking(move || folder.check_room()).await?;
             let mut before: Option<Read> = None;

@@ -16,6 +16,9 @@ const SILENT_MAX_MS: i64 = 3 * MINUTE_MS;
 
 /// In one line; an error if it cannot be kept up to date.
 pub async fn health(root: &Path, system: &Db) -> Result<Result<String, String>> {
+    if root.exists() && !root.is_dir() {
+        return Ok(Err(format!("{} is no folder: remove it", root.display())));
+    }
     if !root.is_dir() {
         return Ok(Ok("not made yet; `serve` builds it".to_owned()));
     }
