@@ -16,7 +16,7 @@ use super::rebuild::{forget_index, until_answered};
 use super::{Options, small, start};
 use crate::report::{Comparison, median};
 use crate::server::{Server, cpu_seconds};
-use crate::tickets::bare::{self, By};
+use crate::tickets::bare;
 use crate::tickets::client;
 use crate::tickets::data::Makings;
 use crate::tickets::load::Loaded;
@@ -28,18 +28,6 @@ use crate::{Outcome, folder, runtime};
 const AIM: f64 = 1.05;
 /// What the index has not yet read of a round is read by then.
 const SETTLED: Duration = Duration::from_secs(1);
-
-const ID: &str = "key_01jd8z6v2mfkpb7h3q9xw5t4rb";
-const BY: By<'static> = By {
-    kind: "api_key",
-    id: ID,
-    name: "bench",
-    address: Some("127.0.0.1"),
-    credential: Some(("api_key", ID)),
-    request: ID,
-    depth: 0,
-    source: "api",
-};
 
 const SILENCE: &str = "CREATE TRIGGER bench_no_changes BEFORE INSERT ON changes BEGIN SELECT RAISE(IGNORE); END";
 
@@ -153,7 +141,7 @@ impl Load {
 async fn write(db: &Db, new: New, is_noted: bool) -> Result<()> {
     let body = new.event();
     db.write(async move |tx| {
-        let made = bare::create(tx, &new, &body, &BY).await?;
+        let made = bare::create(tx, &new, &body, &bare::KEY).await?;
         if is_noted {
             tx.changed("ticket", made.id).await?;
         }

@@ -30,7 +30,7 @@ pub struct By<'a> {
     pub source: &'a str,
 }
 
-const KEY: By<'_> = By {
+pub const KEY: By<'_> = By {
     kind: "api_key",
     id: ID,
     name: "bench",
