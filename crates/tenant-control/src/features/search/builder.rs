@@ -43,7 +43,7 @@ struct New {
 impl Builder<'_> {
     /// Builds the index. One that still can be asked is kept up to date meanwhile, and serves.
     pub async fn build(&self, old: Option<Following>, reason: &str) -> Result<Following, Trouble> {
-        tracing::info!(reason, "the search index is built");
+        tracing::info!(reason, "building the search index");
         if old.is_none() {
             self.served.build();
         }
@@ -98,6 +98,7 @@ impl Builder<'_> {
             }
         }
         tracing::info!(documents = count, seconds = began.elapsed().as_secs_f32(), "the search index is built");
+        metrics::gauge!("search_build_documents").set(0.0);
         let serving = Arc::new(Serving::new(opened)?);
         Ok(Following::new(self.folder.clone(), name, serving, place, place))
     }

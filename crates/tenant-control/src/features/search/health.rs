@@ -43,7 +43,9 @@ pub async fn health(root: &Path, system: &Db) -> Result<Result<String, String>> 
     let behind = match behind {
         0 => "up to date".to_owned(),
         count if count > BEHIND_MAX => format!("more than {BEHIND_MAX} changes behind"),
-        count => format!("{count} changes noted since it was last seen"),
+        // Its place is noted every minute alone.
+        _ if is_served => "kept up to date by the server".to_owned(),
+        count => format!("{count} changes behind"),
     };
     Ok(Ok(format!("{documents} records, {behind}")))
 }

@@ -3,15 +3,17 @@
 use std::collections::BTreeSet;
 
 use kernel::auth::Role;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{called, count_software, device, hits, ids, organization, scene, some, text, total, user, workflow};
 use crate::asset_inventory::software;
 use crate::support::search::{Indexed, SEARCH, asking, spelt};
 use crate::support::workflows::{approval, manual};
 use crate::support::{Server, Tenancy, over_http};
-use crate::tickets::id_of;
+use crate::tickets::{id_of, make};
 
+/// Words that one search may walk over.
+const TERMS_MAX: usize = 50_000;
 const TYPES: [&str; 6] = ["device", "user", "organization", "ticket", "workflow", "software"];
 
 /// One of each type, all called Apollo.
@@ -110,6 +112,26 @@ over_http! {
         for (q, expected) in [("org:muller", &["organization"][..]), ("email:bob.stone@muller.test", &["user"])] {
             assert_types(&found_by_key(&server, &key.plain, &format!("q={}", spelt(q))).await, expected, q);
         }
+    }
+
+    async fn what_a_search_may_cost_is_counted_of_what_is_seen_alone(server: Server) {
+        let hub = server.tenant("hub").await;
+        user(&server, &hub, "Xaver", "xaver@hub.test").await;
+        // More words that begin alike than a search may walk over.
+        let word = |number: usize| format!("x{number:05} ");
+        for from in (0..TERMS_MAX + 2_000).step_by(1_150) {
+            let description: String = (from..from + 1_150).map(word).collect();
+            make(&server, &hub, &json!({"subject": "Many words", "description": description})).await;
+        }
+        let _indexed = Indexed::of(&server).await;
+        server.get(asking("x")).cookie(&hub.admin).await.problem("query_too_broad");
+        server.get(asking("x type:ticket")).cookie(&hub.admin).await.problem("query_too_broad");
+        for query in ["q=x&types=user".to_owned(), format!("q={}", spelt("type:user x"))] {
+            let found = server.get(format!("{SEARCH}?{query}")).cookie(&hub.admin).await.ok(200);
+            assert_types(&found, &["user"], &query);
+        }
+        let key = server.key(&hub, &["search:read"]).await;
+        assert_types(&found_by_key(&server, &key.plain, "q=x").await, &["user"], "without tickets");
     }
 
     async fn equal_names_of_two_tenants_are_each_found_by_their_own(server: Server) {

@@ -16,7 +16,7 @@ pub mod writer;
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use kernel::base::{Error, Result, TenantId};
+use kernel::base::{Error, Result, TenantId, Word as _};
 use tantivy::schema::Value as _;
 use tantivy::{DocAddress, TantivyDocument};
 
@@ -27,7 +27,7 @@ use budget::Budget;
 use collect::Snapshot;
 use marks::Marks;
 use query::Asking;
-use schema::{Shown, Tenant};
+use schema::{Owner, Shown};
 use writer::Opened;
 
 pub use collect::Place;
@@ -47,6 +47,20 @@ pub struct Asked {
     pub query: Query,
     pub limit: usize,
     pub behind: Option<Place>,
+}
+
+impl Asked {
+    /// What is looked through: kinds that `type:` leaves out cost nothing.
+    fn owners(&self) -> Arc<[Owner]> {
+        let is_asked = |kind: Kind| {
+            self.query.must.iter().all(|clause| match clause {
+                Clause::Field { field: Field::Type, value } => value == kind.as_str(),
+                _ => true,
+            })
+        };
+        let kinds = Kind::ALL.iter().copied().filter(|&kind| self.kinds.has(kind) && is_asked(kind));
+        kinds.map(|kind| Owner::of(self.tenant, kind)).collect()
+    }
 }
 
 /// What was found.
@@ -122,7 +136,7 @@ impl Serving {
         let asking = Asking {
             fields: &self.opened.fields,
             searcher: &snapshot.searcher,
-            tenant: Tenant::of(asked.tenant),
+            owners: asked.owners(),
             budget: Budget::new(),
         };
         let meant = |clause: &Clause| self.meant(&snapshot, &asking, asked.tenant, clause);
@@ -157,7 +171,7 @@ impl Serving {
             Clause::Field { field: Field::Assignee, value } => (Field::Assignee, value, Kind::User),
             _ => return Ok(Vec::new()),
         };
-        let query = asking.called(field, value).map_err(Error::internal)?;
+        let query = asking.called(&Owner::of(tenant, kind), field, value).map_err(Error::internal)?;
         let kinds = Kinds::from_iter([kind]);
         let page = snapshot.page(query.as_ref(), kinds, NAMESAKES_MAX, None, &asking.budget);
         let page = page.map_err(Error::internal)?;

@@ -1,4 +1,5 @@
-//! From what was asked to what the index is asked: the one place where queries are made, each of one tenant.
+//! From what was asked to what the index is asked: the one place where queries are made, each of one tenant and of the kinds that are
+//! seen.
 
 use std::sync::Arc;
 
@@ -11,22 +12,23 @@ use super::super::language::typos::typos_of;
 use super::super::language::{self, Clause, Field};
 use super::budget::Budget;
 use super::rows::{Last, RowQuery};
-use super::schema::{Fields, HOST_WORDS, ORGANIZATION_ID, Tenant, in_words};
+use super::schema::{Fields, HOST_WORDS, ORGANIZATION_ID, Owner, in_words};
 use super::words::{Reach, WordQuery, points};
 
 /// Words of a query that may have two typos: of a pasted sentence the first say what is meant.
 const TYPOS_OF_FIRST: usize = 3;
 
-/// Makes the queries of one tenant. Every term that it makes begins with the tenant, and all that they read is counted.
+/// Makes queries. Every term that it makes begins with one of these owners, and all that they read is counted.
 pub struct Asking<'a> {
     pub fields: &'a Fields,
     pub searcher: &'a Searcher,
-    pub tenant: Tenant,
+    /// The tenant with each of the kinds that are looked through.
+    pub owners: Arc<[Owner]>,
     pub budget: Arc<Budget>,
 }
 
 impl Asking<'_> {
-    /// The query of a tenant. `meant` gives the ids that the name in a clause stands for.
+    /// `meant` gives the ids that the name in a clause stands for.
     pub fn query(
         &self,
         query: &language::Query,
@@ -45,9 +47,9 @@ impl Asking<'_> {
         Ok(Box::new(BooleanQuery::new(clauses)))
     }
 
-    /// Documents with an exact value, for whoever looks names up.
-    pub fn called(&self, field: Field, value: &str) -> tantivy::Result<Box<dyn Query>> {
-        self.exact(field.name(), value, 0)
+    /// An owner's documents with an exact value, for whoever looks names up.
+    pub fn called(&self, owner: &Owner, field: Field, value: &str) -> tantivy::Result<Box<dyn Query>> {
+        self.exact_of(owner, field.name(), value, 0)
     }
 
     /// Words that were typed one after the other are worth more where they stand so.
@@ -58,7 +60,7 @@ impl Asking<'_> {
         });
         let tokens: Vec<String> = words.flatten().cloned().collect();
         // What is only nicer must not be what makes a search cost too much.
-        let beside = || RowQuery::beside(self.fields, &self.tenant, &tokens, &Budget::for_order());
+        let beside = || RowQuery::beside(self.fields, &self.owners, &tokens, &Budget::for_order());
         (clauses.len() > 1 && tokens.len() > 1).then(|| -> Box<dyn Query> { Box::new(beside()) })
     }
 
@@ -116,11 +118,11 @@ impl Asking<'_> {
     }
 
     fn word(&self, word: &str, reach: Reach) -> Box<dyn Query> {
-        Box::new(WordQuery::new(self.fields, &self.tenant, word, reach, &self.budget))
+        Box::new(WordQuery::new(self.fields, &self.owners, word, reach, &self.budget))
     }
 
     fn row(&self, tokens: &[String], last: Last) -> Box<dyn Query> {
-        Box::new(RowQuery::new(self.fields, &self.tenant, tokens, last, &self.budget))
+        Box::new(RowQuery::new(self.fields, &self.owners, tokens, last, &self.budget))
     }
 
     /// Before all that only has the number somewhere.
@@ -142,9 +144,15 @@ impl Asking<'_> {
         Ok(best_of(ids.iter().map(|id| self.exact(name, id, 0)).collect::<tantivy::Result<_>>()?))
     }
 
-    /// Documents with an exact value. Their list is read while it is walked over, where nobody counts: so all of it is counted here.
+    /// Documents with an exact value.
     fn exact(&self, name: &str, value: &str, points: u16) -> tantivy::Result<Box<dyn Query>> {
-        let term = self.tenant.exact(self.fields, name, value);
+        let of_each = self.owners.iter().map(|owner| self.exact_of(owner, name, value, points));
+        Ok(best_of(of_each.collect::<tantivy::Result<_>>()?))
+    }
+
+    /// Their list is read while it is walked over, where nobody counts: so all of it is counted here.
+    fn exact_of(&self, owner: &Owner, name: &str, value: &str, points: u16) -> tantivy::Result<Box<dyn Query>> {
+        let term = owner.exact(self.fields, name, value);
         let is_within = self.budget.take_terms(self.searcher.segment_readers().len() as u64)
             && self.budget.take_documents(self.searcher.doc_freq(&term)?);
         if !is_within {

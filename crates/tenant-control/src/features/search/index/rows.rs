@@ -13,7 +13,7 @@ use tantivy::{DocId, DocSet, InvertedIndexReader, Score, SegmentReader, TantivyE
 
 use super::budget::Budget;
 use super::matches::{Matches, first_from};
-use super::schema::{Fields, Tenant};
+use super::schema::{Fields, Owner};
 use super::words::{behind, points};
 
 /// How the last word of a row is meant.
@@ -28,7 +28,7 @@ pub enum Last {
 pub struct RowQuery {
     /// Each with the points of a row whose last word is whole, and of one that goes on.
     columns: [(Field, u8, u8); 2],
-    tenant: Tenant,
+    owners: Arc<[Owner]>,
     tokens: Arc<[String]>,
     last: Last,
     budget: Arc<Budget>,
@@ -51,10 +51,12 @@ impl Weight for RowQuery {
         let mut matches = Matches::new(reader.max_doc());
         for (field, whole, start) in self.columns {
             let index = reader.inverted_index(field)?;
-            let rows = self.find(&index, reader.max_doc())?;
-            for (end, points) in [(Last::Whole, whole), (Last::Start, start)] {
-                let ended = rows.all.iter().filter(|row| row.end == Some(end));
-                matches.add(&ended.map(|row| row.doc).collect::<Vec<_>>(), points);
+            for owner in self.owners.iter() {
+                let rows = self.find(&index, owner, reader.max_doc())?;
+                for (end, points) in [(Last::Whole, whole), (Last::Start, start)] {
+                    let ended = rows.all.iter().filter(|row| row.end == Some(end));
+                    matches.add(&ended.map(|row| row.doc).collect::<Vec<_>>(), points);
+                }
             }
         }
         let words = u8::try_from(self.tokens.len()).unwrap_or(u8::MAX);
@@ -95,13 +97,13 @@ struct Leading {
 }
 
 impl RowQuery {
-    pub fn new(fields: &Fields, tenant: &Tenant, tokens: &[String], last: Last, budget: &Arc<Budget>) -> Self {
+    pub fn new(fields: &Fields, owners: &Arc<[Owner]>, tokens: &[String], last: Last, budget: &Arc<Budget>) -> Self {
         RowQuery {
             columns: [
                 (fields.name, points::EXACT_NAME, points::PREFIX_NAME),
                 (fields.body, points::EXACT_BODY, points::PREFIX_BODY),
             ],
-            tenant: tenant.clone(),
+            owners: owners.clone(),
             tokens: tokens.into(),
             last,
             budget: budget.clone(),
@@ -109,17 +111,17 @@ impl RowQuery {
     }
 
     /// Words that are found anyway, and stand side by side as they were typed.
-    pub fn beside(fields: &Fields, tenant: &Tenant, tokens: &[String], budget: &Arc<Budget>) -> Self {
+    pub fn beside(fields: &Fields, owners: &Arc<[Owner]>, tokens: &[String], budget: &Arc<Budget>) -> Self {
         let (name, body) = (points::BESIDE_NAME, points::BESIDE_BODY);
         let columns = [(fields.name, name, name), (fields.body, body, body)];
-        RowQuery { columns, ..RowQuery::new(fields, tenant, tokens, Last::Start, budget) }
+        RowQuery { columns, ..RowQuery::new(fields, owners, tokens, Last::Start, budget) }
     }
 
-    /// The rows of one column in a segment, each with how it ends, if it does.
-    fn find(&self, index: &InvertedIndexReader, max_doc: u32) -> tantivy::Result<Rows> {
+    /// The rows of one column and owner in a segment, each with how it ends, if it does.
+    fn find(&self, index: &InvertedIndexReader, owner: &Owner, max_doc: u32) -> tantivy::Result<Rows> {
         let Some((last, leading)) = self.tokens.split_last() else { return Ok(Rows::default()) };
-        let Some(leading) = self.leading(index, leading)? else { return Ok(Rows::default()) };
-        let endings = self.endings(index, last)?;
+        let Some(leading) = self.leading(index, owner, leading)? else { return Ok(Rows::default()) };
+        let endings = self.endings(index, owner, last)?;
         let candidates = self.candidates(index, &leading, &endings, max_doc)?;
         let mut rows = self.rows(index, &leading, &candidates)?;
         if rows.all.is_empty() {
@@ -134,26 +136,27 @@ impl RowQuery {
         Ok(rows)
     }
 
-    fn key(&self, token: &str) -> Vec<u8> {
-        [self.tenant.as_bytes(), token.as_bytes()].concat()
-    }
-
     /// The words before the last one. None if one of them is nowhere.
-    fn leading(&self, index: &InvertedIndexReader, tokens: &[String]) -> tantivy::Result<Option<Vec<TermInfo>>> {
+    fn leading(
+        &self,
+        index: &InvertedIndexReader,
+        owner: &Owner,
+        tokens: &[String],
+    ) -> tantivy::Result<Option<Vec<TermInfo>>> {
         let mut found = Vec::with_capacity(tokens.len());
         for token in tokens {
             if !self.budget.take_terms(1) {
                 return Ok(None);
             }
-            let Some(info) = index.terms().get(self.key(token))? else { return Ok(None) };
+            let Some(info) = index.terms().get(owner.token(token))? else { return Ok(None) };
             found.push(info);
         }
         Ok(Some(found))
     }
 
     /// All that the last word may be.
-    fn endings(&self, index: &InvertedIndexReader, last: &str) -> tantivy::Result<Vec<Ending>> {
-        let start = self.key(last);
+    fn endings(&self, index: &InvertedIndexReader, owner: &Owner, last: &str) -> tantivy::Result<Vec<Ending>> {
+        let start = owner.token(last);
         let mut found = Vec::new();
         if self.last == Last::Whole {
             if self.budget.take_terms(1) {

@@ -1,7 +1,8 @@
 //! What a document looks like in the index, and how it gets there.
 //!
-//! Every token and every exact term starts with its tenant, so that the terms of one tenant lie side by side in the dictionary and
-//! no query can reach those of another: there is no filter that could be forgotten.
+//! Every token and every exact term starts with its tenant and its kind, so that those of one tenant and kind lie side by side in the
+//! dictionary. No query can reach those of another tenant, and none reads, or counts as its cost, those of a kind that whoever asks
+//! may not see: there is no filter that could be forgotten.
 
 use kernel::base::{TenantId, Word, sha256};
 use serde::{Deserialize, Serialize};
@@ -16,30 +17,37 @@ use super::super::language::fold::{fold, tokens};
 /// Version of what is written here and of how texts are folded. It is part of every commit: another number means building anew.
 pub const FORMAT: u32 = 1;
 
-const TOKENIZER: &str = "tenant";
+const TOKENIZER: &str = "owner";
 /// Before every token. Texts have no control characters, and tokens are letters and digits.
 const NEXT: char = '\x1f';
 /// Positions between two fields of a document, so that no phrase runs from one into the next.
 const GAP: char = '\x1e';
 
-/// The tenant as its terms begin: the letters of its id, always as many.
+/// A tenant and a kind as their terms begin: the letters of the tenant's id and one of the kind, always as many.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tenant(String);
+pub struct Owner(String);
 
 /// `ten_` and 26 letters.
 const ID_START: usize = 4;
-pub const TENANT_LEN: usize = 26;
+pub const OWNER_LEN: usize = 27;
 
-impl Tenant {
-    pub fn of(id: TenantId) -> Self {
-        Tenant(id.to_string().split_off(ID_START))
+impl Owner {
+    pub fn of(tenant: TenantId, kind: Kind) -> Self {
+        let mut owner = tenant.to_string().split_off(ID_START);
+        owner.push(letter(kind));
+        Owner(owner)
     }
 
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }
 
-    /// A term of this tenant. Nowhere else is one made.
+    /// A token as the dictionary has it.
+    pub fn token(&self, token: &str) -> Vec<u8> {
+        [self.as_bytes(), token.as_bytes()].concat()
+    }
+
+    /// A term of this tenant and kind. Nowhere else is one made.
     fn term(&self, field: Field, text: &str) -> Term {
         Term::from_field_text(field, &[self.0.as_str(), text].concat())
     }
@@ -48,8 +56,20 @@ impl Tenant {
         self.term(fields.exact, &exact_text(name, value))
     }
 
-    pub fn key(&self, fields: &Fields, kind: Kind, id: &str) -> Term {
-        self.term(fields.key, &exact_text(kind.as_str(), id))
+    pub fn key(&self, fields: &Fields, id: &str) -> Term {
+        self.term(fields.key, id)
+    }
+}
+
+/// Stands in every index: one of an older version is read by it.
+fn letter(kind: Kind) -> char {
+    match kind {
+        Kind::Device => 'd',
+        Kind::User => 'u',
+        Kind::Organization => 'o',
+        Kind::Ticket => 't',
+        Kind::Workflow => 'w',
+        Kind::Software => 's',
     }
 }
 
@@ -107,7 +127,7 @@ pub fn settings() -> IndexSettings {
 
 /// To be called after every open or create: tokenizers are not kept in the index, and writing fails without.
 pub fn register(index: &Index) {
-    index.tokenizers().register(TOKENIZER, TenantTokenizer::default());
+    index.tokenizers().register(TOKENIZER, OwnerTokenizer::default());
 }
 
 /// What is kept of a document to show it.
@@ -127,12 +147,11 @@ pub struct Shown {
 
 /// A document as the index keeps it.
 pub fn entry(fields: &Fields, document: &Document) -> TantivyDocument {
-    let tenant = Tenant::of(document.tenant);
+    let owner = Owner::of(document.tenant, document.kind);
     let mut entry = TantivyDocument::default();
-    let one = |text: &str| [tenant.0.as_str(), &NEXT.to_string(), text].concat();
-    entry.add_text(fields.key, one(&exact_text(document.kind.as_str(), &document.id)));
+    entry.add_text(fields.key, [owner.0.as_str(), &NEXT.to_string(), &document.id].concat());
     for (field, texts) in [(fields.name, &document.names), (fields.body, &document.bodies)] {
-        let mut spelt = tenant.0.clone();
+        let mut spelt = owner.0.clone();
         for (_, text) in texts {
             spelt.push(GAP);
             for token in tokens(text) {
@@ -142,7 +161,7 @@ pub fn entry(fields: &Fields, document: &Document) -> TantivyDocument {
         }
         entry.add_text(field, spelt);
     }
-    let mut exact = tenant.0.clone();
+    let mut exact = owner.0.clone();
     for (name, value) in exact_terms(document) {
         exact.push(NEXT);
         exact.push_str(&exact_text(name, &value));
@@ -208,29 +227,29 @@ fn tie(document: &Document) -> (u64, u64) {
     (number(fold(&document.title).as_bytes()), number(&sha256(whole.as_bytes())))
 }
 
-/// Cuts a text of [`entry`]: the tenant, then tokens, each behind [`NEXT`]. Emits every token with the tenant before it.
+/// Cuts a text of [`entry`]: the owner, then tokens, each behind [`NEXT`]. Emits every token with the owner before it.
 #[derive(Clone, Default)]
-struct TenantTokenizer {
+struct OwnerTokenizer {
     token: Token,
 }
 
-struct TenantTokens<'a> {
+struct OwnerTokens<'a> {
     prefix: &'a str,
     rest: &'a str,
     token: &'a mut Token,
 }
 
-impl Tokenizer for TenantTokenizer {
-    type TokenStream<'a> = TenantTokens<'a>;
+impl Tokenizer for OwnerTokenizer {
+    type TokenStream<'a> = OwnerTokens<'a>;
 
-    fn token_stream<'a>(&'a mut self, text: &'a str) -> TenantTokens<'a> {
+    fn token_stream<'a>(&'a mut self, text: &'a str) -> OwnerTokens<'a> {
         self.token.reset();
-        let (prefix, rest) = text.split_at_checked(TENANT_LEN).unwrap_or((text, ""));
-        TenantTokens { prefix, rest, token: &mut self.token }
+        let (prefix, rest) = text.split_at_checked(OWNER_LEN).unwrap_or((text, ""));
+        OwnerTokens { prefix, rest, token: &mut self.token }
     }
 }
 
-impl TokenStream for TenantTokens<'_> {
+impl TokenStream for OwnerTokens<'_> {
     fn advance(&mut self) -> bool {
         loop {
             let mut chars = self.rest.chars();

@@ -1,4 +1,4 @@
-//! One word of a query: the tokens of a tenant that it may mean, and the documents that have them.
+//! One word of a query: the tokens of its owners that it may mean, and the documents that have them.
 //!
 //! Tantivy's own queries for words that begin alike or have typos are left out: they know one kind of match each, rank all alike,
 //! and that for beginnings with two typos misses some.
@@ -15,7 +15,7 @@ use tantivy_fst::Automaton;
 use super::super::language::typos::starts_may_have_typos;
 use super::budget::Budget;
 use super::matches::Matches;
-use super::schema::{Fields, TENANT_LEN, Tenant};
+use super::schema::{Fields, OWNER_LEN, Owner};
 
 /// How a word of the query may match a token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,12 +66,12 @@ pub fn typos(word: &str, edits: u8) -> DFA {
     builder.get_or_init(|| LevenshteinAutomatonBuilder::new(edits, true)).build_dfa(word)
 }
 
-/// Accepts exactly the bytes of the tenant, then all that starts with something the automaton of the word accepts. Walks no branch
-/// of the dictionary that belongs to another tenant.
+/// Accepts exactly the bytes of the owner, then all that starts with something the automaton of the word accepts. Walks no branch
+/// of the dictionary that belongs to another one.
 ///
 /// Over the automaton of the whole word, and remembering what it accepted on the way: that of its beginnings forgets a match at
 /// two edits if what follows leads away from it again.
-struct TenantAutomaton<'a> {
+struct OwnerAutomaton<'a> {
     prefix: &'a [u8],
     word: &'a DFA,
     /// What goes on behind the word matches as well.
@@ -82,7 +82,7 @@ struct TenantAutomaton<'a> {
 
 #[derive(Clone, Copy)]
 enum Walk {
-    Tenant(usize),
+    Owner(usize),
     /// The state of the word's automaton, and the edits that count: of all so far, or the fewest of a beginning.
     Word(u32, u8),
     Dead,
@@ -112,11 +112,11 @@ pub fn edits_of(word: &DFA, token: &[u8], is_start_enough: bool) -> Option<u8> {
     (best != NO_MATCH).then_some(best)
 }
 
-impl Automaton for TenantAutomaton<'_> {
+impl Automaton for OwnerAutomaton<'_> {
     type State = Walk;
 
     fn start(&self) -> Walk {
-        Walk::Tenant(0)
+        Walk::Owner(0)
     }
 
     fn is_match(&self, state: &Walk) -> bool {
@@ -125,7 +125,7 @@ impl Automaton for TenantAutomaton<'_> {
 
     fn can_match(&self, state: &Walk) -> bool {
         match state {
-            Walk::Tenant(_) => true,
+            Walk::Owner(_) => true,
             Walk::Word(at, best) => *at != SINK_STATE || *best != NO_MATCH,
             Walk::Dead => false,
         }
@@ -133,12 +133,12 @@ impl Automaton for TenantAutomaton<'_> {
 
     fn accept(&self, state: &Walk, byte: u8) -> Walk {
         match *state {
-            Walk::Tenant(at) if self.prefix.get(at) == Some(&byte) => {
-                if at + 1 == TENANT_LEN {
+            Walk::Owner(at) if self.prefix.get(at) == Some(&byte) => {
+                if at + 1 == OWNER_LEN {
                     let state = self.word.initial_state();
                     Walk::Word(state, edits_at(self.word, state))
                 } else {
-                    Walk::Tenant(at + 1)
+                    Walk::Owner(at + 1)
                 }
             }
             Walk::Word(at, best) => {
@@ -149,7 +149,7 @@ impl Automaton for TenantAutomaton<'_> {
                 let edits = edits_at(self.word, next);
                 Walk::Word(next, if self.is_start_enough { best.min(edits) } else { edits })
             }
-            Walk::Tenant(_) | Walk::Dead => Walk::Dead,
+            Walk::Owner(_) | Walk::Dead => Walk::Dead,
         }
     }
 }
@@ -168,7 +168,7 @@ pub fn behind(start: &[u8]) -> Vec<u8> {
 pub struct WordQuery {
     name: Field,
     body: Field,
-    tenant: Tenant,
+    owners: Arc<[Owner]>,
     word: Arc<str>,
     reach: Reach,
     typo: Option<Arc<DFA>>,
@@ -182,7 +182,7 @@ impl std::fmt::Debug for WordQuery {
 }
 
 impl WordQuery {
-    pub fn new(fields: &Fields, tenant: &Tenant, word: &str, reach: Reach, budget: &Arc<Budget>) -> Self {
+    pub fn new(fields: &Fields, owners: &Arc<[Owner]>, word: &str, reach: Reach, budget: &Arc<Budget>) -> Self {
         let typo = match reach {
             Reach::Typo(edits) => Some(Arc::new(typos(word, edits))),
             Reach::Exact | Reach::Prefix => None,
@@ -190,7 +190,7 @@ impl WordQuery {
         WordQuery {
             name: fields.name,
             body: fields.body,
-            tenant: tenant.clone(),
+            owners: owners.clone(),
             word: word.into(),
             reach,
             typo,
@@ -198,13 +198,17 @@ impl WordQuery {
         }
     }
 
-    /// Reads the documents of the tokens of one field that match.
-    fn read(&self, reader: &SegmentReader, field: Field, into: &mut Matches) -> tantivy::Result<()> {
-        let is_name = field == self.name;
-        let index = reader.inverted_index(field)?;
+    /// Reads the documents of an owner's tokens that match, of one column.
+    fn read(
+        &self,
+        index: &InvertedIndexReader,
+        owner: &Owner,
+        is_name: bool,
+        into: &mut Matches,
+    ) -> tantivy::Result<()> {
         let mut postings = None;
-        let mut take = |info: &TermInfo, class| self.take(&index, info, points_of(class, is_name), into, &mut postings);
-        let start = [self.tenant.as_bytes(), self.word.as_bytes()].concat();
+        let mut take = |info: &TermInfo, class| self.take(index, info, points_of(class, is_name), into, &mut postings);
+        let start = owner.token(&self.word);
         if self.reach == Reach::Exact {
             if let Some(info) = index.terms().get(&start)? {
                 take(&info, Class::Exact)?;
@@ -219,11 +223,11 @@ impl WordQuery {
             }
         }
         let Some(word) = &self.typo else { return Ok(()) };
-        let (prefix, is_start_enough) = (self.tenant.as_bytes(), starts_may_have_typos(&self.word));
-        let automaton = TenantAutomaton { prefix, word, is_start_enough, budget: &self.budget };
+        let (prefix, is_start_enough) = (owner.as_bytes(), starts_may_have_typos(&self.word));
+        let automaton = OwnerAutomaton { prefix, word, is_start_enough, budget: &self.budget };
         let mut stream = index.terms().search(&automaton).into_stream()?;
         while let Some((key, info)) = stream.next() {
-            let token = key.get(TENANT_LEN..).unwrap_or_default();
+            let token = key.get(OWNER_LEN..).unwrap_or_default();
             if key.starts_with(&start) {
                 continue;
             }
@@ -262,7 +266,10 @@ impl Weight for WordQuery {
     fn scorer(&self, reader: &SegmentReader, _: Score) -> tantivy::Result<Box<dyn Scorer>> {
         let mut matches = Matches::new(reader.max_doc());
         for field in [self.name, self.body] {
-            self.read(reader, field, &mut matches)?;
+            let index = reader.inverted_index(field)?;
+            for owner in self.owners.iter() {
+                self.read(&index, owner, field == self.name, &mut matches)?;
+            }
         }
         Ok(matches.into_scorer(1))
     }
@@ -310,8 +317,8 @@ mod tests {
     fn a_walk_ends_with_what_it_may_cost() {
         let (word, budget) = (typos("printer", 1), Budget::new());
         let automaton =
-            TenantAutomaton { prefix: &[b'a'; TENANT_LEN], word: &word, is_start_enough: true, budget: &budget };
-        let start = (0..TENANT_LEN).fold(automaton.start(), |state, _| automaton.accept(&state, b'a'));
+            OwnerAutomaton { prefix: &[b'a'; OWNER_LEN], word: &word, is_start_enough: true, budget: &budget };
+        let start = (0..OWNER_LEN).fold(automaton.start(), |state, _| automaton.accept(&state, b'a'));
         let found = b"prinetr".iter().fold(start, |state, byte| automaton.accept(&state, *byte));
         assert!(automaton.is_match(&found));
         budget.exhaust();

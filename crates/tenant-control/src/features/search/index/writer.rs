@@ -12,7 +12,7 @@ use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, SegmentMeta, Tantiv
 use super::super::documents::{Document, Kind};
 use super::super::folder::FREE_BYTES_MIN;
 use super::files::{Files, sweep};
-use super::schema::{self, FORMAT, Fields, Tenant};
+use super::schema::{self, FORMAT, Fields, Owner};
 
 /// An index that can be read.
 #[derive(Clone)]
@@ -198,7 +198,7 @@ impl Writer {
 
     /// What is known of a record from now on: nothing, unless it is added again.
     pub fn remove(&mut self, tenant: TenantId, kind: Kind, id: &str) {
-        self.inner.delete_term(Tenant::of(tenant).key(&self.fields, kind, id));
+        self.inner.delete_term(Owner::of(tenant, kind).key(&self.fields, id));
     }
 
     /// Writes what has come since the last commit, how far in the feed that is, and how far the store knows of. Then readers

@@ -12,8 +12,8 @@ use super::super::schema;
 use super::*;
 
 const WORDS: [&str; 3] = ["a", "ab", "b"];
-/// Of as many letters as that of a tenant.
-const OTHER: &str = "zzzzzzzzzzzzzzzzzzzzzzzzzz";
+/// Of as many letters as any owner.
+const OTHER: &str = "zzzzzzzzzzzzzzzzzzzzzzzzzzz";
 /// Documents of a list that are packed together, and can be skipped together.
 const BLOCK_LEN: u32 = 128;
 /// From more than so many on, documents are gathered in a table.
@@ -47,24 +47,24 @@ fn documents() -> Vec<Said> {
     (0..320).map(said).collect()
 }
 
-/// An index of one tenant, in which each document is known by its number.
+/// An index of one owner, in which each document is known by its number.
 struct Made {
-    tenant: Tenant,
+    owner: Owner,
     fields: Fields,
     searcher: Searcher,
 }
 
 impl Made {
     /// With a segment for each of these groups, which are numbered in one. In the lists of a segment those that were deleted still
-    /// are. Further tenants have the same documents, between those of this one.
+    /// are. Further owners have the same documents, between those of this one.
     fn of(segments: &[&[Said]], others: &[&str]) -> Self {
-        let tenant = Tenant::of(TenantId::NONE);
+        let owner = Owner::of(TenantId::NONE, Kind::Ticket);
         let (schema, fields) = schema::schema();
         let index = Index::create_in_ram(schema);
         schema::register(&index);
         let mut writer: IndexWriter = index.writer_with_num_threads(1, 15_000_000).unwrap();
         writer.set_merge_policy(Box::new(NoMergePolicy));
-        let own = std::str::from_utf8(tenant.as_bytes()).unwrap();
+        let own = std::str::from_utf8(owner.as_bytes()).unwrap();
         let (mut numbers, mut deleted) = (0_u64.., Vec::new());
         for group in segments {
             for (said, number) in group.iter().zip(&mut numbers) {
@@ -76,17 +76,17 @@ impl Made {
             writer.commit().unwrap();
         }
         for number in deleted {
-            writer.delete_term(tenant.key(&fields, Kind::Ticket, &number.to_string()));
+            writer.delete_term(owner.key(&fields, &number.to_string()));
         }
         writer.commit().unwrap();
         let searcher = index.reader().unwrap().searcher();
         assert_eq!(searcher.segment_readers().len(), segments.len());
-        Made { tenant, fields, searcher }
+        Made { owner, fields, searcher }
     }
 
     /// How many documents of each segment have a word in their name.
     fn lists(&self, word: &str) -> Vec<u32> {
-        let key = [self.tenant.as_bytes(), word.as_bytes()].concat();
+        let key = self.owner.token(word);
         let list = |reader: &SegmentReader| {
             let index = reader.inverted_index(self.fields.name).unwrap();
             let info = index.terms().get(&key).unwrap();
@@ -98,7 +98,7 @@ impl Made {
     /// The numbers of what a row finds and was not deleted, each with its points.
     fn found(&self, row: &[&str], last: Last, budget: &Arc<Budget>) -> Vec<(u64, u32)> {
         let tokens: Vec<String> = row.iter().map(|&word| word.to_owned()).collect();
-        let query = RowQuery::new(&self.fields, &self.tenant, &tokens, last, budget);
+        let query = RowQuery::new(&self.fields, &[self.owner.clone()].into(), &tokens, last, budget);
         let mut found: Vec<(u64, u32)> = Vec::new();
         for reader in self.searcher.segment_readers() {
             let numbers = reader.fast_fields().column_first_or_default::<u64>("rank").unwrap();
@@ -130,10 +130,10 @@ impl Made {
     }
 }
 
-fn entry(fields: &Fields, tenant: &str, number: u64, said: &Said) -> TantivyDocument {
-    let spelt = |text: &Text| text.iter().fold(tenant.to_owned(), |spelt, word| spelt + "\x1f" + word);
+fn entry(fields: &Fields, owner: &str, number: u64, said: &Said) -> TantivyDocument {
+    let spelt = |text: &Text| text.iter().fold(owner.to_owned(), |spelt, word| spelt + "\x1f" + word);
     let mut document = TantivyDocument::default();
-    document.add_text(fields.key, format!("{tenant}\x1fticket\0{number}"));
+    document.add_text(fields.key, format!("{owner}\x1f{number}"));
     document.add_text(fields.name, spelt(&said.name));
     document.add_text(fields.body, spelt(&said.body));
     document.add_u64(fields.rank, number);
