@@ -62,6 +62,21 @@ impl FromIterator<Kind> for Kinds {
     }
 }
 
+/// The kinds of which something is known that `field:value` compares.
+pub fn kinds_with(field: Field) -> Kinds {
+    let kinds: &[Kind] = match field {
+        Field::Type | Field::Status | Field::Org => Kind::ALL,
+        Field::Os | Field::Serial | Field::Mac | Field::Ip | Field::Host | Field::Platform | Field::Model => {
+            &[Kind::Device]
+        }
+        // Whom a name means is looked up among users; tickets have the id.
+        Field::Email | Field::Assignee => &[Kind::User, Kind::Ticket],
+        Field::Tag => &[Kind::Device, Kind::Ticket],
+        Field::Priority | Field::Number => &[Kind::Ticket],
+    };
+    kinds.iter().copied().collect()
+}
+
 impl Kind {
     /// Its place among all.
     pub fn index(self) -> usize {

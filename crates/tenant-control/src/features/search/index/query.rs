@@ -8,6 +8,7 @@ use tantivy::Searcher;
 use tantivy::query::{BooleanQuery, ConstScoreQuery, DisjunctionMaxQuery, EmptyQuery, Occur, Query, TermQuery};
 use tantivy::schema::IndexRecordOption;
 
+use super::super::documents::kinds_with;
 use super::super::language::typos::typos_of;
 use super::super::language::{self, Clause, Field};
 use super::budget::Budget;
@@ -73,7 +74,7 @@ impl Asking<'_> {
                 }
                 if tokens.len() > 1 {
                     let words = in_words(tokens.iter().cloned());
-                    any.push(self.exact(HOST_WORDS, &words, points_of(tokens.len()))?);
+                    any.push(self.exact(Field::Host, HOST_WORDS, &words, points_of(tokens.len()))?);
                 }
                 if let Some(mac) = mac {
                     any.push(self.mac(mac, tokens.len())?);
@@ -127,26 +128,28 @@ impl Asking<'_> {
 
     /// Before all that only has the number somewhere.
     fn number(&self, number: i64) -> tantivy::Result<Box<dyn Query>> {
-        self.exact(Field::Number.name(), &number.to_string(), 2 * u16::from(points::EXACT_NAME))
+        self.exact(Field::Number, Field::Number.name(), &number.to_string(), 2 * u16::from(points::EXACT_NAME))
     }
 
     /// As good as all of its parts in a row.
     fn mac(&self, mac: &str, parts: usize) -> tantivy::Result<Box<dyn Query>> {
-        self.exact(Field::Mac.name(), mac, points_of(parts))
+        self.exact(Field::Mac, Field::Mac.name(), mac, points_of(parts))
     }
 
     fn field(&self, field: Field, value: &str, ids: &[String]) -> tantivy::Result<Box<dyn Query>> {
         let name = match field {
             Field::Org => ORGANIZATION_ID,
             Field::Assignee => Field::Assignee.name(),
-            _ => return self.exact(field.name(), value, 0),
+            _ => return self.exact(field, field.name(), value, 0),
         };
-        Ok(best_of(ids.iter().map(|id| self.exact(name, id, 0)).collect::<tantivy::Result<_>>()?))
+        Ok(best_of(ids.iter().map(|id| self.exact(field, name, id, 0)).collect::<tantivy::Result<_>>()?))
     }
 
-    /// Documents with an exact value.
-    fn exact(&self, name: &str, value: &str, points: u16) -> tantivy::Result<Box<dyn Query>> {
-        let of_each = self.owners.iter().map(|owner| self.exact_of(owner, name, value, points));
+    /// Documents with an exact value, of the kinds that can have it.
+    fn exact(&self, field: Field, name: &str, value: &str, points: u16) -> tantivy::Result<Box<dyn Query>> {
+        let kinds = kinds_with(field);
+        let owners = self.owners.iter().filter(|owner| owner.is_any_of(kinds));
+        let of_each = owners.map(|owner| self.exact_of(owner, name, value, points));
         Ok(best_of(of_each.collect::<tantivy::Result<_>>()?))
     }
 

@@ -10,7 +10,7 @@ use tantivy::schema::{Field, IndexRecordOption, NumericOptions, Schema, TextFiel
 use tantivy::tokenizer::{Token, TokenStream, Tokenizer};
 use tantivy::{Index, IndexSettings, TantivyDocument, Term};
 
-use super::super::documents::{Document, Kind};
+use super::super::documents::{Document, Kind, Kinds};
 use super::super::language::Field as Asked;
 use super::super::language::fold::{fold, tokens};
 
@@ -25,7 +25,7 @@ const GAP: char = '\x1e';
 
 /// A tenant and a kind as their terms begin: the letters of the tenant's id and one of the kind, always as many.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner(String);
+pub struct Owner(String, Kind);
 
 /// `ten_` and 26 letters.
 const ID_START: usize = 4;
@@ -35,11 +35,15 @@ impl Owner {
     pub fn of(tenant: TenantId, kind: Kind) -> Self {
         let mut owner = tenant.to_string().split_off(ID_START);
         owner.push(letter(kind));
-        Owner(owner)
+        Owner(owner, kind)
     }
 
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
+    }
+
+    pub fn is_any_of(&self, kinds: Kinds) -> bool {
+        kinds.has(self.1)
     }
 
     /// A token as the dictionary has it.

@@ -66,15 +66,16 @@ pub fn typos(word: &str, edits: u8) -> DFA {
     builder.get_or_init(|| LevenshteinAutomatonBuilder::new(edits, true)).build_dfa(word)
 }
 
-/// Accepts exactly the bytes of the owner, then all that starts with something the automaton of the word accepts. Walks no branch
-/// of the dictionary that belongs to another one.
+/// Accepts exactly the bytes of one of the owners, then all that starts with the word, or with something that its automaton accepts:
+/// one walk for all of them. Walks no branch of the dictionary that belongs to anybody else.
 ///
 /// Over the automaton of the whole word, and remembering what it accepted on the way: that of its beginnings forgets a match at
 /// two edits if what follows leads away from it again.
 struct OwnerAutomaton<'a> {
-    prefix: &'a [u8],
-    word: &'a DFA,
-    /// What goes on behind the word matches as well.
+    owners: &'a [Owner],
+    word: &'a [u8],
+    typos: Option<&'a DFA>,
+    /// What goes on behind a word with typos matches as well.
     is_start_enough: bool,
     /// Once it is exhausted the walk ends as if nothing more matched.
     budget: &'a Budget,
@@ -82,10 +83,19 @@ struct OwnerAutomaton<'a> {
 
 #[derive(Clone, Copy)]
 enum Walk {
+    /// Bytes that all owners have in common, so far.
     Owner(usize),
-    /// The state of the word's automaton, and the edits that count: of all so far, or the fewest of a beginning.
-    Word(u32, u8),
+    Word(WordWalk),
     Dead,
+}
+
+#[derive(Clone, Copy)]
+struct WordWalk {
+    /// How much of the word has come as it is written; none once something else came.
+    begun: Option<usize>,
+    /// The state of the automaton, and the edits that count: of all so far, or the fewest of a beginning.
+    state: u32,
+    best: u8,
 }
 
 const NO_MATCH: u8 = u8::MAX;
@@ -112,42 +122,56 @@ pub fn edits_of(word: &DFA, token: &[u8], is_start_enough: bool) -> Option<u8> {
     (best != NO_MATCH).then_some(best)
 }
 
+impl OwnerAutomaton<'_> {
+    fn begin(&self) -> Walk {
+        let (state, best) = match self.typos {
+            Some(typos) => (typos.initial_state(), edits_at(typos, typos.initial_state())),
+            None => (SINK_STATE, NO_MATCH),
+        };
+        Walk::Word(WordWalk { begun: Some(0), state, best })
+    }
+
+    fn is_begun(&self, walk: &WordWalk) -> bool {
+        walk.begun == Some(self.word.len())
+    }
+}
+
 impl Automaton for OwnerAutomaton<'_> {
     type State = Walk;
 
     fn start(&self) -> Walk {
-        Walk::Owner(0)
+        if self.owners.is_empty() { Walk::Dead } else { Walk::Owner(0) }
     }
 
     fn is_match(&self, state: &Walk) -> bool {
-        matches!(state, Walk::Word(_, best) if *best != NO_MATCH)
+        matches!(state, Walk::Word(walk) if self.is_begun(walk) || walk.best != NO_MATCH)
     }
 
     fn can_match(&self, state: &Walk) -> bool {
         match state {
             Walk::Owner(_) => true,
-            Walk::Word(at, best) => *at != SINK_STATE || *best != NO_MATCH,
+            Walk::Word(walk) => walk.begun.is_some() || walk.state != SINK_STATE || walk.best != NO_MATCH,
             Walk::Dead => false,
         }
     }
 
     fn accept(&self, state: &Walk, byte: u8) -> Walk {
         match *state {
-            Walk::Owner(at) if self.prefix.get(at) == Some(&byte) => {
-                if at + 1 == OWNER_LEN {
-                    let state = self.word.initial_state();
-                    Walk::Word(state, edits_at(self.word, state))
-                } else {
-                    Walk::Owner(at + 1)
-                }
+            // They are all of one tenant and differ in their last letter.
+            Walk::Owner(at) if self.owners.iter().any(|owner| owner.as_bytes().get(at) == Some(&byte)) => {
+                if at + 1 == OWNER_LEN { self.begin() } else { Walk::Owner(at + 1) }
             }
-            Walk::Word(at, best) => {
+            Walk::Word(walk) if self.is_begun(&walk) => Walk::Word(walk),
+            Walk::Word(walk) => {
+                let begun = walk.begun.filter(|at| self.word.get(*at) == Some(&byte)).map(|at| at + 1);
+                let Some(typos) = self.typos else { return Walk::Word(WordWalk { begun, ..walk }) };
                 if !self.budget.take_step() {
                     return Walk::Dead;
                 }
-                let next = self.word.transition(at, byte);
-                let edits = edits_at(self.word, next);
-                Walk::Word(next, if self.is_start_enough { best.min(edits) } else { edits })
+                let state = typos.transition(walk.state, byte);
+                let edits = edits_at(typos, state);
+                let best = if self.is_start_enough { walk.best.min(edits) } else { edits };
+                Walk::Word(WordWalk { begun, state, best })
             }
             Walk::Owner(_) | Walk::Dead => Walk::Dead,
         }
@@ -198,42 +222,36 @@ impl WordQuery {
         }
     }
 
-    /// Reads the documents of an owner's tokens that match, of one column.
-    fn read(
-        &self,
-        index: &InvertedIndexReader,
-        owner: &Owner,
-        is_name: bool,
-        into: &mut Matches,
-    ) -> tantivy::Result<()> {
+    /// Reads the documents of the owners' tokens that match, of one column.
+    fn read(&self, index: &InvertedIndexReader, is_name: bool, into: &mut Matches) -> tantivy::Result<()> {
         let mut postings = None;
         let mut take = |info: &TermInfo, class| self.take(index, info, points_of(class, is_name), into, &mut postings);
-        let start = owner.token(&self.word);
         if self.reach == Reach::Exact {
-            if let Some(info) = index.terms().get(&start)? {
-                take(&info, Class::Exact)?;
+            for owner in self.owners.iter() {
+                if let Some(info) = index.terms().get(owner.token(&self.word))?
+                    && !take(&info, Class::Exact)?
+                {
+                    break;
+                }
             }
             return Ok(());
         }
-        let mut stream = index.terms().range().ge(&start).lt(behind(&start)).into_stream()?;
-        while let Some((key, info)) = stream.next() {
-            let class = if key.len() == start.len() { Class::Exact } else { Class::Prefix };
-            if !take(info, class)? {
-                return Ok(());
-            }
-        }
-        let Some(word) = &self.typo else { return Ok(()) };
-        let (prefix, is_start_enough) = (owner.as_bytes(), starts_may_have_typos(&self.word));
-        let automaton = OwnerAutomaton { prefix, word, is_start_enough, budget: &self.budget };
+        let (word, is_start_enough) = (self.word.as_bytes(), starts_may_have_typos(&self.word));
+        let (owners, typos) = (&*self.owners, self.typo.as_deref());
+        let automaton = OwnerAutomaton { owners, word, typos, is_start_enough, budget: &self.budget };
         let mut stream = index.terms().search(&automaton).into_stream()?;
         while let Some((key, info)) = stream.next() {
             let token = key.get(OWNER_LEN..).unwrap_or_default();
-            if key.starts_with(&start) {
-                continue;
-            }
-            let Some(edits) = edits_of(word, token, is_start_enough) else { continue };
-            if !take(info, Class::Typo(edits))? {
-                return Ok(());
+            let class = match token.strip_prefix(word) {
+                Some(b"") => Class::Exact,
+                Some(_) => Class::Prefix,
+                None => match typos.and_then(|typos| edits_of(typos, token, is_start_enough)) {
+                    Some(edits) => Class::Typo(edits),
+                    None => continue,
+                },
+            };
+            if !take(info, class)? {
+                break;
             }
         }
         Ok(())
@@ -266,10 +284,7 @@ impl Weight for WordQuery {
     fn scorer(&self, reader: &SegmentReader, _: Score) -> tantivy::Result<Box<dyn Scorer>> {
         let mut matches = Matches::new(reader.max_doc());
         for field in [self.name, self.body] {
-            let index = reader.inverted_index(field)?;
-            for owner in self.owners.iter() {
-                self.read(&index, owner, field == self.name, &mut matches)?;
-            }
+            self.read(&*reader.inverted_index(field)?, field == self.name, &mut matches)?;
         }
         Ok(matches.into_scorer(1))
     }
@@ -281,6 +296,9 @@ impl Weight for WordQuery {
 
 #[cfg(test)]
 mod tests {
+    use kernel::base::{RecordId, TenantId};
+
+    use super::super::super::documents::Kind;
     use super::super::super::language::CLAUSES_MAX;
     use super::*;
 
@@ -315,13 +333,26 @@ mod tests {
 
     #[test]
     fn a_walk_ends_with_what_it_may_cost() {
-        let (word, budget) = (typos("printer", 1), Budget::new());
-        let automaton =
-            OwnerAutomaton { prefix: &[b'a'; OWNER_LEN], word: &word, is_start_enough: true, budget: &budget };
-        let start = (0..OWNER_LEN).fold(automaton.start(), |state, _| automaton.accept(&state, b'a'));
-        let found = b"prinetr".iter().fold(start, |state, byte| automaton.accept(&state, *byte));
-        assert!(automaton.is_match(&found));
+        let owners = [Kind::Ticket, Kind::User].map(|kind| Owner::of(TenantId::NONE, kind));
+        let (typos, budget) = (typos("printer", 1), Budget::new());
+        let automaton = OwnerAutomaton {
+            owners: &owners,
+            word: b"printer",
+            typos: Some(&typos),
+            is_start_enough: true,
+            budget: &budget,
+        };
+        let walk = |from: Walk, bytes: &[u8]| bytes.iter().fold(from, |state, byte| automaton.accept(&state, *byte));
+        for owner in &owners {
+            let start = walk(automaton.start(), owner.as_bytes());
+            for (token, is_found) in [("prinetr", true), ("printers", true), ("prunters", true), ("paper", false)] {
+                assert_eq!(automaton.is_match(&walk(start, token.as_bytes())), is_found, "{token}");
+            }
+        }
+        let other = Owner::of(TenantId::NONE, Kind::Device);
+        assert!(!automaton.can_match(&walk(automaton.start(), other.as_bytes())));
+        let start = walk(automaton.start(), owners[0].as_bytes());
         budget.exhaust();
-        assert!(!automaton.can_match(&automaton.accept(&start, b'p')));
+        assert!(!automaton.can_match(&walk(start, b"p")));
     }
 }

@@ -3,6 +3,7 @@
 use kernel::base::RecordId;
 use serde_json::json;
 
+use super::super::kinds_with;
 use super::*;
 
 const AT: Timestamp = Timestamp::from_millis(7);
@@ -260,4 +261,13 @@ fn software_is_found_as_it_is_spelt() {
     assert_eq!((document.id.as_str(), document.title.as_str()), ("visual studio", "Visual Studio"));
     assert_eq!(fields(&document.names), [("name", "Visual Studio")]);
     assert_eq!(document.url, "/api/rmm/reports/asset-inventory?software=visual%20studio");
+}
+
+#[test]
+fn what_a_field_compares_is_of_the_kinds_that_are_asked_for_it() {
+    for document in [device().document(), ticket().document()] {
+        for (field, value) in &document.exact {
+            assert!(kinds_with(*field).has(document.kind), "{} of a {}: {value}", field.name(), document.kind.as_str());
+        }
+    }
 }
