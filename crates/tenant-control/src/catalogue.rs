@@ -8,14 +8,16 @@ use kernel::auth::{Scope, Scopes, USERS};
 use kernel::base::{Code, Result};
 use kernel::events::{Described, family};
 use kernel::store::Followers;
-use kernel::store::refer::Referable;
+use kernel::store::refer::{Referable, Referrer};
 
 use crate::features::devices::DEVICES;
 use crate::features::organizations::ORGANIZATIONS;
 use crate::features::webhooks::EVERYTHING;
 use crate::features::workflows::action::store::Action;
 use crate::features::workflows::actions::{CUSTOM_EVENT, is_custom};
-use crate::features::{api_keys, devices, inventory, search, tickets, webhooks, workflows};
+use crate::features::{
+    api_keys, devices, ingest_keys, inventory, organizations, search, sso, tickets, users, webhooks, workflows,
+};
 
 /// Who follows what is published.
 pub const FOLLOWERS: Followers = &[webhooks::follow::store::SUBSCRIBERS, workflows::follow::store::TRIGGERS];
@@ -43,6 +45,12 @@ pub fn kinds() -> Result<&'static [Described]> {
         api_keys::API_KEY_ROTATED.describe()?,
         api_keys::API_KEY_REVOKED.describe()?,
         api_keys::API_KEY_EXPIRING.describe()?,
+        organizations::ORGANIZATION_CREATED.describe()?,
+        organizations::ORGANIZATION_UPDATED.describe()?,
+        organizations::ORGANIZATION_DELETED.describe()?,
+        users::USER_CREATED.describe()?,
+        users::USER_UPDATED.describe()?,
+        users::USER_DISABLED.describe()?,
         webhooks::WEBHOOK_AUTO_DISABLED.describe()?,
         webhooks::WEBHOOK_TEST.describe()?,
         CUSTOM_EVENT.describe()?,
@@ -53,9 +61,13 @@ pub fn kinds() -> Result<&'static [Described]> {
 /// Which records others may refer to.
 pub const REFERABLE: &[Referable] = &[ORGANIZATIONS, USERS, DEVICES];
 
+/// What keeps records from being deleted that it refers to.
+pub const REFERRERS: &[Referrer] =
+    &[tickets::OF_ORGANIZATION, devices::OF_ORGANIZATION, ingest_keys::OF_ORGANIZATION, workflows::OF_ORGANIZATION];
+
 /// Every code that a request can be refused with, in the order of their status: those of the kernel, then of the features.
 pub fn codes() -> Vec<Code> {
-    let mut codes = [Code::KERNEL, tickets::CODES, inventory::routes::CODES, search::CODES].concat();
+    let mut codes = [Code::KERNEL, tickets::CODES, inventory::routes::CODES, search::CODES, sso::CODES].concat();
     codes.sort_by_key(|code| code.status());
     codes
 }

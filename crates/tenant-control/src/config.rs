@@ -19,7 +19,9 @@ use kernel::outbound;
 use kernel::store::{Options, PostgresOptions, Store, Synchronous};
 
 use crate::catalogue;
+use crate::features::pages::Watched;
 use crate::features::search::served::Served;
+use crate::features::sso::Providers;
 use crate::features::webhooks::sender;
 use crate::features::workflows::Settings as WorkflowSettings;
 use devices::DeviceArgs;
@@ -298,6 +300,8 @@ impl ServeArgs {
         settings.set_of_feature(self.workflows());
         settings.set_of_feature(self.device.settings());
         settings.set_of_feature(Served::default());
+        settings.set_of_feature(Providers::default());
+        settings.set_of_feature(Watched::default());
         if let Some(ms) = std::env::var(NEWS_WAIT_VARIABLE).ok().and_then(|text| text.parse().ok()) {
             settings.news_wait_max = Duration::from_millis(ms);
         }

@@ -28,6 +28,7 @@ pub const MIGRATIONS: Migrations = migrations! {
     "0012_software_index"
     "0013_software_order"
     "0014_changes"
+    "0015_people"
 };
 
 #[cfg(test)]

@@ -3,9 +3,11 @@
 
 use kernel::jobs::Retention;
 
-use crate::features::api_keys;
+use crate::features::{api_keys, sso};
 
 pub const RETENTION: &[Retention] = &[
     // A secret that was replaced, until its overlap ends.
     Retention { sql: api_keys::store::CLEAN_SECRETS, before: |_, now| now },
+    // A sign-on that nobody came back from.
+    Retention { sql: sso::CLEAN_FLOWS, before: |_, now| now },
 ];

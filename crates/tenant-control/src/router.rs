@@ -11,8 +11,8 @@ use utoipa_axum::routes;
 
 use crate::catalogue;
 use crate::features::{
-    api_keys, asset_inventory, audit, devices, inventory, openapi, pages, probes, search, session, tickets, webhooks,
-    workflows,
+    api_keys, asset_inventory, audit, devices, inventory, openapi, organizations, pages, probes, search, session, sso,
+    tickets, users, webhooks, workflows,
 };
 
 /// The service and the document that describes it.
@@ -45,11 +45,19 @@ pub fn table(app: &Shared) -> Api {
         ))
         .tenant(operations!(search::routes::search))
         .tenant(operations!(asset_inventory::routes::list))
+        .public(Policy::Auth, routes!(sso::routes::begin))
         // Own extras of the contract.
         .tenant(operations!(webhooks::deliveries::routes::list, webhooks::deliveries::routes::act))
         .tenant(operations!(webhooks::events::routes::list))
         .tenant(operations!(session::routes::get, session::routes::delete))
         .tenant(operations!(audit::routes::list))
+        .tenant(operations!(
+            organizations::routes::list,
+            organizations::routes::create,
+            organizations::routes::replace,
+            organizations::routes::delete
+        ))
+        .tenant(operations!(users::routes::list, users::routes::create, users::routes::replace, users::routes::disable))
         .schema::<Page<api_keys::ApiKey>>()
         .schema::<api_keys::NewKey>()
         .schema::<Page<webhooks::Webhook>>()
@@ -83,14 +91,28 @@ pub fn table(app: &Shared) -> Api {
         .schema::<devices::UpdatedDevice>()
         .schema::<session::Session>()
         .schema::<Page<audit::AuditEntry>>()
+        .schema::<Page<organizations::Organization>>()
+        .schema::<organizations::UpdatedOrganization>()
+        .schema::<Page<users::User>>()
+        .schema::<users::UpdatedUser>()
+        .schema::<sso::routes::SignOnBegun>()
         // For agents.
         .internal(Method::POST, inventory::routes::PATH, inventory::routes::receive)
         .internal(Method::GET, inventory::routes::PATH, inventory::routes::configure)
         // Pages for people.
         .page("/", Policy::Public, pages::home)
         .page("/api/rate-limits/", Policy::Public, pages::rate_limits)
+        .page("/documentation/", Policy::Public, pages::documentation)
         .page("/documentation/errors/", Policy::Public, pages::errors)
+        .page("/documentation/changelog/", Policy::Public, pages::changelog)
+        .page("/documentation/changelog/atom.xml", Policy::Public, pages::feed)
+        .page("/status/", Policy::Public, pages::status)
         .page("/signin", Policy::Auth, pages::signin)
+        .form("/signin", Policy::Auth, pages::begin_signin)
+        .page(sso::CALLBACK_PATH, Policy::Auth, sso::callback::callback)
+        // The session that ends pays as well, from its own budget.
+        .form("/signout", Policy::Public, pages::signout)
+        .not_found_page(pages::not_found)
         // Not charged here: finding the caller charges its own budget, or the address's when there is none.
         .free("/overview", pages::overview)
         .free("/assets/style.css", pages::stylesheet)
@@ -107,13 +129,13 @@ fn document_info() -> Result<DocumentInfo> {
         version: env!("CARGO_PKG_VERSION"),
         description: DESCRIPTION,
         tags: vec![
-            ("Control plane", "API keys, webhook endpoints and the audit trail of a tenant."),
+            ("Control plane", "API keys, webhook endpoints, organizations, users and the audit trail of a tenant."),
             ("Service workflows", "Tickets of the service desk, and workflows across the modules."),
             (
                 "Search and reporting",
                 "What a tenant has, found as people type it; the inventory of devices, in lists, files and figures.",
             ),
-            ("Session", "Who is calling, and signing out."),
+            ("Session", "Signing on, who is calling, and signing out."),
             ("Schema", "This document."),
         ],
         webhooks: catalogue::kinds()?.to_vec(),

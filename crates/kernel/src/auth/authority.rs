@@ -9,9 +9,11 @@ use crate::store::Tx;
 
 crate::statements! {
     FIND_SAVER_KEY = "SELECT k.scopes, k.allowed_cidrs, k.expires_at,
-            COALESCE((SELECT u.platform_operator FROM users u WHERE u.tenant_id = k.tenant_id AND u.id = k.maker_user_id), FALSE)
+            COALESCE((SELECT u.platform_operator FROM users u
+                WHERE u.tenant_id = k.tenant_id AND u.id = k.maker_user_id AND u.status = 'active'), FALSE)
         FROM api_keys k WHERE k.tenant_id = $1 AND k.id = $2 AND k.revoked_at IS NULL";
-    FIND_SAVER_USER = "SELECT role, platform_operator FROM users WHERE tenant_id = $1 AND id = $2";
+    FIND_SAVER_USER = "SELECT role, platform_operator FROM users
+        WHERE tenant_id = $1 AND id = $2 AND status = 'active'";
 }
 
 /// The rights of whoever saved it, as they are now. One who has none any more is told as 403, with what became of them.
@@ -25,7 +27,7 @@ pub async fn authority(tx: &mut Tx, saver: &ActorRef) -> Result<Rights> {
     match saver.kind {
         ActorKind::User => {
             let row: Option<(String, bool)> = tx.find(FIND_SAVER_USER, crate::args![id]).await?;
-            row.and_then(|row| person(None, &row)).ok_or_else(|| gone("is no longer a user"))
+            row.and_then(|row| person(None, &row)).ok_or_else(|| gone("is no longer an active user"))
         }
         ActorKind::ApiKey => {
             let row: Option<KeyRow> = tx.find(FIND_SAVER_KEY, crate::args![id]).await?;

@@ -18,7 +18,8 @@ use crate::store::{Db, FromRow, Purpose, Row, Store};
 crate::statements! {
     FIND_KEY = "SELECT t.id, t.slug, t.name, k.id, k.name, k.scopes, k.allowed_cidrs, k.expires_at, k.revoked_at,
             s.public_id, s.secret_hash, s.valid_until,
-            COALESCE((SELECT u.platform_operator FROM users u WHERE u.tenant_id = k.tenant_id AND u.id = k.maker_user_id), FALSE)
+            COALESCE((SELECT u.platform_operator FROM users u
+                WHERE u.tenant_id = k.tenant_id AND u.id = k.maker_user_id AND u.status = 'active'), FALSE)
         FROM api_key_secrets s
         JOIN api_keys k ON k.tenant_id = s.tenant_id AND k.id = s.key_id
         JOIN tenants t ON t.id = s.tenant_id
@@ -26,7 +27,7 @@ crate::statements! {
     FIND_SESSION = "SELECT t.id, t.slug, t.name, s.id, u.id, u.name, u.email, u.role, u.platform_operator,
             s.last_seen_at, s.expires_at
         FROM sessions s
-        JOIN users u ON u.tenant_id = s.tenant_id AND u.id = s.user_id
+        JOIN users u ON u.tenant_id = s.tenant_id AND u.id = s.user_id AND u.status = 'active'
         JOIN tenants t ON t.id = s.tenant_id
         WHERE s.token_hash = $1";
     STORED_KEYS = "SELECT public_id, secret_hash FROM api_key_secrets WHERE public_id > $1 ORDER BY public_id LIMIT $2";

@@ -17,14 +17,14 @@ pub use authority::authority;
 pub use clocks::{TenantClock, bring_credentials_back, find_stuck_clock, list_clocks, set_clock_back};
 pub use credentials::Credentials;
 pub use key_format::{PlainKey, PublicId};
-pub use people::{
-    NewUser, USERS, User, UserChange, create_first_admin, create_tenant, create_user, delete_user, find_tenant,
-    find_user, list_tenants, list_users, operate, update_user,
-};
+pub use people::{USERS, create_tenant, find_tenant, first_tenant, insert_tenant, list_tenants, operate};
 pub use principal::{Identity, KeyIdentity, Tenant, UserIdentity};
 pub use role::Role;
 pub use scope::{Scope, Scopes};
-pub use sessions::{SIGNIN_LINK_MS, Token, create_session, create_signin_link};
+pub use sessions::{
+    SIGNIN_LINK_MS, SessionEntry, Token, create_session, create_signin_link, end_session_by_token, end_sign_ins,
+    list_sessions, revoke_session, revoke_sessions, start_session,
+};
 pub use standing::{AskedRights, Rights, Standing};
 
 pub(crate) use credentials::{Found, unauthenticated};

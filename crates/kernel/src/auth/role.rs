@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::scope::Scopes;
+use crate::base::Word;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -57,6 +58,15 @@ impl Role {
         };
         let platform: &[&str] = if platform_operator { &["platform:read"] } else { &[] };
         Scopes::parse(words.iter().chain(platform).copied()).unwrap_or_default()
+    }
+}
+
+/// In bodies and queries it is read as any other word.
+impl Word for Role {
+    const ALL: &'static [Self] = &Role::ALL;
+
+    fn as_str(self) -> &'static str {
+        Role::as_str(self)
     }
 }
 

@@ -19,12 +19,13 @@ use crate::store::{Ahead, Db, FromRow, Row, Tx};
 
 crate::statements! {
     FIND_KEY = "SELECT k.scopes, k.allowed_cidrs, k.expires_at,
-            COALESCE((SELECT u.platform_operator FROM users u WHERE u.tenant_id = k.tenant_id AND u.id = k.maker_user_id), FALSE)
+            COALESCE((SELECT u.platform_operator FROM users u
+                WHERE u.tenant_id = k.tenant_id AND u.id = k.maker_user_id AND u.status = 'active'), FALSE)
         FROM api_key_secrets s JOIN api_keys k ON k.tenant_id = s.tenant_id AND k.id = s.key_id
         WHERE s.public_id = $3 AND s.tenant_id = $1 AND s.key_id = $2 AND (s.valid_until IS NULL OR s.valid_until > $4)
             AND k.revoked_at IS NULL";
     FIND_SESSION = "SELECT u.role, u.platform_operator FROM sessions s
-        JOIN users u ON u.tenant_id = s.tenant_id AND u.id = s.user_id
+        JOIN users u ON u.tenant_id = s.tenant_id AND u.id = s.user_id AND u.status = 'active'
         WHERE s.tenant_id = $1 AND s.id = $2 AND s.expires_at > $3";
 }
 

@@ -1,5 +1,6 @@
-//! The only way to serve a route: documented operations, or pages and probes that are named as such.
+//! The only way to serve a route: documented operations, or pages, their forms and probes that are named as such.
 
+use std::future::ready;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -7,15 +8,18 @@ use axum::handler::Handler;
 use axum::http::{Method, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodFilter, get, on};
+use axum::routing::{MethodFilter, get, on, post};
 use axum::{Extension, Router};
 use tower_http::cors::CorsLayer;
 use utoipa::ToSchema;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
+use super::accept::prefers;
 use super::app::Shared;
 use super::context::{Context, Surroundings};
+use super::csrf;
 use super::document::{Document, DocumentInfo, DocumentOnce, finish_document, open, security};
+use super::form::FORM;
 use super::limiter::Policy;
 use super::operation::{Arguments, InternalDoor, Operation, operations_of};
 use crate::base::{Code, Error, Result};
@@ -28,13 +32,18 @@ pub struct Api {
     /// For those who publish it: known when all routes are.
     document: DocumentOnce,
     misplaced: Vec<String>,
+    not_found: Option<NotFoundPage>,
 }
+
+/// What a person sees where there is nothing.
+type NotFoundPage = fn() -> Response;
 
 #[expect(clippy::disallowed_methods, reason = "this is the one door to the router; everywhere else it is closed")]
 impl Api {
     pub fn new(app: Shared) -> Self {
         let (documented, undocumented) = (OpenApiRouter::new(), Router::new());
-        Api { app, documented, undocumented, document: DocumentOnce::default(), misplaced: Vec::new() }
+        let document = DocumentOnce::default();
+        Api { app, documented, undocumented, document, misplaced: Vec::new(), not_found: None }
     }
 
     /// Operations on a tenant's data, each with the rules that its handler names: from [`operations!`](crate::operations).
@@ -95,6 +104,22 @@ impl Api {
         self
     }
 
+    /// What a form of a page sends, charged to the address under `policy`. It comes from our own pages or from no browser at
+    /// all, whether or not anybody is signed in: a form can sign somebody in as somebody else, or out.
+    #[must_use]
+    pub fn form<T: 'static>(mut self, path: &'static str, policy: Policy, handler: impl Handler<T, Shared>) -> Self {
+        let guard = from_fn_with_state((self.app.clone(), policy), guard_form);
+        self.undocumented = self.undocumented.route(path, post(handler).route_layer(guard));
+        self
+    }
+
+    /// What a browser is shown where there is nothing, apart from the paths of programs. All others get a problem.
+    #[must_use]
+    pub fn not_found_page(mut self, page: NotFoundPage) -> Self {
+        self.not_found = Some(page);
+        self
+    }
+
     /// A probe or a static file: not charged, not documented.
     #[must_use]
     pub fn free<T: 'static>(mut self, path: &'static str, handler: impl Handler<T, Shared>) -> Self {
@@ -110,7 +135,9 @@ impl Api {
         let (documented, openapi) = self.documented.split_for_parts();
         let document = Arc::new(finish_document(openapi, info)?);
         self.document.set(document.clone());
-        let router = documented.merge(self.undocumented).fallback(no_route).method_not_allowed_fallback(no_method);
+        let page = self.not_found;
+        let nowhere = move |State(app): State<Shared>, request: Request| ready(no_route(&app, &request, page));
+        let router = documented.merge(self.undocumented).fallback(nowhere).method_not_allowed_fallback(no_method);
         let router = match cors(&self.app) {
             Some(cors) => router.layer(cors),
             None => router,
@@ -128,6 +155,17 @@ async fn charge_page(State((app, policy)): State<(Shared, Policy)>, request: Req
     }
 }
 
+async fn guard_form(State((app, policy)): State<(Shared, Policy)>, mut request: Request, next: Next) -> Response {
+    let charged = charge(&app, &request, policy);
+    match charged.and_then(|()| csrf::check(request.method(), request.headers(), &app.settings.base_url)) {
+        Ok(()) => {
+            request.extensions_mut().insert(FORM);
+            next.run(request).await
+        }
+        Err(error) => error.into_response(),
+    }
+}
+
 fn charge(app: &Shared, request: &Request, policy: Policy) -> Result<()> {
     match request.extensions().get::<Arc<Context>>() {
         Some(context) => context.charge_address(app, policy),
@@ -135,9 +173,23 @@ fn charge(app: &Shared, request: &Request, policy: Policy) -> Result<()> {
     }
 }
 
-async fn no_route(State(app): State<Shared>, request: Request) -> Error {
+fn no_route(app: &Shared, request: &Request, page: Option<NotFoundPage>) -> Response {
     let refused = || Error::new(Code::NotFound, "There is no such route. The routes are listed in /api/openapi.json.");
-    charge(&app, &request, Policy::Public).err().unwrap_or_else(refused)
+    match (charge(app, request, Policy::Public), page.filter(|_| is_of_people(request))) {
+        (Err(error), _) => error.into_response(),
+        (Ok(()), Some(page)) => page(),
+        (Ok(()), None) => refused().into_response(),
+    }
+}
+
+/// Paths of programs, which read problems.
+const OF_PROGRAMS: [&str; 2] = ["/api/", "/internal/"];
+
+/// Whether a person seems to have come to this address, with a browser.
+fn is_of_people(request: &Request) -> bool {
+    let path = request.uri().path();
+    !OF_PROGRAMS.iter().any(|start| path.starts_with(start))
+        && prefers(request.headers(), "text/html", "application/json")
 }
 
 async fn no_method(State(app): State<Shared>, request: Request) -> Error {

@@ -184,7 +184,8 @@ fn complete(method: &str, operation: &mut Operation, guarded: bool) {
     let has_id = parameters.iter().any(|parameter| matches!(parameter, RefOr::T(parameter) if parameter.name == ID));
     let is_change = ["put", "patch", "delete"].contains(&method) && has_id;
     let has_body = operation.request_body.is_some();
-    if ["post", "patch"].contains(&method) {
+    // An operation for anybody has nobody to keep an answer for.
+    if guarded && ["post", "patch"].contains(&method) {
         let text = "Makes a retry safe: the same key and request replay the first answer for 24 hours.";
         let schema = text_schema().min_length(Some(1)).max_length(Some(255));
         parameters.push(RefOr::T(header_parameter("Idempotency-Key", text, Required::False, schema)));
@@ -207,7 +208,7 @@ fn complete(method: &str, operation: &mut Operation, guarded: bool) {
     if is_change {
         statuses.push(412);
     }
-    if is_change || method == "post" {
+    if is_change || (guarded && method == "post") {
         statuses.push(409);
     }
     let responses: &mut BTreeMap<String, RefOr<Response>> = &mut operation.responses.responses;

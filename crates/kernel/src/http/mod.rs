@@ -5,6 +5,7 @@
 //! then its one transaction. Extractors therefore never fail by themselves except for who is calling; what comes later
 //! is parsed when the handler asks.
 
+mod accept;
 mod access;
 mod account;
 mod address;
@@ -20,6 +21,8 @@ mod csv;
 mod cursors;
 mod document;
 mod fields;
+mod form;
+mod guest;
 mod idempotency;
 mod limiter;
 mod manner;
@@ -45,6 +48,7 @@ mod stream;
 mod tls;
 mod trace;
 
+pub use accept::prefers;
 pub use access::{Access, AskedGrant, Grant};
 pub use address::ClientAddress;
 pub use answer::UnsentMax;
@@ -53,10 +57,12 @@ pub use app::{App, BaseUrl, Settings, Shared};
 pub use body::{FromBody, Json, Received};
 pub use caller::Caller;
 pub use context::Context;
+pub use csrf::check as check_csrf;
 pub use csv::{CsvLine, unguarded};
 pub use cursors::Cursors;
 pub use document::{Document, DocumentInfo, DocumentOnce, finish_document};
 pub use fields::{Field, Fields, Read, read_object};
+pub use form::{Form, FormFields};
 pub use idempotency::{Idempotency, Once, shorten_stored_answers};
 pub use limiter::{Limiter, Policy, PolicyLimit, RateTable, WINDOW_SECONDS};
 pub use manner::{Speak, Spoken};

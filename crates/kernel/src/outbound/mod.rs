@@ -13,6 +13,7 @@ mod places;
 mod socket;
 mod target;
 mod tls;
+mod txt;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ pub use guard::NotAllowed;
 pub use names::{Answers, Names};
 pub use places::{RequestPlace, RequestPlaces};
 pub use target::{BadTarget, Target};
+pub use txt::look_up_txt;
 
 use crate::base::{Result, TenantId};
 use client::Client;

@@ -1,10 +1,12 @@
-//! Records that others refer to, looked up together: however many a body names, they are one statement.
+//! Records that others refer to, looked up together: however many a body names, they are one statement. And who refers to one
+//! that is to go.
 
 use std::collections::HashSet;
+use std::fmt::Display;
 
 use crate::base::{Error, FieldError, Result, is_record_id};
 
-use super::{Ahead, Db, Tx, Value};
+use super::{Ahead, Db, FromRow, Row, Tx, Value};
 
 /// A kind of record that others may refer to. Whoever owns it declares it, and the product lists them.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +17,18 @@ pub struct Referable {
     pub table: &'static str,
     /// Which of them can be referred to, where that is not all.
     pub only: Option<&'static str>,
+}
+
+/// Records that refer to those of another kind, which stay as long as any does. Whoever owns them declares it, and the product
+/// lists them.
+#[derive(Clone, Copy, Debug)]
+pub struct Referrer {
+    /// What ids start with that they refer to.
+    pub prefix: &'static str,
+    /// What people call them, such as `tickets`.
+    pub what: &'static str,
+    /// Finds one of them, if any refers to the id `$2`.
+    pub find: &'static str,
 }
 
 /// Another record that a body names. Whether there is such a record, only the database knows.
@@ -48,7 +62,39 @@ pub async fn check(tx: &mut Tx, referable: &[Referable], references: &[Reference
 
 /// What the tenant does not have of what is named by a body that is refused anyway.
 pub async fn unknown(db: &Db, referable: &'static [Referable], references: Vec<Reference>) -> Result<Vec<FieldError>> {
-    db.write(async move |tx| ask(tx, referable, &references).await?.unknown(tx).await).await
+    db.write(async move |tx| ask(tx, referable, &references).await?.unknown(tx, &[]).await).await
+}
+
+/// What refers to a record of this kind. Whoever wants to remove it holds the tenant's clock, so that nothing more comes to refer
+/// to it meanwhile.
+pub async fn find_referrers(
+    tx: &mut Tx,
+    referrers: &[Referrer],
+    prefix: &str,
+    id: impl Display,
+) -> Result<Vec<&'static str>> {
+    let id = id.to_string();
+    let mut asked = Vec::new();
+    for referrer in referrers.iter().filter(|referrer| referrer.prefix == prefix) {
+        let found: Ahead<Any> = tx.ask(referrer.find, vec![id.as_str().into()]).await?;
+        asked.push((referrer.what, found));
+    }
+    let mut referring = Vec::new();
+    for (what, found) in asked {
+        if !tx.answer(found).await?.is_empty() {
+            referring.push(what);
+        }
+    }
+    Ok(referring)
+}
+
+/// A row of which nothing matters but that it is there.
+struct Any;
+
+impl FromRow for Any {
+    fn from_row(_: &Row<'_>) -> Result<Self> {
+        Ok(Any)
+    }
 }
 
 /// What was asked about references, and not waited for.
@@ -81,12 +127,17 @@ pub async fn ask<'a>(tx: &mut Tx, referable: &[Referable], references: &'a [Refe
 impl Asked<'_> {
     /// Refuses what the tenant does not have.
     pub async fn check(self, tx: &mut Tx) -> Result<()> {
-        let unknown = self.unknown(tx).await?;
+        self.check_but(tx, &[]).await
+    }
+
+    /// The same for a record that refers to some already, and may go on to: they are no new references.
+    pub async fn check_but(self, tx: &mut Tx, kept: &[String]) -> Result<()> {
+        let unknown = self.unknown(tx, kept).await?;
         if unknown.is_empty() { Ok(()) } else { Err(Error::invalid_fields(unknown)) }
     }
 
-    async fn unknown(self, tx: &mut Tx) -> Result<Vec<FieldError>> {
-        let mut known = HashSet::new();
+    async fn unknown(self, tx: &mut Tx, kept: &[String]) -> Result<Vec<FieldError>> {
+        let mut known: HashSet<String> = kept.iter().cloned().collect();
         for asked in self.known {
             known.extend(tx.answer(asked).await?);
         }

@@ -1,10 +1,7 @@
-//! `admin tenant|organization|user|session|sla|ingest-key|device|clock`: on the store directly, beside a running server.
+//! `admin tenant|organization|user|session|sso|sla|ingest-key|device|clock`: on the store directly, beside a running server.
 
 use clap::{Args, Subcommand};
-use kernel::auth::{
-    NewUser, Role, SIGNIN_LINK_MS, Tenant, User, UserChange, create_session, create_signin_link, create_tenant,
-    create_user, delete_user, find_tenant, find_user, list_tenants, list_users, operate, update_user,
-};
+use kernel::auth::{Tenant, create_tenant, find_tenant, list_tenants, operate};
 use kernel::base::{Error, Result, Word};
 use kernel::store::{Purpose, Store};
 use serde_json::json;
@@ -12,12 +9,16 @@ use serde_json::json;
 use super::clock::{self, ClockCommand};
 use super::device::{self, DeviceCommand};
 use super::ingest_key::{self, IngestKeyCommand};
+use super::organization::{self, OrganizationCommand};
 use super::output::Output;
+use super::session::{self, SessionCommand};
+use super::sso::{self, SsoCommand};
 use super::store;
-use crate::config::{LinkArgs, SessionArgs, StoreArgs};
-use crate::features::organizations::{self, Organization};
+use super::user::{self, UserCommand};
+use crate::config::StoreArgs;
 use crate::features::tickets::Priority;
 use crate::features::tickets::sla::{self, Policy, PriorityPolicy};
+use crate::features::users::{User, find_user};
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -30,9 +31,12 @@ pub enum Command {
     /// The people of a tenant
     #[command(subcommand)]
     User(UserCommand),
-    /// Signing people in
+    /// Signing people in, and out
     #[command(subcommand)]
     Session(SessionCommand),
+    /// Where the people of a tenant sign on
+    #[command(subcommand)]
+    Sso(SsoCommand),
     /// What a tenant promises for its tickets
     #[command(subcommand)]
     Sla(SlaCommand),
@@ -70,30 +74,6 @@ pub enum TenantCommand {
     },
     /// List all tenants
     List {
-        #[command(flatten)]
-        common: Common,
-    },
-}
-
-#[derive(Subcommand)]
-pub enum OrganizationCommand {
-    /// Make an organization
-    Create {
-        #[command(flatten)]
-        of: Of,
-        /// What people call it
-        #[arg(long)]
-        name: String,
-        /// What commands and agents call it: a-z, 0-9 and -
-        #[arg(long)]
-        slug: String,
-        #[command(flatten)]
-        common: Common,
-    },
-    /// List the organizations of a tenant
-    List {
-        #[command(flatten)]
-        of: Of,
         #[command(flatten)]
         common: Common,
     },
@@ -145,89 +125,20 @@ pub enum SlaCommand {
 pub struct Of {
     /// The tenant's slug
     #[arg(long)]
-    tenant: String,
+    pub tenant: String,
 }
 
 /// Whom a command is about.
 #[derive(Args)]
 pub struct Whom {
     #[command(flatten)]
-    of: Of,
+    pub of: Of,
     /// The user's e-mail address
     #[arg(long)]
-    email: String,
+    pub email: String,
 }
 
-#[derive(Subcommand)]
-pub enum UserCommand {
-    /// Make a user
-    Create {
-        #[command(flatten)]
-        whom: Whom,
-        /// What the user may do: admin, technician or viewer
-        #[arg(long, value_parser = parse_role)]
-        role: Role,
-        /// The user's name [default: the e-mail's first part]
-        #[arg(long)]
-        name: Option<String>,
-        /// May read the figures of all tenants
-        #[arg(long)]
-        platform_operator: bool,
-        #[command(flatten)]
-        common: Common,
-    },
-    /// Change a user's role or office; in force at once, also in open sessions
-    Update {
-        #[command(flatten)]
-        whom: Whom,
-        /// admin, technician or viewer
-        #[arg(long, value_parser = parse_role)]
-        role: Option<Role>,
-        /// true or false
-        #[arg(long)]
-        platform_operator: Option<bool>,
-        #[command(flatten)]
-        common: Common,
-    },
-    /// Remove a user and end all their sessions; keys they made stay until revoked
-    Delete {
-        #[command(flatten)]
-        whom: Whom,
-        #[command(flatten)]
-        common: Common,
-    },
-    /// List the users of a tenant
-    List {
-        #[command(flatten)]
-        of: Of,
-        #[command(flatten)]
-        common: Common,
-    },
-}
-
-#[derive(Subcommand)]
-pub enum SessionCommand {
-    /// Make a session cookie for the command line, or with --link a one-time sign-in link for a browser
-    Create {
-        #[command(flatten)]
-        whom: Whom,
-        /// A link that signs a browser in, once, within 15 minutes
-        #[arg(long)]
-        link: bool,
-        #[command(flatten)]
-        url: LinkArgs,
-        #[command(flatten)]
-        session: SessionArgs,
-        #[command(flatten)]
-        common: Common,
-    },
-}
-
-fn parse_role(text: &str) -> Result<Role, String> {
-    Role::parse(text).ok_or_else(|| format!("must be one of {}", Role::ALL.map(Role::as_str).join(", ")))
-}
-
-fn parse_word<W: Word>(text: &str) -> Result<W, String> {
+pub fn parse_word<W: Word>(text: &str) -> Result<W, String> {
     W::parse(text).ok_or_else(|| format!("must be {}", W::expected()))
 }
 
@@ -244,48 +155,14 @@ pub async fn run(command: Command) -> Result<()> {
             let line = |tenant: &Tenant| format!("{}  {}  {}", tenant.id, tenant.slug, tenant.name);
             common.output.print(&tenants, |tenants| tenants.iter().map(line).collect::<Vec<_>>().join("\n"))
         }
-        Command::Organization(command) => run_organization(command).await,
+        Command::Organization(command) => organization::run(command).await,
+        Command::User(command) => user::run(command).await,
+        Command::Session(command) => session::run(command).await,
+        Command::Sso(command) => sso::run(command).await,
         Command::Sla(command) => run_sla(command).await,
         Command::IngestKey(command) => ingest_key::run(command).await,
         Command::Device(command) => device::run(command).await,
         Command::Clock(command) => clock::run(command).await,
-        Command::User(command) => run_user(command).await,
-        Command::Session(SessionCommand::Create { whom, link, url, session, common }) => {
-            let store = store::open(&common.store).await?;
-            let (tenant, user) = find(&store, &whom).await?;
-            let base_url = url.base_url(&store).await?;
-            if link {
-                let token = create_signin_link(&store, tenant.id, user.id).await?;
-                let url = format!("{}/signin?token={}", base_url.as_str(), token.reveal());
-                let expires_at = store.world().now().plus(SIGNIN_LINK_MS);
-                return common.output.print(&json!({ "url": url, "expires_at": expires_at }), |_| {
-                    format!("{url}\nGood once, until {expires_at}.")
-                });
-            }
-            let (token, ends_at) = create_session(&store, tenant.id, user.id, session.max_ms()).await?;
-            let cookie = format!("{}={}", base_url.cookie_name(), token.reveal());
-            let expires_at = ends_at.min(store.world().now().plus(session.idle_ms()));
-            common.output.print(&json!({ "cookie": cookie, "expires_at": expires_at }), |_| {
-                format!("Cookie: {cookie}\nUntil {expires_at} if unused.")
-            })
-        }
-    }
-}
-
-async fn run_organization(command: OrganizationCommand) -> Result<()> {
-    match command {
-        OrganizationCommand::Create { of, name, slug, common } => {
-            let store = store::open(&common.store).await?;
-            let tenant = tenant(&store, &of).await?;
-            let made = organizations::create(&operate(&store, &tenant), &name, &slug).await?;
-            common.output.print(&made, |made| format!("Organization {} ({}) was made.", made.slug, made.id))
-        }
-        OrganizationCommand::List { of, common } => {
-            let store = store::open(&common.store).await?;
-            let all = organizations::list(&operate(&store, &tenant(&store, &of).await?)).await?;
-            let line = |one: &Organization| format!("{}  {}  {}", one.id, one.slug, one.name);
-            common.output.print(&all, |all| all.iter().map(line).collect::<Vec<_>>().join("\n"))
-        }
     }
 }
 
@@ -324,37 +201,6 @@ fn promised(target: &PriorityPolicy) -> String {
     format!("{priority}  first response {first_response_minutes} min  resolution {resolution_minutes} min  {hours}")
 }
 
-async fn run_user(command: UserCommand) -> Result<()> {
-    match command {
-        UserCommand::Create { whom, role, name, platform_operator, common } => {
-            let store = store::open(&common.store).await?;
-            let tenant = tenant(&store, &whom.of).await?;
-            let user =
-                create_user(&store, &tenant, NewUser { email: whom.email, name, role, platform_operator }).await?;
-            common.output.print(&user, |user| format!("User {} ({}) was made.", user.email, user.id))
-        }
-        UserCommand::Update { whom, role, platform_operator, common } => {
-            let store = store::open(&common.store).await?;
-            let (tenant, user) = find(&store, &whom).await?;
-            let user = update_user(&store, &tenant, user.id, UserChange { role, platform_operator }).await?;
-            common.output.print(&user, |user| format!("User {} is {}.", user.email, user.role.as_str()))
-        }
-        UserCommand::Delete { whom, common } => {
-            let store = store::open(&common.store).await?;
-            let (tenant, user) = find(&store, &whom).await?;
-            delete_user(&store, &tenant, &user).await?;
-            common.output.print(&user, |user| format!("User {} was removed.", user.email))
-        }
-        UserCommand::List { of, common } => {
-            let store = store::open(&common.store).await?;
-            let tenant = tenant(&store, &of).await?;
-            let users = list_users(&store, &tenant).await?;
-            let line = |user: &User| format!("{}  {}  {}", user.id, user.role.as_str(), user.email);
-            common.output.print(&users, |users| users.iter().map(line).collect::<Vec<_>>().join("\n"))
-        }
-    }
-}
-
 pub async fn tenant(store: &Store, of: &Of) -> Result<Tenant> {
     let slug = of.tenant.as_str();
     let found = find_tenant(&store.system(Purpose::Cli), slug).await?;
@@ -363,7 +209,8 @@ pub async fn tenant(store: &Store, of: &Of) -> Result<Tenant> {
     })
 }
 
-async fn find(store: &Store, whom: &Whom) -> Result<(Tenant, User)> {
+/// The user, and whose they are.
+pub async fn find(store: &Store, whom: &Whom) -> Result<(Tenant, User)> {
     let tenant = tenant(store, &whom.of).await?;
     let user = find_user(store, &tenant, &whom.email).await?;
     let missing = || {

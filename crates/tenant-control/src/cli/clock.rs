@@ -32,6 +32,7 @@
 //! | `steps` | next_at | now, if beyond the time of a run |
 //! | `devices` | created_at updated_at first_seen_at deleted_at | now at most |
 //! | `device_reports` | last_seen_at inventory_at check_at | now at most; whether it is silent is looked at anew |
+//! | `organizations` `users` | created_at updated_at | now at most: who follows changes goes by it |
 //! | `lanes` | due_at not_before | now, if beyond the longest wait of a retry |
 //! | `lanes` | leased_until | the length of a lease from now at most |
 //! | `change_readers` | seen_at | stays: it is noted anew every few seconds |
@@ -48,7 +49,12 @@
 //! | `devices` | last_boot_at patch_last_installed_at | stays: what was reported |
 //! | `device_changes` | at | stays: only shown, in the order of their versions |
 //! | `device_identities` | added_at | stays: only compared with each other |
-//! | `tenants` `users` `organizations` | created_at updated_at | stays: only shown |
+//! | `tenants` | created_at updated_at | stays: only shown |
+//! | `users` | last_signed_in_at | stays: only shown |
+//! | `user_identities` | created_at | stays: nobody reads it |
+//! | `sso_flows` | expires_at used_at | stays: what finishes one is in a browser that forgets it in ten minutes |
+//! | `sso_providers` | created_at updated_at | stays: only shown |
+//! | `sso_domains` | created_at verified_at | stays: only shown; that it is verified, no clock decides |
 //! | `sla_targets` | updated_at | stays: only shown |
 //! | `ingest_keys` | created_at revoked_at | stays: only shown; whether it is revoked, no clock decides |
 //! | `rate_usage` | window_start | stays: of no tenant, and nobody counts a minute that is not now |
@@ -67,7 +73,7 @@ use serde::Serialize;
 
 use super::admin::{Common, Of, tenant};
 use super::store;
-use crate::features::{api_keys, devices, tickets, webhooks, workflows};
+use crate::features::{api_keys, devices, organizations, tickets, users, webhooks, workflows};
 
 #[derive(Subcommand)]
 pub enum ClockCommand {
@@ -142,6 +148,8 @@ pub async fn repair(db: &Db) -> Result<Repaired> {
     events::bring_back(db, now).await?;
     let tickets = tickets::store::bring_back(db, now).await?;
     let devices = devices::bring_back(db, now).await?;
+    organizations::bring_back(db, now).await?;
+    users::bring_back(db, now).await?;
     let deliveries = webhooks::repair::store::bring_back(db, now).await?;
     let run_max_ms = workflows::Settings::default().run_max_ms;
     let workflow_steps = workflows::repair::store::bring_back(db, now, run_max_ms).await?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kernel::jobs::{Node, every};
 
-use crate::features::{api_keys, devices, webhooks, workflows};
+use crate::features::{api_keys, devices, pages, webhooks, workflows};
 
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(20);
 const CLEAN_EVERY: Duration = Duration::from_mins(10);
@@ -24,6 +24,7 @@ pub async fn run(node: Node, delivery_retention_ms: i64, run_retention_ms: i64) 
         every(&node, INDEX_EVERY, "indexing the software of devices", |node| async move {
             devices::software::store::index_tenants(&node).await
         }),
+        every(&node, LOOK_EVERY, "measuring what waits", |node| async move { pages::measure(&node).await }),
         every(&node, CLEAN_EVERY, "cleaning the log of deliveries", move |node| async move {
             webhooks::jobs::clean(&node, delivery_retention_ms).await
         }),

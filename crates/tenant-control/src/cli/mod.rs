@@ -9,9 +9,13 @@ mod ingest_key;
 mod jobs;
 mod log;
 mod metrics;
+mod organization;
 mod output;
 mod serve;
+mod session;
+mod sso;
 mod store;
+mod user;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

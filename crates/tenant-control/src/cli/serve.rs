@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use kernel::auth::{SIGNIN_LINK_MS, create_first_admin, create_signin_link};
+use kernel::auth::{SIGNIN_LINK_MS, create_signin_link};
 use kernel::base::{Error, MINUTE_MS, Result};
 use kernel::http::{BaseUrl, Certificates, Listener, Server};
 use kernel::jobs::{Node, every, watch};
@@ -18,6 +18,7 @@ use super::output::say;
 use super::{jobs, log, metrics, store};
 use crate::config::{self, ServeArgs};
 use crate::features::search::keeper::Keeper;
+use crate::features::users::create_first_admin;
 use crate::features::webhooks::sender::Sender;
 use crate::features::workflows::engine::Engine;
 use crate::retention::RETENTION;

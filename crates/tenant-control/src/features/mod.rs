@@ -12,6 +12,8 @@ pub mod pages;
 pub mod probes;
 pub mod search;
 pub mod session;
+pub mod sso;
 pub mod tickets;
+pub mod users;
 pub mod webhooks;
 pub mod workflows;

@@ -1,104 +1,26 @@
 //! Every operation of the document against everybody who must not use it, and those who may.
 //!
-//! The table below says how each operation is called with success. An operation without a row fails here, so that a
+//! The table says how each operation is called with success. An operation without a row fails here, so that a
 //! new route cannot be forgotten.
+
+mod table;
 
 use kernel::auth::{PlainKey, Role};
 use kernel::base::DAY_MS;
 use kernel::http::Policy;
 use serde_json::{Value, json};
 
+use self::table::{Row, Target, table};
 use crate::asset_inventory::{self, INVENTORY};
+use crate::organizations::{self, ORGANIZATIONS};
 use crate::support::call::Call;
 use crate::support::people::KEYS;
 use crate::support::search::Indexed;
 use crate::support::{Answer, Server, Setup, Tenancy, over_http};
 use crate::tickets::TICKETS;
+use crate::users::USERS;
 use crate::webhooks::{DELIVERIES, WEBHOOKS, endpoint};
 use crate::workflows::{self, WORKFLOWS};
-
-/// How to call an operation with success.
-struct Row {
-    operation: &'static str,
-    /// What it is about: a record made for the call.
-    target: Target,
-    /// What its query says when it is about no record.
-    query: &'static str,
-    /// In which `$id` stands for that record.
-    body: Option<Value>,
-    status: u16,
-    /// Scopes it needs beside its own.
-    more: &'static [&'static str],
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Target {
-    Nothing,
-    Key,
-    Webhook,
-    Delivery,
-    Ticket,
-    /// What belongs to a ticket, as a list.
-    Comments,
-    History,
-    Workflow,
-    Device,
-    /// What became of a device, as a list.
-    DeviceHistory,
-}
-
-fn table() -> Vec<Row> {
-    use Target::{Comments, Delivery, Device, DeviceHistory, History, Key, Nothing, Ticket, Webhook, Workflow};
-    let row = |operation, target, body, status| Row { operation, target, query: "", body, status, more: &[] };
-    let hook = json!({"name": "Made", "url": "https://hooks.example.com/in", "events": ["webhook.auto_disabled"]});
-    let reading = |row: Row| Row { more: &["webhooks:read"], ..row };
-    let key = json!({"name": "Made", "scopes": ["api_keys:write"]});
-    vec![
-        row("get_openapi_document", Nothing, None, 200),
-        row("list_api_keys", Nothing, None, 200),
-        row("list_api_keys", Key, None, 200),
-        row("create_api_key", Nothing, Some(key.clone()), 201),
-        row("replace_api_key", Key, Some(key), 200),
-        row("replace_api_key", Key, Some(json!({"rotate": {}})), 200),
-        row("revoke_api_key", Key, None, 204),
-        row("list_webhooks", Nothing, None, 200),
-        row("list_webhooks", Webhook, None, 200),
-        reading(row("create_webhook", Nothing, Some(hook.clone()), 201)),
-        reading(row("replace_webhook", Webhook, Some(hook), 200)),
-        reading(row("replace_webhook", Webhook, Some(json!({"rotate_secret": {}})), 200)),
-        row("delete_webhook", Webhook, None, 204),
-        row("list_deliveries", Nothing, None, 200),
-        row("list_deliveries", Delivery, None, 200),
-        row("send_deliveries", Webhook, Some(json!({"action": "test", "webhook_id": "$id"})), 202),
-        row("send_deliveries", Delivery, Some(json!({"action": "resend", "delivery_id": "$id"})), 202),
-        row(
-            "send_deliveries",
-            Webhook,
-            Some(json!({"action": "recover", "webhook_id": "$id", "since": "2026-01-01T00:00:00Z"})),
-            202,
-        ),
-        row("list_events", Nothing, None, 200),
-        row("list_tickets", Nothing, None, 200),
-        row("list_tickets", Ticket, None, 200),
-        row("list_tickets", Comments, None, 200),
-        row("list_tickets", History, None, 200),
-        row("create_ticket", Nothing, Some(json!({"subject": "Made"})), 201),
-        row("change_ticket", Ticket, Some(json!({"status": "open", "comment": {"body": "Seen."}})), 200),
-        row("list_workflows", Nothing, None, 200),
-        row("list_workflows", Workflow, None, 200),
-        row("run_workflow", Nothing, Some(workflows::named("Made")), 201),
-        row("change_workflow", Workflow, Some(json!({"name": "Other"})), 200),
-        row("change_workflow", Workflow, Some(json!({"enabled": false})), 200),
-        row("delete_workflow", Workflow, None, 204),
-        Row { query: "?q=made", ..row("search", Nothing, None, 200) },
-        row("read_asset_inventory", Nothing, None, 200),
-        row("read_asset_inventory", Device, None, 200),
-        row("read_asset_inventory", DeviceHistory, None, 200),
-        row("get_session", Nothing, None, 200),
-        row("delete_session", Nothing, None, 204),
-        row("list_audit_entries", Nothing, None, 200),
-    ]
-}
 
 /// Every scope of the contract but the platform's own.
 const SCOPES: &[&str] = &[
@@ -160,7 +82,7 @@ fn operations(server: &Server) -> Vec<Operation> {
         let scope = scopes.first().and_then(|scope| scope[0].as_str()).map(str::to_owned);
         let (own, rest): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|row| row.operation == id);
         rows = rest;
-        assert!(!own.is_empty(), "{id} ({method} {path}) has no row in the table of access.rs: say how it is called");
+        assert!(!own.is_empty(), "{id} ({method} {path}) has no row in access/table.rs: say how it is called");
         all.extend(own.into_iter().map(|row| Operation {
             path: path.to_owned(),
             method: method.to_uppercase(),
@@ -170,11 +92,7 @@ fn operations(server: &Server) -> Vec<Operation> {
             scope: scope.clone(),
         }));
     }
-    assert!(
-        rows.is_empty(),
-        "the table of access.rs has rows for {:?}, which is not in the document",
-        rows[0].operation
-    );
+    assert!(rows.is_empty(), "access/table.rs has rows for {:?}, which is not in the document", rows[0].operation);
     all
 }
 
@@ -189,7 +107,10 @@ impl Operation {
         let query = if named_in_query { format!("?id={id}{view}") } else { self.row.query.to_owned() };
         let call = server.call(self.method.parse().unwrap(), format!("{}{query}", self.path));
         match &self.row.body {
-            Some(body) => call.json(&serde_json::from_str(&body.to_string().replace("$id", id)).unwrap()),
+            Some(body) => {
+                let new = server.app.world.chance.base62(10);
+                call.json(&serde_json::from_str(&body.to_string().replace("$id", id).replace("$new", &new)).unwrap())
+            }
             None => call,
         }
     }
@@ -220,6 +141,20 @@ impl Operation {
                 let id = asset_inventory::add(server, tenancy, asset_inventory::named(name)).await;
                 Record { secrets: vec![id.clone(), name.to_owned()], id }
             }
+            Target::Organization => {
+                let name = "An organization of another";
+                let made = organizations::make(server, tenancy, &json!({"name": name})).await;
+                let id = made["id"].as_str().unwrap().to_owned();
+                Record { secrets: vec![id.clone(), name.to_owned()], id }
+            }
+            Target::User => {
+                let name = "A user of another";
+                let email = format!("{}@acme.test", server.app.world.chance.base62(10));
+                let body = json!({"email": email, "name": name, "role": "viewer"});
+                let made = server.post(USERS).cookie(&tenancy.admin).json(&body).await.ok(201);
+                let id = made["id"].as_str().unwrap().to_owned();
+                Record { secrets: vec![id.clone(), name.to_owned()], id }
+            }
             Target::Webhook | Target::Delivery => {
                 let url = "https://hooks.example.com/of-another";
                 let hook = endpoint(server, tenancy, url, &["webhook.auto_disabled"]).await;
@@ -243,6 +178,8 @@ impl Operation {
             Target::Workflow => WORKFLOWS,
             Target::Delivery => DELIVERIES,
             Target::Ticket | Target::Comments | Target::History => TICKETS,
+            Target::Organization => ORGANIZATIONS,
+            Target::User => USERS,
             Target::Device | Target::DeviceHistory => INVENTORY,
         };
         server.get(format!("{path}?id={id}")).cookie(&tenancy.admin).await.ok(200)

@@ -1,8 +1,9 @@
 //! `/api/admin/audit`: who did what to which record, when, from where, with which credential.
 
-use kernel::auth::{Role, UserChange, delete_user, find_user, update_user};
+use kernel::auth::Role;
 use kernel::base::MINUTE_MS;
 use serde_json::{Value, json};
+use tenant_control::features::users::{NewUser, UserChange, delete_user, find_user, update_user};
 
 use crate::support::people::{AUDIT, KEYS, SESSION};
 use crate::support::{Key, Server, Tenancy, over_http};
@@ -99,7 +100,7 @@ over_http! {
     async fn what_the_operator_does_is_there_too(server: Server) {
         let acme = server.tenant("acme").await;
         let store = &server.app.store;
-        let new = kernel::auth::NewUser {
+        let new = NewUser {
             email: "ann@acme.test".to_owned(),
             name: None,
             role: Role::Viewer,
@@ -109,13 +110,13 @@ over_http! {
         server.delete(SESSION).cookie(&cookie).await.is(204);
         let ann = find_user(store, &acme.tenant, "ann@acme.test").await.unwrap().unwrap();
         server.advance(MINUTE_MS);
-        let change = UserChange { role: Some(Role::Technician), platform_operator: None };
+        let change = UserChange { role: Some(Role::Technician), ..UserChange::default() };
         update_user(store, &acme.tenant, ann.id, change).await.unwrap();
         server.advance(MINUTE_MS);
         delete_user(store, &acme.tenant, &ann).await.unwrap();
 
         let found = entries(&server, &acme, &format!("target_id={}", ann.id)).await;
-        assert_eq!(actions(&found), ["user.delete", "user.update", "user.create"]);
+        assert_eq!(actions(&found), ["user.disable", "user.update", "user.create"]);
         for entry in &found {
             assert_eq!(entry["actor"], json!({"type": "operator", "id": null, "name": "operator"}));
             assert_eq!(

@@ -2,11 +2,12 @@
 
 mod repair;
 
-use kernel::auth::{NewUser, Role, create_signin_link, create_user, list_clocks};
+use kernel::auth::{Role, create_signin_link, list_clocks};
 use kernel::base::{Actor, Clock, Code, DAY_MS, HOUR_MS, MINUTE_MS, Result, World};
 use kernel::store::Purpose;
 use serde_json::json;
 use tenant_control::cli::clock;
+use tenant_control::features::users::{NewUser, create_user};
 use tenant_control::features::{api_keys, webhooks};
 use tenant_control::retention::RETENTION;
 

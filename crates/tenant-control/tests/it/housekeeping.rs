@@ -1,9 +1,10 @@
 //! What is too old to matter is removed, and nothing else.
 
-use kernel::auth::{Role, create_signin_link, find_user};
+use kernel::auth::{Role, create_signin_link};
 use kernel::base::{DAY_MS, HOUR_MS, MINUTE_MS};
 use kernel::store::Purpose;
 use serde_json::json;
+use tenant_control::features::users::find_user;
 use tenant_control::retention::RETENTION;
 
 use crate::support::people::{AUDIT, KEYS, SESSION};

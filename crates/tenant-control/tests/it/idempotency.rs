@@ -7,6 +7,7 @@ use kernel::args;
 use kernel::base::{DAY_MS, HOUR_MS, MINUTE_MS};
 use kernel::store::Purpose;
 use serde_json::{Value, json};
+use tenant_control::features::users::{NewUser, create_user};
 use tenant_control::retention::RETENTION;
 
 use crate::support::call::Call;
@@ -180,8 +181,8 @@ over_http! {
 
     async fn another_session_of_the_same_user_may_repeat(server: Server) {
         let acme = server.tenant("acme").await;
-        let new = kernel::auth::NewUser { email: "a@acme.test".to_owned(), name: None, role: kernel::auth::Role::Admin, platform_operator: false };
-        let user = kernel::auth::create_user(&server.app.store, &acme.tenant, new).await.unwrap();
+        let new = NewUser { email: "a@acme.test".to_owned(), name: None, role: kernel::auth::Role::Admin, platform_operator: false };
+        let user = create_user(&server.app.store, &acme.tenant, new).await.unwrap();
         for expected in [false, true] {
             let made = kernel::auth::create_session(&server.app.store, acme.tenant.id, user.id, HOUR_MS).await.unwrap();
             let cookie = format!("session={}", made.0.reveal());

@@ -5,7 +5,7 @@ mod changes;
 mod clock;
 mod counters;
 mod hostile;
-mod imports;
+pub mod imports;
 mod kills;
 mod matching;
 mod merging;

@@ -1,20 +1,30 @@
 //! The pages for people: what they show, what their headers allow, and how a link signs a browser in.
 
+mod changelog;
+mod forms;
+mod missing;
+mod status;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use kernel::auth::{NewUser, Role, create_signin_link, create_tenant, create_user};
+use kernel::auth::{Role, create_signin_link, create_tenant};
 use kernel::base::MINUTE_MS;
 use kernel::http::{BaseUrl, Policy};
 use serde_json::{Value, json};
 use tenant_control::catalogue;
+use tenant_control::features::users::{NewUser, create_user};
 
 use crate::support::people::{KEYS, SESSION};
 use crate::support::{Answer, Server, over_http};
 
 const RATE_LIMITS: &str = "/api/rate-limits/";
 const ERRORS: &str = "/documentation/errors/";
+const DOCUMENTATION: &str = "/documentation/";
+const CHANGELOG: &str = "/documentation/changelog/";
+const STATUS: &str = "/status/";
+const SIGNIN: &str = "/signin";
 const OVERVIEW: &str = "/overview";
-const PAGES: [&str; 5] = ["/", RATE_LIMITS, ERRORS, "/signin", OVERVIEW];
+const PAGES: [&str; 8] = ["/", RATE_LIMITS, DOCUMENTATION, ERRORS, CHANGELOG, STATUS, SIGNIN, OVERVIEW];
 const ASSETS: [&str; 3] = ["/assets/style.css", "/assets/overview.js", "/assets/icon.svg"];
 
 over_http! {
@@ -25,11 +35,19 @@ over_http! {
             page.is(200);
             assert_eq!(page.header("content-type"), "text/html; charset=utf-8");
             assert_eq!(page.header("x-content-type-options"), "nosniff");
-            assert_eq!(page.header("referrer-policy"), "no-referrer");
+            // A form whose page hides where it comes from would be sent with `Origin: null`, and refused.
+            let told = if [SIGNIN, OVERVIEW].contains(&path) { "same-origin" } else { "no-referrer" };
+            assert_eq!(page.header("referrer-policy"), told, "{path}");
             assert_eq!(page.header("cache-control"), "no-store");
             let policy = page.header("content-security-policy");
             assert!(policy.starts_with("default-src 'none'; "), "{policy}");
-            for directive in ["base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"] {
+            // Only where there is a form. That of the sign-in page leads on to a provider, which may be anywhere.
+            let forms = match path {
+                SIGNIN => "form-action 'self' https: http:;",
+                OVERVIEW => "form-action 'self';",
+                _ => "form-action 'none';",
+            };
+            for directive in ["base-uri 'none'", forms, "frame-ancestors 'none'"] {
                 assert!(policy.contains(directive), "{directive} in {policy}");
             }
             assert!(!policy.contains("unsafe"), "{policy}");
@@ -46,8 +64,9 @@ over_http! {
             }
             assert_eq!(html.matches("<h1").count(), 1, "{path} has one first heading");
             assert!(!html.contains(" style=") && !html.contains("<style") && !html.contains("<script>"), "{path}");
-            let elsewhere = html.replace(server.base_url(), "");
-            assert!(!elsewhere.contains("http://") && !elsewhere.contains("https://"), "{path} points elsewhere");
+            let elsewhere = html.replace(server.base_url(), "").replace("<a href=\"https://", "");
+            assert!(!elsewhere.contains("http://") && !elsewhere.contains("https://"), "{path} asks somebody else");
+            assert!(path == CHANGELOG || !html.contains("<a href=\"https://"), "{path} points elsewhere");
             let ids = attributes(&html, "id");
             assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len(), "{path} repeats an id");
         }
@@ -58,7 +77,8 @@ over_http! {
         let mut anchors: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for path in PAGES {
             let html = html(&server.get(path).cookie(&admin).await);
-            for link in attributes(&html, "href").iter().chain(&attributes(&html, "src")) {
+            let links = [attributes(&html, "href"), attributes(&html, "src")].concat();
+            for link in links.iter().filter(|link| !link.starts_with("https://")) {
                 let (target, anchor) = link.split_once('#').unwrap_or((link, ""));
                 let target = if target.is_empty() { path } else { target };
                 anchors.entry(target.to_owned()).or_default().insert(anchor.to_owned());
@@ -213,7 +233,7 @@ over_http! {
         for role in [Role::Technician, Role::Viewer] {
             let cookie = server.user(&tenancy.tenant, role).await;
             let page = html(&server.get(OVERVIEW).cookie(&cookie).await);
-            assert!(!page.contains("<form") && !page.contains("admin session create"), "{}", role.as_str());
+            assert!(!page.contains("id=\"key-form\"") && !page.contains("admin session create"), "{}", role.as_str());
             assert!(page.contains(&format!("Your role, {}, cannot create API keys", role.as_str())));
             assert!(page.contains("id=\"sign-out\""));
         }
@@ -302,7 +322,7 @@ fn is_refused(answer: &Answer) {
     answer.is(410);
     assert!(!answer.headers.contains_key("set-cookie"));
     assert_eq!(answer.header("cache-control"), "no-store");
-    assert_eq!(answer.header("referrer-policy"), "no-referrer");
+    assert_eq!(answer.header("referrer-policy"), "same-origin");
     let page = html(answer);
     assert!(page.contains("<h1>This link does not work</h1>"));
     assert!(page.contains("tenant-control admin session create --link"));

@@ -11,11 +11,13 @@ use kernel::store::{Engine, Param, Purpose, Store, Value};
 use serde_json::json;
 
 use crate::asset_inventory::{self, INVENTORY};
+use crate::organizations::{self, ORGANIZATIONS};
 use crate::support::people::{AUDIT, KEYS};
 use crate::support::search::{Indexed, SEARCH};
 use crate::support::stores::TestStore;
 use crate::support::{Server, over_http};
 use crate::tickets::{TICKETS, generous};
+use crate::users::USERS;
 use crate::webhooks::{DELIVERIES, EVENTS, WEBHOOKS, endpoint};
 use crate::workflows::{self, WORKFLOWS};
 
@@ -59,7 +61,11 @@ const BOUNDED: &[&str] = &[
     "sessions",
     "signin_links",
     "sla_targets",
+    "sso_domains",
+    "sso_flows",
+    "sso_providers",
     "tenant_clocks",
+    "user_identities",
     "users",
     "webhook_recoveries",
     "webhook_secrets",
@@ -185,6 +191,9 @@ async fn ask_all(server: &Server) -> Vec<String> {
     // More than are read at once, so that lists are walked.
     asset_inventory::bulk::load(server, &acme, 601, 10).await;
     asset_inventory::bulk::install(server, &acme).await;
+    for name in ["First", "Second"] {
+        organizations::make(server, &acme, &json!({"name": name, "external_id": name})).await;
+    }
     let mut targets = Vec::new();
     for filter in INVENTORY_FILTERS {
         for more in ["", "&updated_since=2000-01-01T00:00:00Z"] {
@@ -201,7 +210,18 @@ async fn ask_all(server: &Server) -> Vec<String> {
     );
     let statuses = ["active", "revoked", "active,revoked", "expired,revoked", "active,expired,revoked"];
     targets.extend(statuses.map(|any| format!("{KEYS}?status={any}")));
+    for filter in ["", "&role=admin", "&role=admin,viewer&status=active", "&q=the", "&email=a@acme.test"] {
+        for more in ["", "&updated_since=2000-01-01T00:00:00Z"] {
+            targets.push(format!("{USERS}?limit=1{filter}{more}"));
+        }
+    }
     targets.extend([
+        format!("{ORGANIZATIONS}?limit=1"),
+        format!("{ORGANIZATIONS}?archived=true"),
+        format!("{ORGANIZATIONS}?q=fir"),
+        format!("{ORGANIZATIONS}?slug=first"),
+        format!("{ORGANIZATIONS}?external_id=First"),
+        format!("{ORGANIZATIONS}?limit=1&updated_since=2000-01-01T00:00:00Z"),
         format!("{DELIVERIES}?status=succeeded,pending"),
         format!("{WEBHOOKS}?limit=1"),
         format!("{WORKFLOWS}?limit=1"),

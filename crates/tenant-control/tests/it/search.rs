@@ -16,11 +16,12 @@ mod together;
 
 use std::collections::BTreeSet;
 
-use kernel::auth::{NewUser, Role, User, create_tenant, create_user, operate};
+use kernel::auth::{Role, create_tenant, operate};
 use kernel::base::SECOND_MS;
 use serde_json::{Value, json};
 use tenant_control::features::devices::{FullDevice, Nic, Platform, Status, Type, software as installed};
 use tenant_control::features::organizations::{self, Organization};
+use tenant_control::features::users::{NewUser, User, create_user};
 
 use crate::asset_inventory::{add, software, with};
 use crate::support::people::SESSION;

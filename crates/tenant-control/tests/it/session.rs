@@ -4,13 +4,12 @@ mod credentials;
 mod csrf;
 mod signin;
 
-use kernel::auth::{
-    NewUser, Role, UserChange, create_session, create_signin_link, delete_user, find_user, update_user,
-};
+use kernel::auth::{Role, create_session, create_signin_link};
 use kernel::base::{Code, HOUR_MS, MINUTE_MS};
 use kernel::http::BaseUrl;
 use kernel::store::{Engine, Purpose, Store};
 use serde_json::{Value, json};
+use tenant_control::features::users::{NewUser, UserChange, delete_user, find_user, update_user};
 
 use crate::support::people::{KEYS, SESSION};
 use crate::support::process::until;
@@ -108,15 +107,20 @@ over_http! {
         let acme = server.tenant("acme").await;
         let cookie = user(&server, &acme, "ann@acme.test", Role::Viewer, false).await;
         server.get(KEYS).cookie(&cookie).await.problem("insufficient_scope");
-        change(&server, &acme, "ann@acme.test", UserChange { role: Some(Role::Admin), platform_operator: Some(true) })
-            .await;
+        change(
+            &server,
+            &acme,
+            "ann@acme.test",
+            UserChange { role: Some(Role::Admin), platform_operator: Some(true), ..UserChange::default() },
+        )
+        .await;
         server.get(KEYS).cookie(&cookie).await.is(200);
         assert_eq!(server.get(SESSION).cookie(&cookie).await.ok(200)["scopes"], json!(["*", "platform:read"]));
         change(
             &server,
             &acme,
             "ann@acme.test",
-            UserChange { role: Some(Role::Viewer), platform_operator: Some(false) },
+            UserChange { role: Some(Role::Viewer), platform_operator: Some(false), ..UserChange::default() },
         )
         .await;
         server.get(KEYS).cookie(&cookie).await.problem("insufficient_scope");
@@ -131,8 +135,8 @@ over_http! {
         let other = server.second_node().await;
         for (role, platform_operator) in [(Role::Viewer, true), (Role::Technician, false), (Role::Admin, true)] {
             let held = server.hold_writes(tenant.id).await;
-            let of_role = UserChange { role: Some(role), platform_operator: None };
-            let of_operator = UserChange { role: None, platform_operator: Some(platform_operator) };
+            let of_role = UserChange { role: Some(role), ..UserChange::default() };
+            let of_operator = UserChange { platform_operator: Some(platform_operator), ..UserChange::default() };
             let let_go = async {
                 // On SQLite both wait for the writer as soon as they are asked for.
                 if store.engine() == Engine::Postgres {
@@ -258,19 +262,19 @@ async fn waiting(store: &Store, count: i64) {
     until("statements wait for a lock", std::time::Duration::from_secs(30), look).await;
 }
 
-/// A row that refers to a user locks the user, and whoever removes the user holds the tenant's clock: so the clock is first.
+/// A row that refers to a user locks the user, and whoever disables the user holds the tenant's clock: so the clock is first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn signing_in_and_removing_the_user_never_wait_for_each_other() {
+async fn signing_in_and_disabling_the_user_never_wait_for_each_other() {
     let server = Server::postgres().await;
     let acme = server.tenant("acme").await;
-    for link in [false, true] {
-        user(&server, &acme, "ann@acme.test", Role::Viewer, false).await;
-        let ann = find_user(&server.app.store, &acme.tenant, "ann@acme.test").await.unwrap().unwrap();
+    for (link, email) in [(false, "ann@acme.test"), (true, "bob@acme.test")] {
+        user(&server, &acme, email, Role::Viewer, false).await;
+        let ann = find_user(&server.app.store, &acme.tenant, email).await.unwrap().unwrap();
         // Turns are of a node: with another one all three are in the database at once.
         let other = server.second_node().await;
         let held = server.hold_writes(acme.tenant.id).await;
         let (store, tenant, id) = (server.app.store.clone(), acme.tenant.clone(), ann.id);
-        let removing = tokio::spawn(async move { delete_user(&store, &tenant, &ann).await });
+        let disabling = tokio::spawn(async move { delete_user(&store, &tenant, &ann).await });
         waiting(&server.app.store, 1).await;
         let (store, tenant) = (other.app.store.clone(), acme.tenant.id);
         let signing_in = tokio::spawn(async move {
@@ -281,8 +285,8 @@ async fn signing_in_and_removing_the_user_never_wait_for_each_other() {
         });
         waiting(&server.app.store, 2).await;
         drop(held);
-        removing.await.unwrap().unwrap();
-        // Whoever was first: nobody has waited for the other in a circle, and nothing of the user is left.
+        disabling.await.unwrap().unwrap();
+        // Whoever was first: nobody has waited for the other in a circle, and the user is signed in by nothing.
         if let Err(refused) = signing_in.await.unwrap() {
             assert_eq!(refused.code(), Code::NotFound, "{refused}");
         }

@@ -198,6 +198,7 @@ const SYSTEM_DOORS: &[(&str, &str, usize, &str)] = &[
         "whose a key or cookie is, is what the read finds out; and which there are at all",
     ),
     ("crates/kernel/src/http/pass.rs", "Credentials", 1, "whose a pass is, is what the read finds out"),
+    ("crates/kernel/src/http/guest.rs", "SignIn", 1, "whose a domain or a sign-on is, is what the read finds out"),
     ("crates/kernel/src/auth/people.rs", "Startup", 1, "whether there is any tenant yet"),
     ("crates/kernel/src/auth/sessions.rs", "SignIn", 1, "whose a sign-in link is, is what the read finds out"),
     ("crates/kernel/src/jobs/lanes.rs", "Jobs", 4, "which lanes are due, of whichever tenant"),
@@ -269,7 +270,17 @@ fn the_operators_door_is_used_at_the_command_line_alone() {
     let rule =
         "a tenant's handle without a caller is for the operator's commands; a feature takes the handle it is given";
     let elsewhere = |path: &str| path.starts_with(FEATURES);
-    never(rule, &["operate("], elsewhere, &[]);
+    let allowed = [(
+        "crates/tenant-control/src/features/users/operator.rs",
+        "people are there before anybody can call: what the operator's commands do with them",
+    )];
+    never(rule, &["operate("], elsewhere, &allowed);
+}
+
+#[test]
+fn the_doors_of_signing_on_are_used_by_it_alone() {
+    let rule = "a handle without a caller is for whoever is about to sign in";
+    never(rule, &[".signing_on"], |path| !path.starts_with("crates/tenant-control/src/features/sso/"), &[]);
 }
 
 /// A newcomer reads a file in one sitting.

@@ -26,7 +26,7 @@ mod terms;
 use kernel::base::{ActorRef, Id, Identified, RecordId, Timestamp};
 use kernel::events::EventKind;
 use kernel::http::Record;
-use kernel::store::refer::Referable;
+use kernel::store::refer::{Referable, Referrer};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -66,6 +66,10 @@ impl Identified for Device {
     const PREFIX: &'static str = "dev";
     const ABOUT: &'static str = "The device.";
 }
+
+/// Live devices as they refer to organizations.
+pub const OF_ORGANIZATION: Referrer =
+    Referrer { prefix: OrganizationId::PREFIX, what: "devices", find: store::OF_ORGANIZATION };
 
 /// Devices as others refer to them.
 pub const DEVICES: Referable =

@@ -20,6 +20,8 @@ const WITH_REPORTS: &str = " FROM devices LEFT JOIN device_reports ON device_rep
 const FULL: &str = kernel::sql!["SELECT ", DEVICE_LIST, WITH_REPORTS];
 
 kernel::statements! {
+    /// One live device of an organization, by its term: what is deleted has none.
+    OF_ORGANIZATION = "SELECT number FROM device_terms WHERE tenant_id = $1 AND term = 'o:' || CAST($2 AS TEXT) LIMIT 1";
     BY_ID = kernel::sql![FULL, " AND id = $2 AND deleted_at IS NULL"];
     BY_NUMBER = kernel::sql![FULL, " AND number = $2 AND deleted_at IS NULL"];
     NUMBER = "SELECT number FROM devices WHERE tenant_id = $1 AND id = $2";

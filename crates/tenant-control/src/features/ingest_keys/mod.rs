@@ -9,13 +9,18 @@ mod store;
 
 pub use store::{STATEMENTS, confirm, create, list, revoke};
 
-use kernel::base::{ActorRef, Chance, Code, Error, Id, Identified, Secrets, Timestamp};
+use kernel::base::{ActorRef, Chance, Code, Error, Id, Identified, RecordId, Secrets, Timestamp};
+use kernel::store::refer::Referrer;
 use serde::Serialize;
 
 use super::organizations::OrganizationId;
 
 /// Live keys of a tenant: one for each of its customers, and all of them fit into a list that a person reads.
 pub const LIVE_KEYS_MAX: i64 = 1_000;
+
+/// Live keys as they refer to organizations.
+pub const OF_ORGANIZATION: Referrer =
+    Referrer { prefix: OrganizationId::PREFIX, what: "ingest keys", find: store::OF_ORGANIZATION };
 
 pub type IngestKeyId = Id<IngestKey>;
 

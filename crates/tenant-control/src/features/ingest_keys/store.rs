@@ -2,11 +2,12 @@
 
 use kernel::args;
 use kernel::audit::{self, Entry};
-use kernel::base::{Code, Error, Result, Secrets, TenantId};
+use kernel::base::{Code, Error, RecordId, Result, Secrets, TenantId};
+use kernel::store::refer::{self, Reference};
 use kernel::store::{Db, FromRow, Row, Tx};
 
 use super::{IngestKey, IngestKeyId, LIVE_KEYS_MAX, NewIngestKey, Secret, revoked};
-use crate::features::organizations::{Organization, OrganizationId};
+use crate::features::organizations::{ORGANIZATIONS, Organization, OrganizationId};
 
 kernel::columns! {
     /// What is shown of a key.
@@ -25,6 +26,7 @@ const SHOWN: &str = kernel::sql![
 ];
 
 kernel::statements! {
+    OF_ORGANIZATION = "SELECT id FROM ingest_keys WHERE tenant_id = $1 AND organization_id = $2 AND revoked_at IS NULL LIMIT 1";
     LIST = kernel::sql![SHOWN, " AND k.id > $2 ORDER BY k.id LIMIT $3"];
     GET = kernel::sql![SHOWN, " AND k.id = $2"];
     COUNT_LIVE = "SELECT COUNT(*) FROM ingest_keys WHERE tenant_id = $1 AND revoked_at IS NULL";
@@ -84,6 +86,11 @@ pub async fn create(db: &Db, organization: Option<&Organization>, secrets: &Secr
     db.write(async move |tx| {
         let at = tx.tick().await?.at;
         check_room(tx).await?;
+        if let Some(id) = organization_id {
+            let (pointer, id) = ("/organization".to_owned(), id.to_string());
+            let named = Reference { pointer, prefix: OrganizationId::PREFIX, id };
+            refer::check(tx, &[ORGANIZATIONS], &[named]).await?;
+        }
         let (id, secret) = (IngestKeyId::new(tx.world()), Secret::generate(&tx.world().chance));
         let (hash, by) = (secret.hash(id, &secrets), tx.actor().who.clone());
         let row = args![id, organization_id, hash.as_slice(), secret.last_four(), by.kind.as_str(), by.id, by.name, at];

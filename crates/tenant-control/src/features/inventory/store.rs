@@ -36,9 +36,9 @@ kernel::statements! {
     INSERT_IDENTITY = "INSERT INTO device_identities (tenant_id, identity, number, added_at) VALUES ($1, $2, $3, $4)";
     TOUCH_IDENTITY = "UPDATE device_identities SET added_at = $4 WHERE tenant_id = $1 AND identity = $2 AND number = $3";
     DELETE_IDENTITY = "DELETE FROM device_identities WHERE tenant_id = $1 AND identity = $2 AND number = $3";
-    BY_SLUG = "SELECT id FROM organizations WHERE tenant_id = $1 AND slug = $2";
-    BY_NAME = "SELECT id FROM organizations /* INDEXED BY organizations_by_name */
-        WHERE tenant_id = $1 AND name = $2 LIMIT 2";
+    BY_SLUG = "SELECT id, archived FROM organizations WHERE tenant_id = $1 AND slug = $2";
+    BY_NAME = "SELECT id, archived FROM organizations /* INDEXED BY organizations_by_name */
+        WHERE tenant_id = $1 AND name = $2 LIMIT 10";
 }
 
 /// Names that agents give to one device and that are remembered: each installation of an agent has its own.
@@ -77,7 +77,8 @@ pub async fn take(db: &Db, settings: Settings, taken: Taken) -> Result<()> {
         let Taken { reach, reporter, report, facts, digest } = taken;
         // A body may take minutes to come, and a key that was revoked meanwhile is none.
         ingest_keys::confirm(tx, reach.key_id).await?;
-        let organization = organization(tx, &reporter, report.tag.as_deref()).await?;
+        let named = organization(tx, &reporter, report.tag.as_deref()).await?;
+        let organization = named.map(|(id, _)| id);
         let given = given_names(&reporter, &report.device_id);
         let found = match find_given(tx, &given, reporter.organization, organization).await? {
             Match::None => find_match(tx, &Marks::told(&facts).levels(), reporter.organization).await?,
@@ -101,9 +102,12 @@ pub async fn take(db: &Db, settings: Settings, taken: Taken) -> Result<()> {
         // Parts of what nobody knows are no inventory, however many come: how such a device is, is not known.
         let is_inventory = !report.partial || after.device.inventory_at.is_some();
         after.device.inventory_at = is_inventory.then_some(now);
-        after.device.organization_id = organization.or(after.device.organization_id);
+        // What is archived is no new reference; a device that has it keeps it.
+        let joined = named.filter(|(_, is_archived)| !is_archived).map(|(id, _)| id);
+        after.device.organization_id = joined.or(after.device.organization_id);
         // A tag that names nobody may name somebody tomorrow: the same report is to be read again then.
-        let digest = digest.filter(|_| report.tag.is_none() || organization.is_some());
+        let is_there = organization.is_some() && after.device.organization_id == organization;
+        let digest = digest.filter(|_| report.tag.is_none() || is_there);
         let names = names_of(&after, given);
         let noted = Noted::Report { digest, check_at: check_at(&after, settings) };
         let number = match kept {
@@ -136,17 +140,25 @@ fn check_at(full: &FullDevice, settings: Settings) -> Option<Timestamp> {
     devices::next_check(device.last_seen_at, device.status, &device.warranty, &settings)
 }
 
-/// The key's own; else what the agent's tag names, by slug or by a name that only one has; else none.
-async fn organization(tx: &mut Tx, reporter: &Reporter, tag: Option<&str>) -> Result<Option<OrganizationId>> {
-    if reporter.organization.is_some() {
-        return Ok(reporter.organization);
+/// An organization, and whether it is archived.
+type Named = (OrganizationId, bool);
+
+/// The key's own; else what the agent's tag names, by slug or by a name that only one has; else none. A key that is bound to an
+/// organization which was archived goes on reporting for it: its devices would be in everybody's reach otherwise.
+async fn organization(tx: &mut Tx, reporter: &Reporter, tag: Option<&str>) -> Result<Option<Named>> {
+    if let Some(own) = reporter.organization {
+        return Ok(Some((own, false)));
     }
     let Some(tag) = tag else { return Ok(None) };
-    if let Some(id) = tx.find(BY_SLUG, args![tag]).await? {
-        return Ok(Some(id));
+    if let Some(named) = tx.find(BY_SLUG, args![tag]).await? {
+        return Ok(Some(named));
     }
-    let named: Vec<OrganizationId> = tx.list(BY_NAME, args![tag]).await?;
-    Ok(if let [one] = named.as_slice() { Some(*one) } else { None })
+    let named: Vec<Named> = tx.list(BY_NAME, args![tag]).await?;
+    let (archived, live): (Vec<Named>, Vec<Named>) = named.into_iter().partition(|(_, is_archived)| *is_archived);
+    Ok(match (live.as_slice(), archived.as_slice()) {
+        ([one], _) | ([], [one]) => Some(*one),
+        _ => None,
+    })
 }
 
 /// Live devices in reach that are known by something, the newest first.

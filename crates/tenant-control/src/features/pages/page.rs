@@ -4,34 +4,58 @@ use askama::Template;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use kernel::base::{Error, HOUR_MS, MINUTE_MS, Result};
+use kernel::http::BaseUrl;
 
 /// A rendered page.
 pub struct Page {
     status: StatusCode,
     html: String,
     content_security_policy: &'static str,
+    referrer_policy: HeaderValue,
 }
 
 /// Nothing but our own stylesheet and icon: no script, no frame, no form target, nothing from anybody else.
-const STILL: &str =
+pub const STILL: &str =
     "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Also our own script, which may call our own API.
+/// Also our own script, which may call our own API, and forms that are sent to us.
 const SCRIPTED: &str = "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; connect-src 'self'; \
-    base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+    base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+
+/// A form that is sent to us, and whose answer leads on to somebody's provider. Some browsers hold that address against
+/// `form-action` too, and the page cannot know whose it will be: so it may be any, by https.
+const LEADING: &str = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; \
+    form-action 'self' https:; frame-ancestors 'none'";
+
+/// The same where the service itself is reached without TLS, to try it out beside a provider that is too.
+const LEADING_PLAIN: &str = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; \
+    form-action 'self' https: http:; frame-ancestors 'none'";
 
 /// The address of a page may hold a sign-in token: nobody is told where a visitor comes from.
 pub const REFERRER_POLICY: HeaderValue = HeaderValue::from_static("no-referrer");
 
+/// Nobody but ourselves, on a page with a form: where nobody is told, browsers send `Origin: null` with it, and whether it
+/// comes from us cannot be seen.
+const OWN_REFERRER_POLICY: HeaderValue = HeaderValue::from_static("same-origin");
+
 impl Page {
     pub fn new(template: &impl Template) -> Result<Self> {
         let html = template.render().map_err(Error::internal)?;
-        Ok(Page { status: StatusCode::OK, html, content_security_policy: STILL })
+        let (content_security_policy, referrer_policy) = (STILL, REFERRER_POLICY);
+        Ok(Page { status: StatusCode::OK, html, content_security_policy, referrer_policy })
     }
 
-    /// The page brings a script of ours.
+    /// The page brings a script and a form of ours.
     pub fn with_script(template: &impl Template) -> Result<Self> {
-        Ok(Page { content_security_policy: SCRIPTED, ..Page::new(template)? })
+        let (content_security_policy, referrer_policy) = (SCRIPTED, OWN_REFERRER_POLICY);
+        Ok(Page { content_security_policy, referrer_policy, ..Page::new(template)? })
+    }
+
+    /// The page has a form that leads to another site.
+    pub fn leading(template: &impl Template, base_url: &BaseUrl) -> Result<Self> {
+        let content_security_policy = if base_url.is_https() { LEADING } else { LEADING_PLAIN };
+        let referrer_policy = OWN_REFERRER_POLICY;
+        Ok(Page { content_security_policy, referrer_policy, ..Page::new(template)? })
     }
 
     #[must_use]
@@ -44,7 +68,7 @@ impl IntoResponse for Page {
     fn into_response(self) -> Response {
         let headers = [
             (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(self.content_security_policy)),
-            (header::REFERRER_POLICY, REFERRER_POLICY),
+            (header::REFERRER_POLICY, self.referrer_policy),
         ];
         (self.status, headers, Html(self.html)).into_response()
     }

@@ -1,4 +1,4 @@
-//! `/signin`: a one-time link signs a browser in, and without one the page says how to get it.
+//! `/signin`: a work e-mail leads to the provider of its domain, and a one-time link signs a browser in by itself.
 
 use std::sync::Arc;
 
@@ -8,32 +8,76 @@ use axum::extract::State;
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use kernel::auth::{SIGNIN_LINK_MS, Token};
-use kernel::base::{Error, Result};
-use kernel::http::{Context, Settings, Shared};
+use kernel::base::{Error, Result, is_email};
+use kernel::http::{Context, Form, FormFields, Settings, Shared};
 
 use super::page::{Page, REFERRER_POLICY, words};
 use crate::cookie;
+use crate::features::sso;
 
 #[derive(Template)]
 #[template(path = "signin.html")]
-struct SignIn {
+struct SignIn<'a> {
     here: &'static str,
     /// A link was followed that is unknown, used or too old.
     is_refused: bool,
+    /// What was typed, and why it leads nowhere.
+    email: &'a str,
+    refusal: Option<Refusal>,
+    redirect_to: Option<&'a str>,
     link_lifetime: String,
     idle_limit: String,
     absolute_limit: String,
 }
 
-impl SignIn {
-    fn page(settings: &Settings, is_refused: bool) -> Result<Page> {
-        Page::new(&SignIn {
+impl<'a> SignIn<'a> {
+    fn new(settings: &Settings, redirect_to: Option<&'a str>) -> Self {
+        SignIn {
             here: "/signin",
-            is_refused,
+            is_refused: false,
+            email: "",
+            refusal: None,
+            redirect_to,
             link_lifetime: words(SIGNIN_LINK_MS),
             idle_limit: words(settings.session_idle_ms),
             absolute_limit: words(settings.session_absolute_ms),
-        })
+        }
+    }
+
+    fn page(&self, settings: &Settings, status: StatusCode) -> Result<Response> {
+        Page::leading(self, &settings.base_url).map(|page| page.status(status).into_response())
+    }
+}
+
+/// Why an e-mail address leads to no provider.
+#[derive(Clone, Copy)]
+enum Refusal {
+    Malformed,
+    /// The same for all that there can be: nobody finds out here whose customers we have.
+    Unknown,
+    Away,
+}
+
+impl Refusal {
+    fn status(self) -> StatusCode {
+        match self {
+            Refusal::Malformed => StatusCode::UNPROCESSABLE_ENTITY,
+            Refusal::Unknown => StatusCode::NOT_FOUND,
+            Refusal::Away => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    fn sentence(self) -> &'static str {
+        match self {
+            Refusal::Malformed => "Type your whole e-mail address, such as you@example.com.",
+            Refusal::Unknown => "No sign-on is set up for this address. Ask your administrator, or use a sign-in link.",
+            Refusal::Away => "Signing in is not possible right now. Try again in a minute.",
+        }
+    }
+
+    /// Whether another address would help.
+    fn is_of_email(self) -> bool {
+        !matches!(self, Refusal::Away)
     }
 }
 
@@ -43,13 +87,51 @@ pub async fn signin(
     method: Method,
     uri: Uri,
 ) -> Result<Response> {
+    let asked = FormFields::parse(uri.query().unwrap_or_default());
+    let form = SignIn::new(&app.settings, asked.get("redirect_to").and_then(own_path));
     // Only following the link uses it up: programs that look at links before people do ask with HEAD.
     let token = token(&uri).filter(|_| method == Method::GET);
-    let Some(token) = token else { return SignIn::page(&app.settings, false).map(Page::into_response) };
+    let Some(token) = token else { return form.page(&app.settings, StatusCode::OK) };
     match app.redeem_signin_link(token, &context).await? {
         Some(session) => welcome(&app.settings, &session),
-        None => Ok(SignIn::page(&app.settings, true)?.status(StatusCode::GONE).into_response()),
+        None => SignIn { is_refused: true, ..form }.page(&app.settings, StatusCode::GONE),
     }
+}
+
+/// The form: on to the provider of the address, or back to the form with what is wrong.
+pub async fn begin_signin(State(app): State<Shared>, form: Form) -> Result<Response> {
+    let fields = form.read().await?;
+    let email = fields.get("email").unwrap_or_default().trim();
+    let redirect_to = fields.get("redirect_to").and_then(own_path);
+    let begun = match sso::email_domain(email).filter(|_| is_email(email)) {
+        Some(domain) => begin(&app, &domain, redirect_to.unwrap_or(sso::DEFAULT_REDIRECT)).await?,
+        None => Err(Refusal::Malformed),
+    };
+    match begun {
+        Ok((url, cookie)) => redirect(&url, &cookie),
+        Err(refusal) => {
+            let again = SignIn { email, refusal: Some(refusal), ..SignIn::new(&app.settings, redirect_to) };
+            again.page(&app.settings, refusal.status())
+        }
+    }
+}
+
+/// Where the provider is, and the cookie with which the browser comes back from it.
+async fn begin(app: &Shared, domain: &str, redirect_to: &str) -> Result<Result<(String, String), Refusal>> {
+    match sso::begin(app, domain, redirect_to).await {
+        Ok(begun) => Ok(Ok((begun.url, begun.cookie))),
+        Err(error) if error.code().status() == 404 => Ok(Err(Refusal::Unknown)),
+        Err(error) if error.code().status() == 503 => {
+            tracing::warn!(%error, "a sign-on could not be begun");
+            Ok(Err(Refusal::Away))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Where somebody wanted to go, if that is a path of ours. What is not is passed over: the page is of use without it.
+fn own_path(text: &str) -> Option<&str> {
+    sso::parse_redirect(text).is_ok().then_some(text)
 }
 
 /// As the link was printed: the token's alphabet needs no decoding.
@@ -60,9 +142,12 @@ fn token(uri: &Uri) -> Option<&str> {
 /// Signed in, and on to an address without the token.
 fn welcome(settings: &Settings, session: &Token) -> Result<Response> {
     let base_url = &settings.base_url;
-    let cookie = cookie::setting(base_url.cookie_name(), session.reveal(), base_url.is_https());
+    redirect(sso::DEFAULT_REDIRECT, &cookie::setting(base_url.cookie_name(), session.reveal(), base_url.is_https()))
+}
+
+fn redirect(location: &str, cookie: &str) -> Result<Response> {
     let headers = [
-        (header::LOCATION, HeaderValue::from_static("/overview")),
+        (header::LOCATION, HeaderValue::try_from(location).map_err(Error::internal)?),
         (header::SET_COOKIE, HeaderValue::try_from(cookie).map_err(Error::internal)?),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
         (header::REFERRER_POLICY, REFERRER_POLICY),

@@ -104,6 +104,14 @@ impl Served {
         self.set(State::Building);
     }
 
+    /// For how long what is written has not been found; none while there is no index to find it in.
+    pub fn lag(&self) -> Option<Duration> {
+        match &*self.0.state.read().unwrap_or_else(PoisonError::into_inner) {
+            State::Building => None,
+            State::Serving(_, fresh_at) => Some(fresh_at.elapsed()),
+        }
+    }
+
     /// For how long what is written has not been found, for whoever watches this from outside.
     pub(super) fn note_lag(&self) {
         let lag = match &*self.0.state.read().unwrap_or_else(PoisonError::into_inner) {

@@ -216,7 +216,7 @@ fn requester(field: &mut Field<'_>, null: Null) -> Option<RequesterPatch> {
     Some(requester)
 }
 
-fn tags(field: &mut Field<'_>) -> Option<Vec<String>> {
+pub fn tags(field: &mut Field<'_>) -> Option<Vec<String>> {
     Some(distinct(field.list(TAGS_MAX, |field| key(field, "tag"))?))
 }
 
@@ -225,7 +225,7 @@ fn devices(field: &mut Field<'_>) -> Option<Vec<DeviceId>> {
 }
 
 /// Each value once, where it first stands.
-fn distinct<T: PartialEq>(values: Vec<T>) -> Vec<T> {
+pub fn distinct<T: PartialEq>(values: Vec<T>) -> Vec<T> {
     values.into_iter().fold(Vec::new(), |mut kept, value| {
         if !kept.contains(&value) {
             kept.push(value);
@@ -234,7 +234,7 @@ fn distinct<T: PartialEq>(values: Vec<T>) -> Vec<T> {
     })
 }
 
-fn custom_fields(field: &mut Field<'_>, null: Null) -> Option<Map<String, Value>> {
+pub fn custom_fields(field: &mut Field<'_>, null: Null) -> Option<Map<String, Value>> {
     let Value::Object(object) = field.take() else {
         return field.wrong("wrong_type", "must be an object");
     };

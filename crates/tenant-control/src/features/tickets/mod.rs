@@ -16,9 +16,10 @@ pub mod stored;
 
 use std::collections::BTreeMap;
 
-use kernel::base::{ActorRef, Code, Error, Id, Identified, Result, Timestamp, UserId, Word};
+use kernel::base::{ActorRef, Code, Error, Id, Identified, RecordId, Result, Timestamp, UserId, Word};
 use kernel::events::EventKind;
 use kernel::http::Record;
+use kernel::store::refer::Referrer;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -31,6 +32,10 @@ pub const TICKET_UPDATED: EventKind<UpdatedTicket> =
     EventKind::new("ticket.updated", "Fields of a ticket changed; `changes` says which, from what and to what.");
 pub const TICKET_COMMENTED: EventKind<CommentedTicket> =
     EventKind::new("ticket.commented", "Somebody commented on a ticket; `comment` is what they wrote.");
+
+/// Tickets as they refer to organizations, done ones too.
+pub const OF_ORGANIZATION: Referrer =
+    Referrer { prefix: OrganizationId::PREFIX, what: "tickets", find: store::OF_ORGANIZATION };
 
 pub type TicketId = Id<Ticket>;
 

@@ -22,6 +22,9 @@ use super::{
 use crate::catalogue;
 
 kernel::statements! {
+    /// One ticket of an organization, live or done, by the terms that `find` gives it.
+    OF_ORGANIZATION = "SELECT number FROM ticket_terms WHERE tenant_id = $1
+        AND term IN ('+o:' || CAST($2 AS TEXT), '-o:' || CAST($2 AS TEXT)) LIMIT 1";
     FULL = TicketColumns::SELECT;
     GET = kernel::sql![FULL, " AND id = $2"];
     NUMBER = "SELECT number FROM tickets WHERE tenant_id = $1 AND id = $2";
@@ -205,8 +208,11 @@ pub async fn change(
     patch: TicketPatch,
 ) -> Result<Ticket> {
     let Tick { at: now, sequence } = tx.tick().await?;
-    known.references.check(tx).await?;
-    let mut stored = tx.answer(known.ticket).await?.pop().ok_or_else(Error::not_found)?;
+    let stored = tx.answer(known.ticket).await?.pop();
+    // What the ticket names already is no new reference, though it be archived or disabled by now.
+    let kept = stored.as_ref().map(|stored| kept_by(&stored.ticket)).unwrap_or_default();
+    known.references.check_but(tx, &kept).await?;
+    let mut stored = stored.ok_or_else(Error::not_found)?;
     if_match.check(stored.ticket.version)?;
     let old = stored.ticket.clone();
     let TicketPatch { fields, comment } = patch;
@@ -313,6 +319,12 @@ async fn say(tx: &mut Tx, stored: &mut StoredTicket, new: NewComment, now: Times
     };
     tx.later(INSERT_COMMENT, row.into_vec()).await?;
     Ok(Comment { id, body: new.body, public: new.public, author, created_at: now })
+}
+
+/// The organization and the person that a ticket names. A device that is deleted cannot be said again.
+fn kept_by(ticket: &Ticket) -> Vec<String> {
+    let organization = ticket.organization_id.map(|id| id.to_string());
+    organization.into_iter().chain(ticket.assignee_id.map(|id| id.to_string())).collect()
 }
 
 /// Unique in the tenant; the index keeps it so, and this names the other.

@@ -45,14 +45,17 @@ pub mod template;
 
 use std::time::Duration;
 
-use kernel::base::{ActorRef, DAY_MS, Id, Identified, Timestamp};
+use kernel::base::{ActorRef, DAY_MS, Id, Identified, RecordId, Timestamp};
 use kernel::events::EventKind;
 use kernel::http::Record;
 pub use kernel::jobs::steps::State as Status;
+use kernel::store::refer::Referrer;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
+
+use crate::features::organizations::OrganizationId;
 
 pub const WORKFLOW_RUN_STARTED: EventKind<Run> = EventKind::new("workflow.run.started", "A run began to act.");
 pub const WORKFLOW_RUN_SUCCEEDED: EventKind<Run> =
@@ -79,6 +82,10 @@ impl Identified for Run {
     const PREFIX: &'static str = "run";
     const ABOUT: &'static str = "The run to act on.";
 }
+
+/// Workflows as they refer to organizations.
+pub const OF_ORGANIZATION: Referrer =
+    Referrer { prefix: OrganizationId::PREFIX, what: "workflows", find: store::OF_ORGANIZATION };
 
 /// The kind of the lanes on which workflows run, and the key of a tenant's one.
 pub const WORKFLOW_LANE: &str = "workflow";

@@ -62,6 +62,10 @@ kernel::columns! {
 }
 
 kernel::statements! {
+    /// One workflow that names an organization in the definition in force. There are at most so many of them.
+    OF_ORGANIZATION = "SELECT w.id FROM workflows w
+        JOIN workflow_revisions r ON r.tenant_id = w.tenant_id AND r.workflow_id = w.id AND r.revision = w.revision
+        WHERE w.tenant_id = $1 AND w.deleted_at IS NULL AND r.definition LIKE '%' || CAST($2 AS TEXT) || '%' LIMIT 1";
     /// Where each stands, and how large it is.
     LIST = "SELECT w.created_at, w.id, CAST(octet_length(r.definition) AS BIGINT) FROM workflows w
         JOIN workflow_revisions r ON r.tenant_id = w.tenant_id AND r.workflow_id = w.id AND r.revision = w.revision
@@ -156,7 +160,7 @@ pub async fn revision(db: &Db, secrets: &Secrets, id: WorkflowId, revision: i64)
 
 pub async fn create(tx: &mut Tx, rights: &Rights, saving: Saving, secrets: &Secrets) -> Result<Workflow> {
     let Tick { at: now, sequence } = tx.tick().await?;
-    check_saver(tx, rights, &saving.compiled).await?;
+    check_saver(tx, rights, &saving.compiled, "").await?;
     let count: i64 = tx.one(COUNT, args![]).await?;
     if count >= WORKFLOWS_MAX {
         let detail = format!("A tenant has at most {WORKFLOWS_MAX} workflows. Delete one that is no longer needed.");
@@ -235,7 +239,8 @@ pub async fn change(
     }
     let revision = old.revision + i64::from(new.is_some());
     if let Some((compiled, definition, headers)) = &new {
-        check_saver(tx, rights, compiled).await?;
+        let named = serde_json::to_string(&before).map_err(Error::internal)?;
+        check_saver(tx, rights, compiled, &named).await?;
         write_revision(tx, id, revision, definition, headers, secrets).await?;
         let changes = changes(&before, definition, kept != *headers, (old.revision, revision))?;
         audit::record(tx, Entry::new("workflow.update", "workflow", id).changes(changes)).await?;
@@ -289,10 +294,13 @@ async fn read(tx: &mut Tx, id: WorkflowId) -> Result<StoredWorkflow> {
     tx.one(GET, args![id]).await
 }
 
-/// Runs have the authority of whoever saves: nobody lends what they do not hold. And what is named must be there.
-async fn check_saver(tx: &mut Tx, rights: &Rights, compiled: &Compiled) -> Result<()> {
+/// Runs have the authority of whoever saves: nobody lends what they do not hold. And what is named must be there, but for what
+/// was named `before`: that is no new reference.
+async fn check_saver(tx: &mut Tx, rights: &Rights, compiled: &Compiled, before: &str) -> Result<()> {
     rights.require_all(&compiled.scopes()?, "A workflow with these steps and events")?;
-    refer::check(tx, catalogue::REFERABLE, &compiled.references).await
+    let named = compiled.references.iter().map(|reference| reference.id.clone());
+    let kept: Vec<String> = named.filter(|id| before.contains(id.as_str())).collect();
+    refer::ask(tx, catalogue::REFERABLE, &compiled.references).await?.check_but(tx, &kept).await
 }
 
 /// By this node's clock, as everything about lanes.

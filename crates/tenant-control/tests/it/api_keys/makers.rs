@@ -2,6 +2,7 @@
 
 use kernel::auth::Role;
 use kernel::base::{DAY_MS, MINUTE_MS};
+use tenant_control::features::users::{delete_user, find_user};
 
 use super::*;
 use crate::support::people::AUDIT;
@@ -162,10 +163,10 @@ over_http! {
         let admin = Tenancy { admin: server.user(&acme.tenant, Role::Admin).await, tenant: acme.tenant.clone() };
         let key = server.key(&admin, &["*"]).await;
         let me = server.get(SESSION).cookie(&admin.admin).await.ok(200);
-        let user = kernel::auth::find_user(&server.app.store, &acme.tenant, me["actor"]["email"].as_str().unwrap())
+        let user = find_user(&server.app.store, &acme.tenant, me["actor"]["email"].as_str().unwrap())
             .await
             .unwrap();
-        kernel::auth::delete_user(&server.app.store, &acme.tenant, &user.unwrap()).await.unwrap();
+        delete_user(&server.app.store, &acme.tenant, &user.unwrap()).await.unwrap();
         server.app.credentials.forget(acme.tenant.id);
         server.get(SESSION).cookie(&admin.admin).await.problem("unauthenticated");
         server.get(SESSION).key(&key.plain).await.is(200);

@@ -1,6 +1,7 @@
 //! Nobody can give, take over or widen what they do not hold themselves.
 
-use kernel::auth::{NewUser, Role, UserChange};
+use kernel::auth::Role;
+use tenant_control::features::users::{NewUser, UserChange, find_user, update_user};
 
 use super::*;
 
@@ -175,9 +176,9 @@ over_http! {
         }
 
         let change = async |platform_operator: bool| {
-            let user = kernel::auth::find_user(&server.app.store, &acme.tenant, &email).await.unwrap().unwrap();
-            let change = UserChange { role: None, platform_operator: Some(platform_operator) };
-            kernel::auth::update_user(&server.app.store, &acme.tenant, user.id, change).await.unwrap();
+            let user = find_user(&server.app.store, &acme.tenant, &email).await.unwrap().unwrap();
+            let change = UserChange { platform_operator: Some(platform_operator), ..UserChange::default() };
+            update_user(&server.app.store, &acme.tenant, user.id, change).await.unwrap();
             // The command line is another process: on PostgreSQL this one may remember for half a second.
             server.app.credentials.forget(acme.tenant.id);
         };

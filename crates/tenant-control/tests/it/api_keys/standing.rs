@@ -2,9 +2,10 @@
 
 use std::sync::LazyLock;
 
-use kernel::auth::{Role, delete_user, find_user};
+use kernel::auth::Role;
 use kernel::base::{Actor, DAY_MS, HOUR_MS, MINUTE_MS};
 use serde_json::{Value, json};
+use tenant_control::features::users::{delete_user, find_user};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 

@@ -51,7 +51,7 @@ fn a_bad_name_or_slug_is_named_like_its_flag() {
 }
 
 #[test]
-fn users_are_made_changed_listed_and_removed() {
+fn users_are_made_changed_listed_and_disabled() {
     let desk = Desk::new();
     desk.json(&["admin", "tenant", "create", "--name", "Acme", "--slug", "acme"]);
     let user = |verb: &str, email: &str, flags: &[&str]| {
@@ -75,12 +75,80 @@ fn users_are_made_changed_listed_and_removed() {
         user("update", "Bob@acme.test", &["--role", "technician"]),
         "exit 0\nstdout:\nUser bob@acme.test is technician.\n"
     );
-    assert_eq!(user("delete", "bob@acme.test", &[]), "exit 0\nstdout:\nUser bob@acme.test was removed.\n");
-    let missing = "exit 1\nstderr:\nerror: there is no user \"bob@acme.test\" in acme; `tenant-control admin user list --tenant acme` shows them\n";
-    for verb in ["update", "delete"] {
-        assert_eq!(user(verb, "bob@acme.test", &[]), missing);
+    for _ in 0..2 {
+        assert_eq!(user("delete", "bob@acme.test", &[]), "exit 0\nstdout:\nUser bob@acme.test is disabled.\n");
     }
-    assert_eq!(list(), "exit 0\nstdout:\nusr_ID  admin  ann@acme.test\n");
+    let everybody = "exit 0\nstdout:\nusr_ID  admin  ann@acme.test\nusr_ID  technician (disabled)  bob@acme.test\n";
+    assert_eq!(list(), everybody);
+    let taken = "exit 1\nstderr:\nerror: A user with the e-mail \"bob@acme.test\" exists already in this tenant.\n";
+    assert_eq!(user("create", "bob@acme.test", &["--role", "viewer"]), taken);
+    assert_eq!(
+        user("update", "bob@acme.test", &["--status", "active", "--name", "Bob"]),
+        "exit 0\nstdout:\nUser bob@acme.test is technician.\n"
+    );
+    let missing = "exit 1\nstderr:\nerror: there is no user \"eve@acme.test\" in acme; `tenant-control admin user list --tenant acme` shows them\n";
+    for verb in ["update", "delete"] {
+        assert_eq!(user(verb, "eve@acme.test", &[]), missing);
+    }
+}
+
+#[test]
+fn the_operator_cannot_take_the_last_admin_either() {
+    let desk = Desk::new();
+    acme(&desk);
+    let whom = ["--tenant", "acme", "--email", "a@acme.test"];
+    let refused = "exit 1\nstderr:\nerror: A tenant keeps at least one active admin, and this is the last one. Make another one first.\n";
+    let demote = [&["admin", "user", "update"], &whom[..], &["--role", "viewer"]].concat();
+    let disable = [&["admin", "user", "update"], &whom[..], &["--status", "disabled"]].concat();
+    let delete = [&["admin", "user", "delete"], &whom[..]].concat();
+    for arguments in [&demote, &disable, &delete] {
+        assert_eq!(desk.run(arguments).shown(&desk), refused, "{arguments:?}");
+    }
+    desk.json(&["admin", "user", "create", "--tenant", "acme", "--email", "b@acme.test", "--role", "admin"]);
+    assert_eq!(desk.json(&disable)["status"], "disabled");
+    let session = desk.run(&[&["admin", "session", "create"], &whom[..]].concat());
+    assert_eq!(session.code, 1);
+    assert!(
+        session.stderr.contains("a@acme.test is disabled; `tenant-control admin user update"),
+        "{}",
+        session.stderr
+    );
+}
+
+#[test]
+fn sessions_are_listed_and_revoked() {
+    let desk = Desk::new();
+    acme(&desk);
+    desk.json(&["admin", "user", "create", "--tenant", "acme", "--email", "b@acme.test", "--role", "viewer"]);
+    let create = |email: &str| desk.json(&["admin", "session", "create", "--tenant", "acme", "--email", email]);
+    let list = |flags: &[&str]| desk.json(&[&["admin", "session", "list", "--tenant", "acme"], flags].concat());
+    let revoke = |flags: &[&str]| desk.run(&[&["admin", "session", "revoke", "--tenant", "acme"], flags].concat());
+    assert_eq!(list(&[]), json!([]));
+    for email in ["a@acme.test", "b@acme.test", "b@acme.test"] {
+        create(email);
+    }
+    let all = list(&[]);
+    assert_eq!(all.as_array().unwrap().len(), 3);
+    assert_eq!(fields(&all[0]), ["created_at", "email", "expires_at", "id", "last_seen_at"]);
+    let of_b = list(&["--email", "B@acme.test"]);
+    assert_eq!((of_b.as_array().unwrap().len(), &of_b[0]["email"]), (2, &json!("b@acme.test")));
+    let shown = desk.run(&["admin", "session", "list", "--tenant", "acme", "--email", "a@acme.test"]).shown(&desk);
+    assert_eq!(shown, "exit 0\nstdout:\nses_ID  a@acme.test  made TIME  seen TIME  until TIME\n");
+    let id = of_b[0]["id"].as_str().unwrap();
+    assert_eq!(revoke(&["--id", id]).shown(&desk), "exit 0\nstdout:\nSession ses_ID has ended.\n");
+    for unknown in [id, "nonsense"] {
+        let refused = revoke(&["--id", unknown]);
+        assert!(refused.code == 1 && refused.stderr.contains("there is no session"), "{}", refused.stderr);
+    }
+    assert_eq!(
+        revoke(&["--email", "b@acme.test"]).shown(&desk),
+        "exit 0\nstdout:\nAll sessions of b@acme.test have ended: 1.\n"
+    );
+    let left = list(&[]);
+    assert_eq!((left.as_array().unwrap().len(), &left[0]["email"]), (1, &json!("a@acme.test")));
+    for wrong in [&[][..], &["--id", id, "--email", "b@acme.test"]] {
+        assert_eq!(revoke(wrong).code, 2, "{wrong:?}");
+    }
 }
 
 #[test]
@@ -92,7 +160,20 @@ fn programs_read_users_as_json() {
         [&["admin", "user", "create"], &whom[..], &["--role", "viewer", "--platform-operator", "--name", "Op Erator"]]
             .concat();
     let made = desk.json(&create);
-    assert_eq!(fields(&made), ["created_at", "email", "id", "name", "platform_operator", "role"]);
+    let all = [
+        "created_at",
+        "email",
+        "id",
+        "identities",
+        "last_signed_in_at",
+        "name",
+        "platform_operator",
+        "role",
+        "status",
+        "updated_at",
+        "version",
+    ];
+    assert_eq!(fields(&made), all);
     assert_eq!(
         (&made["name"], &made["role"], &made["platform_operator"]),
         (&json!("Op Erator"), &json!("viewer"), &json!(true))
@@ -106,7 +187,8 @@ fn programs_read_users_as_json() {
     );
     let list = desk.json(&["admin", "user", "list", "--tenant", "acme"]);
     assert_eq!((&list[0]["email"], &list[0]["name"], &list[1]), (&json!("a@acme.test"), &json!("a"), &changed));
-    assert_eq!(desk.json(&[&["admin", "user", "delete"], &whom[..]].concat()), changed);
+    let disabled = desk.json(&[&["admin", "user", "delete"], &whom[..]].concat());
+    assert_eq!((&disabled["id"], &disabled["status"]), (&made["id"], &json!("disabled")));
 }
 
 #[test]
@@ -121,6 +203,8 @@ fn an_unknown_tenant_is_refused_by_every_command() {
         vec!["admin", "user", "list", "--tenant", "nope"],
         [&["admin", "session", "create"], &whom[..]].concat(),
         [&["admin", "session", "create", "--link"], &whom[..]].concat(),
+        vec!["admin", "session", "list", "--tenant", "nope"],
+        [&["admin", "session", "revoke"], &whom[..]].concat(),
     ] {
         assert_eq!(desk.run(&arguments).shown(&desk), wanted, "{arguments:?}");
     }
@@ -161,6 +245,7 @@ async fn commands_work_beside_a_running_server_and_take_effect() {
     let (status, session) = get(&process, SESSION, ("cookie", &cookie)).await;
     assert_eq!((status, &session["role"], &session["tenant"]["slug"]), (200, &json!("admin"), &json!("acme")));
     let whom = ["--tenant", "acme", "--email", "a@acme.test"];
+    desk.json(&["admin", "user", "create", "--tenant", "acme", "--email", "b@acme.test", "--role", "admin"]);
     desk.json(
         &[&["admin", "user", "update"], &whom[..], &["--role", "viewer", "--platform-operator", "true"]].concat(),
     );
@@ -172,7 +257,14 @@ async fn commands_work_beside_a_running_server_and_take_effect() {
     .await;
     desk.json(&[&["admin", "user", "delete"], &whom[..]].concat());
     let refused = async || (get(&process, SESSION, ("cookie", &cookie)).await.0 == 401).then_some(());
-    until("the user is gone", SEEN_MAX, refused).await;
+    until("the user is disabled", SEEN_MAX, refused).await;
+    let whom = ["--tenant", "acme", "--email", "b@acme.test"];
+    let made = desk.json(&[&["admin", "session", "create"], &whom[..]].concat());
+    let cookie = made["cookie"].as_str().expect("a cookie");
+    assert_eq!(get(&process, SESSION, ("cookie", cookie)).await.0, 200);
+    assert_eq!(desk.json(&[&["admin", "session", "revoke"], &whom[..]].concat()), json!({"revoked": 1}));
+    let refused = async || (get(&process, SESSION, ("cookie", cookie)).await.0 == 401).then_some(());
+    until("the session has ended", SEEN_MAX, refused).await;
 }
 
 /// Where a link for the admin leads that a command makes with these flags beside its own.

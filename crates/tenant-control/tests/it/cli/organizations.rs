@@ -71,7 +71,7 @@ fn a_bad_organization_is_refused_and_its_flag_named() {
         let ended = desk.run(&["admin", "organization", "create", "--tenant", "acme", "--name", name, &slug]);
         assert_eq!((ended.code, ended.stderr.as_str()), (1, wanted), "{name:?} {bad:?}");
     }
-    let missing = desk.run(&["admin", "organization", "create", "--tenant", "acme", "--name", "Globex"]);
+    let missing = desk.run(&["admin", "organization", "create", "--tenant", "acme", "--slug", "globex"]);
     assert_eq!(missing.code, 2, "{}", missing.stderr);
     assert_eq!(desk.json(&["admin", "organization", "list", "--tenant", "acme"]), json!([]));
 }

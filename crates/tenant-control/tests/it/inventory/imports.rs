@@ -13,7 +13,7 @@ use super::all;
 const CUSTOMERS: usize = 120;
 
 /// What becomes of a file with these lines.
-pub(super) async fn import_csv(server: &Server, tenancy: &Tenancy, lines: &str) -> Imported {
+pub async fn import_csv(server: &Server, tenancy: &Tenancy, lines: &str) -> Imported {
     let file = read(Format::Csv, lines.as_bytes()).expect("a file");
     import(&operate(&server.app.store, &tenancy.tenant), file, false).await.expect("an import")
 }

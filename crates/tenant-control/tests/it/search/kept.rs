@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use kernel::args;
-use kernel::auth::delete_user;
 use kernel::store::{Purpose, Tx};
 use serde_json::json;
 
@@ -81,12 +80,10 @@ over_http! {
         let acme = server.tenant("acme").await;
         let kept = device(&server, &acme, "apollo01", |_| {}).await;
         let lost = device(&server, &acme, "apollo02", |_| {}).await;
-        let creed = user(&server, &acme, "Apollo Creed", "creed@hub.test").await;
         let again = workflow(&server, &acme, "Apollo again", manual([approval("ask")])).await;
         let indexed = Indexed::of(&server).await;
-        assert_eq!(server.titles(&acme.admin, "apollo").await.len(), 4);
+        assert_eq!(server.titles(&acme.admin, "apollo").await.len(), 3);
         remove(&server, &acme, &lost).await;
-        delete_user(&server.app.store, &acme.tenant, &creed).await.expect("the user is deleted");
         server.delete_workflow(&acme, &again).await;
         indexed.catch_up().await;
         let found = server.search(&acme.admin, "apollo").await;

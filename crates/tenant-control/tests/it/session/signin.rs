@@ -1,6 +1,7 @@
 //! The one-time link that signs a browser in.
 
 use kernel::auth::create_signin_link;
+use tenant_control::features::users::create_user;
 
 use super::*;
 
@@ -9,7 +10,7 @@ async fn link(server: &Server, tenancy: &Tenancy) -> String {
     let new = NewUser { email: "ann@acme.test".to_owned(), name: None, role: Role::Viewer, platform_operator: false };
     let ann = match find_user(&server.app.store, &tenancy.tenant, &new.email).await.unwrap() {
         Some(user) => user,
-        None => kernel::auth::create_user(&server.app.store, &tenancy.tenant, new).await.unwrap(),
+        None => create_user(&server.app.store, &tenancy.tenant, new).await.unwrap(),
     };
     let token = create_signin_link(&server.app.store, tenancy.tenant.id, ann.id).await.unwrap();
     format!("/signin?token={}", token.reveal())

@@ -34,6 +34,7 @@ const CODES: &[(&str, u16)] = &[
     ("csrf_rejected", 403),
     ("address_not_allowed", 403),
     ("not_found", 404),
+    ("sso_not_available", 404),
     ("method_not_allowed", 405),
     ("request_timeout", 408),
     ("conflict", 409),

@@ -6,6 +6,7 @@ pub mod cluster;
 pub mod command;
 pub mod contract;
 pub mod devices;
+pub mod idp;
 pub mod keeper;
 pub mod load;
 pub mod nodes;

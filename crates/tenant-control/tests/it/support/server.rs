@@ -8,7 +8,9 @@ use kernel::http::{Api, BaseUrl, Listener, Settings};
 use kernel::jobs::Node;
 use kernel::outbound::Names;
 use kernel::store::Store;
+use tenant_control::features::pages::Watched;
 use tenant_control::features::search::served::Served;
+use tenant_control::features::sso::Providers;
 use tenant_control::features::webhooks::sender::{self, Sender};
 use tenant_control::features::workflows;
 use tenant_control::router;
@@ -84,6 +86,8 @@ impl Setup {
         let Setup { place, world, listener, mut settings, sending, workflows, mount } = self;
         settings.set_of_feature(workflows.clone());
         settings.set_of_feature(Served::default());
+        settings.set_of_feature(Providers::default());
+        settings.set_of_feature(Watched::default());
         let store = Store::open(place.options(), world.clone()).await.expect("the store opens");
         let secrets = Secrets::parse(&Secrets::generate(&world.chance).unwrap()).unwrap();
         let app = Node::new(store, secrets, settings).expect("the service");

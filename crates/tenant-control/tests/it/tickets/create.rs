@@ -1,6 +1,7 @@
 //! POST: what a new ticket looks like, how it is numbered, and what may be said of it.
 
 use kernel::base::MINUTE_MS;
+use tenant_control::features::users::{delete_user, list_users};
 
 use super::*;
 
@@ -223,9 +224,9 @@ over_http! {
         let body = json!({"subject": "A", "assignee_id": assignee});
         let call = || server.post(TICKETS).cookie(&acme.admin).idempotency_key("k").json(&body);
         let ticket = call().await.ok(201);
-        let users = kernel::auth::list_users(&server.app.store, &acme.tenant).await.unwrap();
+        let users = list_users(&server.app.store, &acme.tenant).await.unwrap();
         let gone = users.iter().find(|user| user.id.to_string() == assignee).unwrap();
-        kernel::auth::delete_user(&server.app.store, &acme.tenant, gone).await.unwrap();
+        delete_user(&server.app.store, &acme.tenant, gone).await.unwrap();
         let now = changed(&server, &acme, &ticket, &json!({"status": "open"})).await;
         assert_eq!(now["assignee_id"], json!(assignee));
         assert_eq!(numbers(&server, &acme, &format!("assignee_id={assignee}")).await, [1]);

@@ -12,7 +12,8 @@ const KINDS: &str = "ticket.created ticket.updated ticket.commented workflow.run
     workflow.run.failed workflow.run.cancelled workflow.approval.requested device.created device.updated device.offline \
     device.deleted cloud.provider.verified cloud.provider.failed vm.provisioned vm.failed vm.state_changed \
     backup.config.updated backup.job.failed backup.posture.changed api_key.created api_key.rotated api_key.revoked \
-    api_key.expiring webhook.auto_disabled webhook.test custom.*";
+    api_key.expiring organization.created organization.updated organization.deleted user.created user.updated \
+    user.disabled webhook.auto_disabled webhook.test custom.*";
 
 /// Kinds that tenants name themselves are one entry.
 const CUSTOM: &str = "custom.*";

@@ -8,12 +8,14 @@ use tenant_control::features::api_keys::jobs::announce_expiry;
 
 use super::EVENTS;
 use super::drive::{act, hook, id, patient, run};
+use crate::organizations::{self, ORGANIZATIONS};
 use crate::support::devices::{Agent, only_device, reported};
 use crate::support::people::KEYS;
 use crate::support::receiver::{Behaviour, Receiver};
 use crate::support::workflows;
 use crate::support::{Key, Server, Setup, Tenancy, over_http};
 use crate::tickets::TICKETS;
+use crate::users::USERS;
 
 async fn announce(server: &Server) {
     announce_expiry(&server.app).await.expect("telling of keys that expire");
@@ -160,6 +162,16 @@ over_http! {
         server.advance(2 * DAY_MS);
         server.look_at_devices().await;
         server.delete_device(&acme, id(&only_device(&server, &acme.admin).await)).await;
+        let customer = organizations::make(&server, &acme, &json!({"name": "Globex"})).await;
+        let one = format!("{ORGANIZATIONS}?id={}", id(&customer));
+        server.put(&one).cookie(&acme.admin).json(&json!({"name": "Globex Inc."})).await.is(200);
+        server.delete(&one).cookie(&acme.admin).await.is(204);
+        let person = json!({"email": "ann@acme.test", "name": "Ann", "role": "viewer"});
+        let person = server.post(USERS).cookie(&acme.admin).json(&person).await.ok(201);
+        let one = format!("{USERS}?id={}", id(&person));
+        let renamed = json!({"email": "ann@acme.test", "name": "Anna", "role": "viewer"});
+        server.put(&one).cookie(&acme.admin).json(&renamed).await.is(200);
+        server.delete(&one).cookie(&acme.admin).await.is(204);
         run(&server).await;
         let bodies: Vec<Value> = receiver.received_on("/all").iter().map(|request| request.json()).collect();
         let catalogue = server.get(EVENTS).cookie(&acme.admin).await.ok(200);

@@ -1,8 +1,9 @@
 //! A run has the authority of who saved its workflow, as it is when a step acts.
 
-use kernel::auth::{NewUser, Role, User, UserChange, create_user, delete_user, find_user, update_user};
+use kernel::auth::Role;
 use kernel::base::DAY_MS;
 use serde_json::{Value, json};
+use tenant_control::features::users::{NewUser, User, UserChange, create_user, delete_user, find_user, update_user};
 
 use crate::support::people::KEYS;
 use crate::support::receiver::Receiver;
@@ -55,12 +56,12 @@ over_http! {
         let acme = server.tenant("acme").await;
         let (user, cookie) = somebody(&server, &acme, Role::Technician).await;
         let (_, run) = begin(&server, &acme, &cookie, &paused()).await;
-        let change = UserChange { role: Some(Role::Viewer), platform_operator: None };
+        let change = UserChange { role: Some(Role::Viewer), ..UserChange::default() };
         update_user(&server.app.store, &acme.tenant, user.id, change).await.unwrap();
         server.work_for(60_000).await;
         assert_stopped(&server, &acme, &run, "tickets:write").await;
         // And goes on when they have their rights again.
-        let change = UserChange { role: Some(Role::Technician), platform_operator: None };
+        let change = UserChange { role: Some(Role::Technician), ..UserChange::default() };
         update_user(&server.app.store, &acme.tenant, user.id, change).await.unwrap();
         server.tell_run(&acme, &run, "retry").await.is(200);
         server.work().await;

@@ -15,7 +15,7 @@ use crate::features::organizations::OrganizationId;
 use crate::features::tickets::input::check_custom_fields;
 
 kernel::statements! {
-    BY_ID = "SELECT id FROM organizations WHERE tenant_id = $1 AND id = $2";
+    BY_ID = "SELECT id, archived FROM organizations WHERE tenant_id = $1 AND id = $2";
 }
 
 /// Rows of one transaction, so that nobody's write waits long for it.
@@ -184,13 +184,14 @@ async fn plan(tx: &mut Tx, row: &Row, now: Timestamp, before: &Before) -> Result
     let wrong = |column: &str, detail: &str| {
         Ok(Err(RowError { row: row.number, column: column.to_owned(), detail: detail.to_owned() }))
     };
-    let organization: Option<OrganizationId> = match &row.organization {
+    let named: Option<(OrganizationId, bool)> = match &row.organization {
         Some(name) => match tx.find(if is_id(name) { BY_ID } else { BY_SLUG }, args![name]).await? {
-            Some(id) => Some(id),
+            Some(named) => Some(named),
             None => return wrong("organization", "there is no such organization"),
         },
         None => None,
     };
+    let organization = named.map(|(id, _)| id);
     let kept = match row.id {
         Some(id) => match devices::find(tx, id).await? {
             Some(kept) => Some(kept),
@@ -205,6 +206,10 @@ async fn plan(tx: &mut Tx, row: &Row, now: Timestamp, before: &Before) -> Result
         return wrong("", &same_as(*first));
     }
     let mut after = kept.as_ref().map_or_else(|| unknown(now), |kept| kept.full.clone());
+    // A device that is of it already stays: what was exported can be imported.
+    if named.is_some_and(|(id, is_archived)| is_archived && after.device.organization_id != Some(id)) {
+        return wrong("organization", "is archived: no device can be given to it");
+    }
     row.apply(&mut after);
     after.device.organization_id = organization.or(after.device.organization_id);
     if let Err((_, detail)) = check_custom_fields(&after.device.custom_fields) {

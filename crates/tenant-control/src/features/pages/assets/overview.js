@@ -1,4 +1,4 @@
-// Signing out and making a first API key: what a page cannot do without a script. A key is shown here and kept nowhere.
+// Making a first API key: what a page cannot do without a script. A key is shown here and kept nowhere.
 "use strict";
 
 const byId = (id) => document.getElementById(id);
@@ -14,7 +14,7 @@ async function ask(method, path, headers, body) {
   } catch {
     throw { detail: "The service could not be reached. Try again." };
   }
-  if (response.ok) return response.status === 204 ? null : response.json();
+  if (response.ok) return response.json();
   if (response.status === 401) return leave();
   throw await response.json().catch(() => ({ detail: `The service answered ${response.status}.` }));
 }
@@ -24,15 +24,6 @@ function leave() {
   location.replace("/signin");
   return new Promise(() => {});
 }
-
-byId("sign-out").addEventListener("click", async () => {
-  try {
-    await ask("DELETE", "/api/auth/session");
-    await leave();
-  } catch (problem) {
-    byId("sign-out-status").textContent = problem.detail;
-  }
-});
 
 const form = byId("key-form");
 if (form) {

@@ -71,7 +71,7 @@ pub fn kinds_with(field: Field) -> Kinds {
         }
         // Whom a name means is looked up among users; tickets have the id.
         Field::Email | Field::Assignee => &[Kind::User, Kind::Ticket],
-        Field::Tag => &[Kind::Device, Kind::Ticket],
+        Field::Tag => &[Kind::Device, Kind::Ticket, Kind::Organization],
         Field::Priority | Field::Number => &[Kind::Ticket],
     };
     kinds.iter().copied().collect()

@@ -212,6 +212,10 @@ pub struct OrganizationRow {
     pub id: String,
     pub slug: String,
     pub name: String,
+    pub external_id: Option<String>,
+    pub domains: Vec<String>,
+    pub tags: Vec<String>,
+    pub is_archived: bool,
     pub updated_at: Timestamp,
 }
 
@@ -221,8 +225,14 @@ impl OrganizationRow {
         let mut document = Document::new(Kind::Organization, self.tenant, &self.id, self.updated_at);
         document.organization_id = Some(self.id.clone());
         document.show(&self.name, &self.slug);
+        document.is_live = !self.is_archived;
         document.call("name", Some(&self.name));
         document.call("slug", Some(&self.slug));
+        document.say("external_id", self.external_id.as_deref());
+        for domain in &self.domains {
+            document.say("domains", Some(domain));
+        }
+        add_tags(&mut document, &self.tags);
         document.compare(Field::Org, Some(&self.name));
         document.compare(Field::Org, Some(&self.slug));
         document

@@ -38,11 +38,11 @@ kernel::columns! {
 }
 
 kernel::columns! {
-    struct UserColumns { tenant_id, id, email, name, role, updated_at }
+    struct UserColumns { tenant_id, id, email, name, role, status, updated_at }
 }
 
 kernel::columns! {
-    struct OrganizationColumns { tenant_id, id, slug, name, updated_at }
+    struct OrganizationColumns { tenant_id, id, slug, name, external_id, domains, tags, archived, updated_at }
 }
 
 kernel::columns! {
@@ -296,8 +296,7 @@ impl FromRow for UserRow {
             email: row.get(AT.email)?,
             name: row.get(AT.name)?,
             role: row.get(AT.role)?,
-            // Nobody can be disabled: who may not come in any more is deleted.
-            is_active: true,
+            is_active: row.get::<String>(AT.status)? == "active",
             updated_at: row.get(AT.updated_at)?,
         })
     }
@@ -311,6 +310,10 @@ impl FromRow for OrganizationRow {
             id: row.get(AT.id)?,
             slug: row.get(AT.slug)?,
             name: row.get(AT.name)?,
+            external_id: row.get(AT.external_id)?,
+            domains: from_json(&row.get::<String>(AT.domains)?),
+            tags: from_json(&row.get::<String>(AT.tags)?),
+            is_archived: row.get(AT.archived)?,
             updated_at: row.get(AT.updated_at)?,
         })
     }

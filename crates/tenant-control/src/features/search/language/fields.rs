@@ -28,7 +28,7 @@ pub enum Field {
     Host,
     /// The e-mail address of a user, or of who asked for a ticket.
     Email,
-    /// One of the tags of a device or ticket.
+    /// One of the tags of a device, ticket or organization.
     Tag,
     /// The priority of a ticket.
     Priority,

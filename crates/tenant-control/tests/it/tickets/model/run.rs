@@ -4,12 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use kernel::auth::{self, NewUser, Role};
+use kernel::auth::Role;
 use kernel::base::{Actor, Timestamp, UserId};
 use serde_json::{Value, json};
 use tenant_control::features::devices::DeviceId;
 use tenant_control::features::organizations::{self, OrganizationId};
 use tenant_control::features::tickets::TicketId;
+use tenant_control::features::users::{NewUser, create_user};
 
 use super::find::Question;
 use super::operations::{Caller, NOBODY, Operation, Query, Version};
@@ -272,7 +273,7 @@ impl Run {
 
 async fn technician(server: &Server, tenancy: &Tenancy, email: String) -> String {
     let new = NewUser { email, name: None, role: Role::Technician, platform_operator: false };
-    auth::create_user(&server.app.store, &tenancy.tenant, new).await.expect("a user").id.to_string()
+    create_user(&server.app.store, &tenancy.tenant, new).await.expect("a user").id.to_string()
 }
 
 pub async fn organization(server: &Server, tenancy: &Tenancy, slug: &str) -> String {

@@ -218,11 +218,24 @@ fn people_and_organizations_are_found_by_name() {
     assert_eq!(values(&document, Field::Status), ["disabled"]);
 
     let (name, slug) = ("Zürich AG".to_owned(), "zurich".to_owned());
-    let row = OrganizationRow { tenant: TenantId::NONE, id: "org_1".to_owned(), slug, name, updated_at: AT };
+    let row = OrganizationRow {
+        tenant: TenantId::NONE,
+        id: "org_1".to_owned(),
+        slug,
+        name,
+        external_id: text("crm-7"),
+        domains: vec!["zurich.test".to_owned()],
+        tags: vec!["Gold".to_owned()],
+        is_archived: false,
+        updated_at: AT,
+    };
     let document = row.document();
     assert_eq!(document.organization_id.as_deref(), Some("org_1"));
     assert_eq!((document.title.as_str(), document.subtitle.as_str()), ("Zürich AG", "zurich"));
     assert_eq!(fields(&document.names), [("name", "Zürich AG"), ("slug", "zurich")]);
+    assert_eq!(fields(&document.bodies), [("external_id", "crm-7"), ("domains", "zurich.test"), ("tags", "Gold")]);
+    assert_eq!((values(&document, Field::Tag), document.is_live), (vec!["gold"], true));
+    assert!(!OrganizationRow { is_archived: true, ..row }.document().is_live);
     assert_eq!(document.url, "/api/admin/organizations?id=org_1");
 }
 

@@ -1,0 +1,72 @@
+//! What a form of a page sends: a few short fields, as browsers write them.
+
+use std::convert::Infallible;
+
+use axum::extract::{FromRequest, Request};
+
+use super::app::Shared;
+use super::params::decode;
+use super::raw::Raw;
+use super::rules::BodyRules;
+use crate::base::Result;
+
+/// More than an e-mail address and any path of ours take.
+const FORM_BYTES_MAX: usize = 4 * 1024;
+
+/// Of every form; noted for whoever reads it.
+pub(super) const FORM: BodyRules =
+    BodyRules { bytes_max: FORM_BYTES_MAX, media_types: &["application/x-www-form-urlencoded"] };
+
+/// A form that has not been read yet. The last argument of what [`Api::form`](super::Api::form) serves.
+pub struct Form(Raw);
+
+impl Form {
+    /// 415 and 413; what is in it, the handler judges.
+    pub async fn read(self) -> Result<FormFields> {
+        let bytes = self.0.read().await?.bytes;
+        Ok(FormFields::parse(&String::from_utf8_lossy(&bytes)))
+    }
+}
+
+impl FromRequest<Shared> for Form {
+    type Rejection = Infallible;
+
+    async fn from_request(request: Request, app: &Shared) -> Result<Self, Infallible> {
+        Raw::from_request(request, app).await.map(Form)
+    }
+}
+
+/// The fields of a form, or of the query of a page.
+pub struct FormFields(Vec<(String, String)>);
+
+impl FormFields {
+    /// What is not encoded as browsers do it is not there: a page says what is missing, and nobody types this by hand.
+    pub fn parse(text: &str) -> Self {
+        let pairs = text.split('&').filter_map(|pair| {
+            let (name, value) = pair.split_once('=')?;
+            Some((decode(name)?, decode(value)?))
+        });
+        FormFields(pairs.collect())
+    }
+
+    /// The first of that name.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_read_as_browsers_write_them() {
+        let fields = FormFields::parse(
+            "email=ann%2Bx%40acme.test&redirect_to=%2Foverview&name=Ann+Lee&email=second&&bad=%zz&flag",
+        );
+        assert_eq!(fields.get("email"), Some("ann+x@acme.test"));
+        assert_eq!(fields.get("redirect_to"), Some("/overview"));
+        assert_eq!(fields.get("name"), Some("Ann Lee"));
+        assert_eq!((fields.get("bad"), fields.get("flag"), fields.get("")), (None, None, None));
+    }
+}

@@ -1,0 +1,142 @@
+//! `admin session`: signing people in, and out.
+
+use clap::{Args, Subcommand};
+use kernel::auth::{
+    SIGNIN_LINK_MS, SessionEntry, create_session, create_signin_link, list_sessions, operate, revoke_session,
+    revoke_sessions,
+};
+use kernel::base::{Error, Result, SessionId};
+use serde_json::json;
+
+use super::admin::{Common, Of, Whom, find, tenant};
+use super::store;
+use crate::config::{LinkArgs, SessionArgs};
+use crate::features::users::Status;
+
+#[derive(Subcommand)]
+pub enum SessionCommand {
+    /// Make a session cookie for the command line, or with --link a one-time sign-in link for a browser
+    Create {
+        #[command(flatten)]
+        whom: Whom,
+        /// A link that signs a browser in, once, within 15 minutes
+        #[arg(long)]
+        link: bool,
+        #[command(flatten)]
+        url: LinkArgs,
+        #[command(flatten)]
+        session: SessionArgs,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// List the sessions of a tenant that have not come to their end
+    List {
+        #[command(flatten)]
+        of: Of,
+        /// Only those of the user with this e-mail address
+        #[arg(long)]
+        email: Option<String>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// End a session, or all of a user; every server knows within a second
+    Revoke {
+        #[command(flatten)]
+        of: Of,
+        #[command(flatten)]
+        which: Which,
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+/// Which sessions shall end.
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+pub struct Which {
+    /// The session's id, as `list` shows it
+    #[arg(long)]
+    id: Option<String>,
+    /// The e-mail address of the user whose sessions all end
+    #[arg(long)]
+    email: Option<String>,
+}
+
+pub async fn run(command: SessionCommand) -> Result<()> {
+    match command {
+        SessionCommand::Create { whom, link, url, session, common } => {
+            create(&whom, link, &url, session, &common).await
+        }
+        SessionCommand::List { of, email, common } => {
+            let store = store::open(&common.store).await?;
+            let mut all = match email {
+                Some(email) => {
+                    let (tenant, user) = find(&store, &Whom { of, email }).await?;
+                    let mut all = list_sessions(&operate(&store, &tenant)).await?;
+                    all.retain(|session| session.email == user.email);
+                    all
+                }
+                None => list_sessions(&operate(&store, &tenant(&store, &of).await?)).await?,
+            };
+            all.sort_by_key(|session| session.created_at);
+            common.output.print(&all, |all| all.iter().map(line).collect::<Vec<_>>().join("\n"))
+        }
+        SessionCommand::Revoke { of, which: Which { id: Some(id), .. }, common } => {
+            let store = store::open(&common.store).await?;
+            let tenant = tenant(&store, &of).await?;
+            let missing = || {
+                Error::internal(format!(
+                    "there is no session {id:?} in {}; `tenant-control admin session list --tenant {}` shows them",
+                    tenant.slug, tenant.slug
+                ))
+            };
+            // What is no id at all is as unknown as one of another tenant.
+            let session: SessionId = id.parse().map_err(|_| missing())?;
+            if !revoke_session(&operate(&store, &tenant), session).await? {
+                return Err(missing());
+            }
+            common.output.print(&json!({ "revoked": 1 }), |_| format!("Session {session} has ended."))
+        }
+        SessionCommand::Revoke { of, which: Which { email, .. }, common } => {
+            let store = store::open(&common.store).await?;
+            let whom = Whom { of, email: email.unwrap_or_default() };
+            let (tenant, user) = find(&store, &whom).await?;
+            let revoked = revoke_sessions(&operate(&store, &tenant), user.id).await?;
+            common.output.print(&json!({ "revoked": revoked }), |_| {
+                format!("All sessions of {} have ended: {revoked}.", user.email)
+            })
+        }
+    }
+}
+
+async fn create(whom: &Whom, link: bool, url: &LinkArgs, session: SessionArgs, common: &Common) -> Result<()> {
+    let store = store::open(&common.store).await?;
+    let (tenant, user) = find(&store, whom).await?;
+    if user.status == Status::Disabled {
+        return Err(Error::internal(format!(
+            "{} is disabled; `tenant-control admin user update --tenant {} --email {} --status active` lets them in again",
+            user.email, tenant.slug, user.email
+        )));
+    }
+    let base_url = url.base_url(&store).await?;
+    if link {
+        let token = create_signin_link(&store, tenant.id, user.id).await?;
+        let url = format!("{}/signin?token={}", base_url.as_str(), token.reveal());
+        let expires_at = store.world().now().plus(SIGNIN_LINK_MS);
+        return common.output.print(&json!({ "url": url, "expires_at": expires_at }), |_| {
+            format!("{url}\nGood once, until {expires_at}.")
+        });
+    }
+    let (token, ends_at) = create_session(&store, tenant.id, user.id, session.max_ms()).await?;
+    let cookie = format!("{}={}", base_url.cookie_name(), token.reveal());
+    let expires_at = ends_at.min(store.world().now().plus(session.idle_ms()));
+    common.output.print(&json!({ "cookie": cookie, "expires_at": expires_at }), |_| {
+        format!("Cookie: {cookie}\nUntil {expires_at} if unused.")
+    })
+}
+
+/// A session in one line.
+fn line(session: &SessionEntry) -> String {
+    let SessionEntry { id, email, created_at, last_seen_at, expires_at } = session;
+    format!("{id}  {email}  made {created_at}  seen {last_seen_at}  until {expires_at}")
+}

@@ -1,0 +1,314 @@
+//! `admin sso`: where the people of a tenant sign in.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+use kernel::auth::{Role, Tenant, operate};
+use kernel::base::{Code, Error, Result};
+use kernel::outbound::{Outbound, Target, look_up_txt};
+use kernel::store::{Db, Store};
+use serde::Serialize;
+
+use super::admin::{Common, Of, tenant};
+use super::store;
+use crate::config::{LinkArgs, OutboundArgs};
+use crate::features::sso::{
+    self, CALLBACK_PATH, Domain, NewProvider, Provider, ProviderId, RoleRule, is_address, may_be_asked, parse_domain,
+    parse_role_rule,
+};
+
+#[derive(Subcommand)]
+pub enum SsoCommand {
+    /// Set an OpenID Connect provider up, and print what to register there and in the DNS
+    Add(Box<AddArgs>),
+    /// List the providers of a tenant, disabled ones included
+    List {
+        #[command(flatten)]
+        of: Of,
+        /// Only this one
+        #[arg(long, value_parser = parse_id)]
+        id: Option<ProviderId>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Let nobody sign on at a provider from now on; who is signed in stays so
+    Disable {
+        #[command(flatten)]
+        of: Of,
+        /// The provider's id, as `list` shows it [default: the only one that is enabled]
+        #[arg(long, value_parser = parse_id)]
+        id: Option<ProviderId>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Give a provider the next client secret; who is signed in stays so, and identities stay known
+    SetSecret {
+        #[command(flatten)]
+        of: Of,
+        /// The provider's id, as `list` shows it [default: the only one that is enabled]
+        #[arg(long, value_parser = parse_id)]
+        id: Option<ProviderId>,
+        /// A file with the secret, and nothing else
+        #[arg(long, value_name = "PATH")]
+        client_secret_file: PathBuf,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Give a domain up, so that another tenant can verify it; its people cannot sign on any more
+    ReleaseDomain {
+        #[command(flatten)]
+        of: Of,
+        #[arg(long, value_parser = parse_domain)]
+        domain: String,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Look up whether a domain is the tenant's; from then on its people can sign on
+    VerifyDomain {
+        #[command(flatten)]
+        of: Of,
+        #[arg(long, value_parser = parse_domain)]
+        domain: String,
+        /// Look nothing up: I know that it is theirs
+        #[arg(long)]
+        operator_word: bool,
+        /// The name server to ask [default: the system's]
+        #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "operator_word")]
+        dns_server: Option<SocketAddr>,
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+#[derive(clap::Args)]
+pub struct AddArgs {
+    #[command(flatten)]
+    of: Of,
+    /// What people call it
+    #[arg(long)]
+    name: String,
+    /// The provider's issuer, to the letter as its own document says it
+    #[arg(long, value_name = "URL")]
+    issuer: String,
+    /// Who this service is at the provider
+    #[arg(long, value_name = "ID")]
+    client_id: String,
+    /// A file with the secret that goes with it, and nothing else
+    #[arg(long, value_name = "PATH")]
+    client_secret_file: PathBuf,
+    /// A domain whose people sign in there; can be given several times
+    #[arg(long, required = true, value_parser = parse_domain)]
+    domain: Vec<String>,
+    /// What whoever fits no --role-map may do: admin, technician or viewer
+    #[arg(long, default_value = "viewer", value_parser = parse_role)]
+    default_role: Role,
+    /// Who has this value in this claim has this role; of several the highest; can be given several times
+    #[arg(long, value_name = "CLAIM=VALUE:ROLE", value_parser = parse_role_rule)]
+    role_map: Vec<RoleRule>,
+    /// Take e-mail addresses that the provider does not call verified
+    #[arg(long)]
+    trust_email: bool,
+    #[command(flatten)]
+    url: LinkArgs,
+    #[command(flatten)]
+    outbound: OutboundArgs,
+    #[command(flatten)]
+    common: Common,
+}
+
+fn parse_id(text: &str) -> Result<ProviderId, String> {
+    text.parse().map_err(|_| "is not the id of a provider, such as sso_01jd8z6v2mfkpb7h3q9xw5t4rd".to_owned())
+}
+
+fn parse_role(text: &str) -> Result<Role, String> {
+    Role::parse(text).ok_or_else(|| format!("must be one of {}", Role::ALL.map(Role::as_str).join(", ")))
+}
+
+pub async fn run(command: SsoCommand) -> Result<()> {
+    match command {
+        SsoCommand::Add(args) => add(*args).await,
+        SsoCommand::List { of, id, common } => {
+            let store = store::open(&common.store).await?;
+            let mut all = sso::list(&operate(&store, &tenant(&store, &of).await?)).await?;
+            all.retain(|provider| id.is_none_or(|id| provider.id == id));
+            common.output.print(&all, |all| all.iter().map(lines).collect::<Vec<_>>().join("\n"))
+        }
+        SsoCommand::Disable { of, id, common } => {
+            let store = store::open(&common.store).await?;
+            let tenant = tenant(&store, &of).await?;
+            let db = operate(&store, &tenant);
+            let id = match id {
+                Some(id) => id,
+                None => only_enabled(&db, &tenant).await?,
+            };
+            let disabled = sso::disable(&db, id).await.map_err(|error| unknown(error, &tenant, id))?;
+            common.output.print(&disabled, |one| format!("Nobody signs on at {} ({}) from now on.", one.name, one.id))
+        }
+        SsoCommand::SetSecret { of, id, client_secret_file, common } => {
+            let secret = read_secret(&client_secret_file)?;
+            let store = store::open(&common.store).await?;
+            let tenant = tenant(&store, &of).await?;
+            let db = operate(&store, &tenant);
+            let id = match id {
+                Some(id) => id,
+                None => only_enabled(&db, &tenant).await?,
+            };
+            let secrets = kernel::startup::load_secrets(&store, &common.store.secrets()).await?;
+            let set = sso::set_secret(&db, id, &secret, &secrets).await.map_err(|error| unknown(error, &tenant, id))?;
+            common.output.print(&set, |one| format!("{} ({}) is asked with the new secret.", one.name, one.id))
+        }
+        SsoCommand::ReleaseDomain { of, domain, common } => {
+            let store = store::open(&common.store).await?;
+            let tenant = tenant(&store, &of).await?;
+            let released = sso::release_domain(&operate(&store, &tenant), &domain).await?;
+            common.output.print(&released, |one| format!("{} is nobody's now.", one.domain))
+        }
+        SsoCommand::VerifyDomain { of, domain, operator_word, dns_server, common } => {
+            let store = store::open(&common.store).await?;
+            let tenant = tenant(&store, &of).await?;
+            let db = operate(&store, &tenant);
+            let known = sso::find_domain(&db, &domain).await?;
+            let known = known.ok_or_else(|| {
+                let slug = &tenant.slug;
+                Error::internal(format!(
+                    "{slug} has no provider for {domain}; `tenant-control admin sso add` sets one up"
+                ))
+            })?;
+            if known.verified_at.is_none() && !operator_word {
+                look_up(&store, &known, dns_server).await?;
+            }
+            let verified = sso::verify_domain(&db, &domain).await?;
+            common.output.print(&verified, |one| format!("The people of {} can sign on now.", one.domain))
+        }
+    }
+}
+
+async fn add(args: AddArgs) -> Result<()> {
+    let AddArgs { of, name, issuer, client_id, client_secret_file, domain, .. } = args;
+    let (output, store_args) = (args.common.output, args.common.store);
+    let client_secret = read_secret(&client_secret_file)?;
+    let store = store::open(&store_args).await?;
+    let tenant = tenant(&store, &of).await?;
+    let needs_leave = check_issuer(&issuer, &args.outbound, &tenant).await?;
+    let base_url = args.url.base_url(&store).await?;
+    // Those of the server: what is sealed with others would never open.
+    let secrets = kernel::startup::load_secrets(&store, &store_args.secrets()).await?;
+    let new = NewProvider {
+        name,
+        issuer,
+        client_id,
+        client_secret,
+        domains: domain,
+        default_role: args.default_role,
+        role_map: args.role_map,
+        trust_email: args.trust_email,
+    };
+    let made = sso::add(&operate(&store, &tenant), new, &secrets).await?;
+    let redirect_uri = format!("{}{CALLBACK_PATH}", base_url.as_str());
+    let added = Added { provider: made, redirect_uri, needs_leave };
+    output.print(&added, |added| instructions(added, &tenant))
+}
+
+/// A new provider, and what it has to know.
+#[derive(Serialize)]
+struct Added {
+    #[serde(flatten)]
+    provider: Provider,
+    redirect_uri: String,
+    /// It is inside a private network, which the server calls only if its operator allows it.
+    needs_leave: bool,
+}
+
+/// As people write it into a file, with the end of its line.
+fn read_secret(path: &Path) -> Result<String> {
+    let text = fs::read_to_string(path).map_err(|error| Error::internal(format!("{}: {error}", path.display())))?;
+    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+/// What the server would refuse at every sign-on is refused here, too. What its operator may have allowed, only the server knows:
+/// whether it must have is told, and decided there.
+async fn check_issuer(issuer: &str, outbound: &OutboundArgs, tenant: &Tenant) -> Result<bool> {
+    let wrong = |detail: String| Error::invalid("/issuer", "invalid_url", detail);
+    let target = Target::parse(issuer).map_err(|bad| wrong(bad.to_string()))?;
+    let outbound = Outbound::new(outbound.settings())?;
+    let is_inside = outbound.check(&target, Some(tenant.id)).await.is_err();
+    let may_be_allowed = is_inside && is_address(&target);
+    if !may_be_allowed && !may_be_asked(&target, outbound.allowed()) {
+        let detail =
+            "must be https; http is for an address inside a network that the server's --webhook-allow-cidr lists";
+        return Err(wrong(detail.to_owned()));
+    }
+    Ok(is_inside)
+}
+
+fn instructions(added: &Added, tenant: &Tenant) -> String {
+    let Added { provider, redirect_uri, needs_leave } = added;
+    let slug = &tenant.slug;
+    let first = format!(
+        "Provider {} ({}) was made for {slug}.\nRegister this redirect URI there:\n  {redirect_uri}",
+        provider.name, provider.id
+    );
+    let domain = |one: &Domain| match one.verified_at {
+        Some(_) => format!("{} was verified before.", one.domain),
+        None => format!(
+            "Publish this TXT record, then run `tenant-control admin sso verify-domain --tenant {slug} --domain {}`:\n  \
+             {}  \"{}\"",
+            one.domain, one.txt.name, one.txt.value
+        ),
+    };
+    let leave = needs_leave.then(|| {
+        "It is inside a private network: the server calls it only if --webhook-allow-cidr lists that.".to_owned()
+    });
+    [first].into_iter().chain(leave).chain(provider.domains.iter().map(domain)).collect::<Vec<_>>().join("\n")
+}
+
+async fn only_enabled(db: &Db, tenant: &Tenant) -> Result<ProviderId> {
+    let all = sso::list(db).await?;
+    let enabled: Vec<&Provider> = all.iter().filter(|provider| provider.enabled).collect();
+    match enabled.as_slice() {
+        [only] => Ok(only.id),
+        others => Err(Error::internal(format!(
+            "{} has {} enabled providers; name one with --id, as `tenant-control admin sso list --tenant {}` shows them",
+            tenant.slug,
+            others.len(),
+            tenant.slug
+        ))),
+    }
+}
+
+fn unknown(error: Error, tenant: &Tenant, id: ProviderId) -> Error {
+    if error.code() != Code::NotFound {
+        return error;
+    }
+    let slug = &tenant.slug;
+    Error::internal(format!(
+        "there is no provider {id} in {slug}; `tenant-control admin sso list --tenant {slug}` shows them"
+    ))
+}
+
+/// Whether the owner of the domain has published what only they can.
+async fn look_up(store: &Store, domain: &Domain, server: Option<SocketAddr>) -> Result<()> {
+    let found = look_up_txt(&domain.txt.name, server, &store.world().chance).await?;
+    if found.iter().any(|text| text.trim() == domain.txt.value) {
+        return Ok(());
+    }
+    let seen =
+        if found.is_empty() { "there is no such record".to_owned() } else { format!("found: {}", found.join(", ")) };
+    Err(Error::internal(format!(
+        "the TXT record {} does not say \"{}\"; {seen}. A new record may take a while to be seen",
+        domain.txt.name, domain.txt.value
+    )))
+}
+
+/// A provider, and below it each of its domains.
+fn lines(provider: &Provider) -> String {
+    let state = if provider.enabled { "enabled" } else { "disabled" };
+    let first = format!("{}  {state}  {}  {}", provider.id, provider.name, provider.issuer);
+    let domain = |one: &Domain| match one.verified_at {
+        Some(at) => format!("  {}  verified {at}", one.domain),
+        None => format!("  {}  not verified: {} must say \"{}\"", one.domain, one.txt.name, one.txt.value),
+    };
+    [first].into_iter().chain(provider.domains.iter().map(domain)).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,107 @@
+//! `admin user`: the people of a tenant.
+
+use clap::Subcommand;
+use kernel::auth::Role;
+use kernel::base::Result;
+
+use super::admin::{Common, Of, Whom, find, parse_word, tenant};
+use super::store;
+use crate::features::users::{NewUser, Status, User, UserChange, create_user, list_users, update_user};
+
+#[derive(Subcommand)]
+pub enum UserCommand {
+    /// Make a user
+    Create {
+        #[command(flatten)]
+        whom: Whom,
+        /// What the user may do: admin, technician or viewer
+        #[arg(long, value_parser = parse_role)]
+        role: Role,
+        /// The user's name [default: the e-mail's first part]
+        #[arg(long)]
+        name: Option<String>,
+        /// May read the figures of all tenants
+        #[arg(long)]
+        platform_operator: bool,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Change a user; in force at once, also in open sessions. A tenant keeps one active admin
+    Update {
+        #[command(flatten)]
+        whom: Whom,
+        /// admin, technician or viewer
+        #[arg(long, value_parser = parse_role)]
+        role: Option<Role>,
+        /// true or false
+        #[arg(long)]
+        platform_operator: Option<bool>,
+        /// The user's name
+        #[arg(long)]
+        name: Option<String>,
+        /// active or disabled, which ends all their sessions
+        #[arg(long, value_parser = parse_word::<Status>)]
+        status: Option<Status>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Disable a user and end all their sessions; keys they made stay until revoked, and the address stays taken
+    Delete {
+        #[command(flatten)]
+        whom: Whom,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// List the users of a tenant, the disabled among them
+    List {
+        #[command(flatten)]
+        of: Of,
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+fn parse_role(text: &str) -> Result<Role, String> {
+    Role::parse(text).ok_or_else(|| format!("must be one of {}", Role::ALL.map(Role::as_str).join(", ")))
+}
+
+pub async fn run(command: UserCommand) -> Result<()> {
+    match command {
+        UserCommand::Create { whom, role, name, platform_operator, common } => {
+            let store = store::open(&common.store).await?;
+            let tenant = tenant(&store, &whom.of).await?;
+            let user =
+                create_user(&store, &tenant, NewUser { email: whom.email, name, role, platform_operator }).await?;
+            common.output.print(&user, |user| format!("User {} ({}) was made.", user.email, user.id))
+        }
+        UserCommand::Update { whom, role, platform_operator, name, status, common } => {
+            let store = store::open(&common.store).await?;
+            let (tenant, user) = find(&store, &whom).await?;
+            let change = UserChange { name, role, platform_operator, status };
+            let user = update_user(&store, &tenant, user.id, change).await?;
+            common.output.print(&user, |user| format!("User {} is {}{}.", user.email, user.role.as_str(), aside(user)))
+        }
+        UserCommand::Delete { whom, common } => {
+            let store = store::open(&common.store).await?;
+            let (tenant, user) = find(&store, &whom).await?;
+            let change = UserChange { status: Some(Status::Disabled), ..UserChange::default() };
+            let user = update_user(&store, &tenant, user.id, change).await?;
+            common.output.print(&user, |user| format!("User {} is disabled.", user.email))
+        }
+        UserCommand::List { of, common } => {
+            let store = store::open(&common.store).await?;
+            let tenant = tenant(&store, &of).await?;
+            let users = list_users(&store, &tenant).await?;
+            let line = |user: &User| format!("{}  {}{}  {}", user.id, user.role.as_str(), aside(user), user.email);
+            common.output.print(&users, |users| users.iter().map(line).collect::<Vec<_>>().join("\n"))
+        }
+    }
+}
+
+/// What is said of those alone who cannot sign in.
+fn aside(user: &User) -> &'static str {
+    match user.status {
+        Status::Active => "",
+        Status::Disabled => " (disabled)",
+    }
+}

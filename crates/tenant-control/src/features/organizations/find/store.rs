@@ -1,0 +1,185 @@
+//! SQL that finds organizations: first as much of each as tells whether it is wanted, along an index, then those of the page.
+
+use std::collections::HashMap;
+
+use kernel::args;
+use kernel::base::{Error, RecordId, Result, Timestamp};
+use kernel::http::PageBytes;
+use kernel::store::delta::{self, Delta};
+use kernel::store::{Arms, CursorKey, Db, FromRow, Passed, Row, Select, Walk};
+
+use super::super::store::{FIND_BY_SLUG, FIND_EXTERNAL, OrganizationColumns, StoredOrganization};
+use super::super::{Organization, OrganizationId};
+use super::{Changed, Filter, Made};
+
+const BRIEFS: Arms =
+    Arms::new("created_at, id, name, slug, external_id, domains", "organizations", &["created_at", "id"]);
+
+kernel::statements! {
+    BY_CREATION = kernel::arm!(BRIEFS.along("organizations_by_creation").of(&["archived"]));
+    /// In the order of changes, along an index of that order.
+    CHANGES = "SELECT updated_at, sequence, id, name, slug, external_id, domains, archived FROM organizations WHERE tenant_id = $1";
+    /// Those of one part of a page; the list adds their ids.
+    READ = OrganizationColumns::SELECT;
+}
+
+const BY_CHANGE: &str = "organizations_by_change";
+const DELTA: Delta = Delta { key: "id", tombstone: None };
+
+/// Changes that one request looks at, and that one step of it does.
+const LOOKED_MAX: usize = 3_000;
+const STEP_MAX: usize = 500;
+/// Organizations that are read at once: the largest are some tens of kilobytes.
+const READ_ROWS: usize = 50;
+
+/// As much of an organization as the filters ask about.
+struct Brief {
+    made: Made,
+    name: String,
+    slug: String,
+    external_id: Option<String>,
+    domains: Vec<String>,
+}
+
+impl FromRow for Brief {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        Ok(Brief {
+            made: (row.get(0)?, row.get(1)?),
+            name: row.get(2)?,
+            slug: row.get(3)?,
+            external_id: row.get(4)?,
+            domains: names(&row.get::<String>(5)?)?,
+        })
+    }
+}
+
+impl Passed for Brief {
+    type Key = Made;
+
+    fn key(&self) -> Made {
+        self.made
+    }
+}
+
+/// The same of a change.
+struct BriefChange {
+    changed: Changed,
+    name: String,
+    slug: String,
+    external_id: Option<String>,
+    domains: Vec<String>,
+    archived: bool,
+}
+
+impl FromRow for BriefChange {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        Ok(BriefChange {
+            changed: Changed { at: row.get(0)?, sequence: row.get(1)?, id: row.get(2)? },
+            name: row.get(3)?,
+            slug: row.get(4)?,
+            external_id: row.get(5)?,
+            domains: names(&row.get::<String>(6)?)?,
+            archived: row.get(7)?,
+        })
+    }
+}
+
+fn names(text: &str) -> Result<Vec<String>> {
+    serde_json::from_str(text).map_err(Error::internal)
+}
+
+/// Newest first, and where the next page starts.
+pub async fn list(
+    db: &Db,
+    filter: &Filter,
+    after: Option<Made>,
+    limit: usize,
+) -> Result<(Vec<Organization>, Option<Made>)> {
+    if let Some(found) = find_unique(db, filter).await? {
+        return Ok((found, None));
+    }
+    let below = after.unwrap_or((Timestamp::from_millis(i64::MAX), OrganizationId::NONE));
+    let least = (Timestamp::from_millis(0), OrganizationId::NONE);
+    let archived = filter.archived().unwrap_or(false);
+    let walk = Walk::new(BY_CREATION, vec![vec![archived.into()]], least..below, filter.words.is_empty());
+    let wanted =
+        |brief: &Brief| filter.has_words(&brief.name, &brief.slug, brief.external_id.as_deref(), &brief.domains);
+    let (rows, next) = walk.page(db, limit, wanted).await?;
+    let places: Vec<(Made, OrganizationId)> = rows.iter().map(|brief| (brief.made, brief.made.1)).collect();
+    shown(db, &places, next, |stored, _| filter.matches(&stored.organization)).await
+}
+
+/// Changes in their order, and where the next page starts.
+pub async fn changes(
+    db: &Db,
+    filter: &Filter,
+    since: Timestamp,
+    after: Option<Changed>,
+    limit: usize,
+) -> Result<(Vec<Organization>, Option<Changed>)> {
+    if let Some(found) = find_unique(db, filter).await? {
+        return Ok((found, None));
+    }
+    let until = db.last_tick().await?;
+    let (mut place, mut found, mut step, mut looked) = (after, Vec::new(), limit + 1, 0);
+    let end = loop {
+        let from = place.map_or(delta::From::Since(since), |place| delta::From::Behind(place.to_position()));
+        let select = DELTA.follow(Select::new(CHANGES).along(BY_CHANGE), from, until).limit(step);
+        let rows: Vec<BriefChange> = db.select(&select).await?;
+        looked += rows.len();
+        let end = rows.last().filter(|_| rows.len() == step).map(|row| row.changed);
+        found.extend(rows.iter().filter(|row| is_wanted(filter, row)).map(|row| (row.changed, row.changed.id)));
+        if end.is_none() || found.len() > limit || looked >= LOOKED_MAX {
+            break end;
+        }
+        place = end;
+        step = (2 * step).min(STEP_MAX);
+    };
+    let more = found.len() > limit;
+    found.truncate(limit);
+    let next = if more { found.last().map(|(changed, _)| *changed) } else { end };
+    // What has changed since comes again further on.
+    shown(db, &found, next, |stored, changed| stored.changed() == changed).await
+}
+
+fn is_wanted(filter: &Filter, row: &BriefChange) -> bool {
+    filter.archived().is_none_or(|archived| archived == row.archived)
+        && filter.has_words(&row.name, &row.slug, row.external_id.as_deref(), &row.domains)
+}
+
+/// The one that has this slug or this external id, if it is wanted; none if neither is asked for.
+async fn find_unique(db: &Db, filter: &Filter) -> Result<Option<Vec<Organization>>> {
+    let (sql, value) = match (&filter.slug, &filter.external_id) {
+        (Some(slug), _) => (FIND_BY_SLUG, slug),
+        (None, Some(external_id)) => (FIND_EXTERNAL, external_id),
+        (None, None) => return Ok(None),
+    };
+    let found: Option<StoredOrganization> = db.find(sql, args![value]).await?;
+    Ok(Some(found.map(|stored| stored.organization).filter(|one| filter.matches(one)).into_iter().collect()))
+}
+
+/// The organizations at these places, until a page is full, and where the next one starts. One that is gone or another by now is
+/// left out.
+async fn shown<K: Copy>(
+    db: &Db,
+    places: &[(K, OrganizationId)],
+    next: Option<K>,
+    is_still: impl Fn(&StoredOrganization, K) -> bool,
+) -> Result<(Vec<Organization>, Option<K>)> {
+    let (mut all, mut bytes, mut last) = (Vec::new(), PageBytes::default(), None);
+    for part in places.chunks(READ_ROWS) {
+        let select = Select::new(READ).any("id", part.iter().map(|(_, id)| *id)).limit(part.len());
+        let read: Vec<StoredOrganization> = db.select(&select).await?;
+        let mut read: HashMap<OrganizationId, StoredOrganization> =
+            read.into_iter().map(|stored| (stored.organization.id, stored)).collect();
+        for (place, id) in part {
+            let Some(stored) = read.remove(id).filter(|stored| is_still(stored, *place)) else { continue };
+            if !bytes.fits_record(&stored.organization)? {
+                return Ok((all, last));
+            }
+            all.push(stored.organization);
+            last = Some(*place);
+        }
+    }
+    Ok((all, next))
+}

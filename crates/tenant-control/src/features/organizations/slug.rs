@@ -1,0 +1,87 @@
+//! What a name becomes as a slug, where nobody has given one.
+
+use std::collections::HashSet;
+
+use crate::features::search::language::fold::fold;
+
+/// As the kernel bounds them.
+pub const SLUG_BYTES_MAX: usize = 63;
+/// Behind the last `-` that a slug may get: there are no more organizations than have a number of so many digits.
+const SUFFIX_BYTES_MAX: usize = 6;
+/// Of a name that has no letter or digit of ASCII, however it is written.
+const NAMELESS: &str = "organization";
+
+/// The letters and digits of a name without accents, and single `-` for what stands between them.
+pub fn slug_of(name: &str) -> String {
+    let mut slug = String::new();
+    for c in fold(name).chars() {
+        if c.is_ascii_lowercase() || c.is_ascii_digit() {
+            slug.push(c);
+        } else if !slug.is_empty() && !slug.ends_with('-') {
+            slug.push('-');
+        }
+        if slug.len() == SLUG_BYTES_MAX {
+            break;
+        }
+    }
+    let slug = slug.trim_end_matches('-');
+    if slug.is_empty() { NAMELESS.to_owned() } else { slug.to_owned() }
+}
+
+/// The first that is free of `acme-2`, `acme-3` and so on.
+pub fn first_free(slug: &str, taken: &HashSet<String>) -> String {
+    let numbered = |number: usize| {
+        let suffix = format!("-{number}");
+        format!("{}{suffix}", cut(slug, SLUG_BYTES_MAX - suffix.len()))
+    };
+    // Of so many one at least is not taken.
+    (2..taken.len() + 3).map(numbered).find(|slug| !taken.contains(slug)).unwrap_or_default()
+}
+
+/// What all of those begin with.
+pub fn common_start(slug: &str) -> &str {
+    cut(slug, SLUG_BYTES_MAX - SUFFIX_BYTES_MAX)
+}
+
+fn cut(slug: &str, bytes_max: usize) -> &str {
+    slug.get(..bytes_max).unwrap_or(slug).trim_end_matches('-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slug_has_the_letters_and_digits_of_the_name() {
+        for (name, slug) in [
+            ("Globex Inc.", "globex-inc"),
+            ("Müller & Söhne GmbH", "muller-sohne-gmbh"),
+            ("  --A--  ", "a"),
+            ("Straße 7", "strasse-7"),
+            ("Łódź Øst", "lodz-ost"),
+            ("日本", "organization"),
+            ("!", "organization"),
+        ] {
+            assert_eq!(slug_of(name), slug, "{name}");
+        }
+        assert_eq!(slug_of(&"a".repeat(200)), "a".repeat(63));
+        assert_eq!(slug_of(&format!("{} b", "a".repeat(62))), "a".repeat(62), "it does not end with -");
+    }
+
+    #[test]
+    fn the_first_number_that_is_free_is_taken_and_has_room() {
+        let taken = |slugs: &[&str]| slugs.iter().map(|slug| (*slug).to_owned()).collect::<HashSet<String>>();
+        assert_eq!(first_free("acme", &taken(&["acme"])), "acme-2");
+        assert_eq!(first_free("acme", &taken(&["acme", "acme-2", "acme-4"])), "acme-3");
+        let long = "a".repeat(63);
+        let second = format!("{}-2", "a".repeat(61));
+        assert_eq!(first_free(&long, &taken(&[&long])), second);
+        assert!(second.starts_with(common_start(&long)));
+        let hyphen = format!("{}-bc", "a".repeat(60));
+        let second = first_free(&hyphen, &taken(&[&hyphen]));
+        assert_eq!(second, format!("{}-2", "a".repeat(60)), "not two - in a row");
+        assert!(second.starts_with(common_start(&hyphen)));
+        let many: HashSet<String> = (2..10_001).map(|number| format!("acme-{number}")).collect();
+        assert_eq!(first_free("acme", &many), "acme-10001");
+    }
+}

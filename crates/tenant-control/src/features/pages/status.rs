@@ -1,0 +1,152 @@
+//! `/status/`: how the service is right now, for people and, as JSON, for what watches it. It names no tenant and no host, and
+//! answers while the database is away: always with 200, for the page itself works, and the truth is in what it says.
+
+use askama::Template;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use kernel::base::{Error, MINUTE_MS, Result, SECOND_MS, Timestamp};
+use kernel::http::{App, Shared, prefers};
+use serde::Serialize;
+
+use super::page::Page;
+use super::watched::Watched;
+use crate::features::search::served::Served;
+use crate::features::sso::Providers;
+
+#[derive(Template)]
+#[template(path = "status.html")]
+struct StatusPage<'a> {
+    here: &'static str,
+    base_url: &'a str,
+    now: Status,
+    at: Timestamp,
+}
+
+#[derive(Serialize)]
+struct Status {
+    status: Health,
+    components: Vec<Component>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Health {
+    Ok,
+    /// Late, or in part.
+    Degraded,
+    Down,
+}
+
+/// A part of the service.
+#[derive(Serialize)]
+struct Component {
+    name: &'static str,
+    status: Health,
+    /// For people.
+    detail: &'static str,
+    /// For how long the part is behind; null where it is never, or where it is not known.
+    lag_seconds: Option<u64>,
+}
+
+/// Work that was not begun for so long is late: a node that dies is taken over within half of it.
+const QUEUE_LATE_MS: i64 = MINUTE_MS;
+
+pub async fn status(State(app): State<Shared>, headers: HeaderMap) -> Result<Response> {
+    let now = look(&app).await;
+    let vary = [(header::VARY, HeaderValue::from_static("accept"))];
+    if prefers(&headers, "application/json", "text/html") {
+        let json = serde_json::to_vec(&now).map_err(Error::internal)?;
+        return Ok((vary, [(header::CONTENT_TYPE, "application/json")], json).into_response());
+    }
+    let base_url = app.settings.base_url.as_str();
+    let page = Page::new(&StatusPage { here: "/status/", base_url, now, at: app.world.now() })?;
+    Ok((vary, page).into_response())
+}
+
+async fn look(app: &App) -> Status {
+    let watched: Watched = app.settings.of_feature();
+    let served: Served = app.settings.of_feature();
+    let is_there = watched.is_database_there(app).await;
+    let queue_lag_ms = watched.queue_lag_ms(app.world.now()).filter(|_| is_there);
+    let providers: Providers = app.settings.of_feature();
+    let components =
+        vec![database(is_there), queue(is_there, queue_lag_ms), search(&served), sign_on(providers.health())];
+    let status = if !is_there {
+        Health::Down
+    } else if components.iter().all(|component| component.status == Health::Ok) {
+        Health::Ok
+    } else {
+        Health::Degraded
+    };
+    Status { status, components }
+}
+
+fn database(is_there: bool) -> Component {
+    let (status, detail) = if is_there {
+        (Health::Ok, "Reads and writes are served.")
+    } else {
+        (Health::Down, "The database does not answer. Nothing that was acknowledged is lost.")
+    };
+    Component { name: "database", status, detail, lag_seconds: None }
+}
+
+/// The queue is in the database.
+fn queue(is_there: bool, lag_ms: Option<i64>) -> Component {
+    let (status, detail) = match lag_ms {
+        None if !is_there => (Health::Down, "Webhooks and workflows wait for the database."),
+        None => (Health::Degraded, "How late webhooks and workflows are is not known right now."),
+        Some(lag_ms) if lag_ms >= QUEUE_LATE_MS => (Health::Degraded, "Webhooks and workflows are late."),
+        Some(_) => (Health::Ok, "Webhooks and workflows are on time."),
+    };
+    let lag_seconds = lag_ms.map(|ms| (ms / SECOND_MS).unsigned_abs());
+    Component { name: "queue", status, detail, lag_seconds }
+}
+
+/// Of this node: each has an index of its own.
+fn search(served: &Served) -> Component {
+    let lag = served.lag();
+    let (status, detail) = match (&lag, served.get()) {
+        (None, _) => (Health::Degraded, "The search index is being built; searches have to wait for it."),
+        (Some(_), Ok(_)) => (Health::Ok, "What is written is found within a second."),
+        (Some(_), Err(_)) => (Health::Down, "The search index cannot be kept up to date, and does not answer."),
+    };
+    Component { name: "search", status, detail, lag_seconds: lag.map(|lag| lag.as_secs()) }
+}
+
+/// By what this node was told when it asked last; whose they are, nobody learns here.
+fn sign_on((asked, away): (usize, usize)) -> Component {
+    let (status, detail) = match (asked, away) {
+        (_, 0) => (Health::Ok, "Identity providers answer, as far as they were asked."),
+        (asked, away) if away < asked => (Health::Degraded, "Some identity providers did not answer when last asked."),
+        _ => (Health::Degraded, "No identity provider answered when last asked."),
+    };
+    Component { name: "providers", status, detail, lag_seconds: None }
+}
+
+impl Health {
+    fn word(self) -> &'static str {
+        match self {
+            Health::Ok => "ok",
+            Health::Degraded => "degraded",
+            Health::Down => "down",
+        }
+    }
+
+    /// Of the service as a whole.
+    fn sentence(self) -> &'static str {
+        match self {
+            Health::Ok => "Everything works.",
+            Health::Degraded => "The service works, but not all of it as it should.",
+            Health::Down => "The service cannot answer requests right now.",
+        }
+    }
+}
+
+impl StatusPage<'_> {
+    /// To the second: `2026-11-15 09:30:12 UTC`.
+    fn at_words(&self) -> String {
+        let text = self.at.to_string();
+        format!("{} UTC", text.get(..19).unwrap_or(&text).replace('T', " "))
+    }
+}

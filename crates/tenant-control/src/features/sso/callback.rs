@@ -1,0 +1,126 @@
+//! `/internal/auth/sso/callback`: where providers send people back to. They are led on, signed in, or told what to do.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::Extension;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use kernel::base::{Error, Result};
+use kernel::http::{BaseUrl, Context, Shared};
+
+use super::flow::{Arrived, Ended, complete, cookie_name};
+use super::refusal::Told;
+use crate::cookie;
+use crate::features::pages::{Page, REFERRER_POLICY};
+
+#[derive(Template)]
+#[template(path = "sso_refused.html")]
+struct SsoRefused<'a> {
+    here: &'static str,
+    heading: &'static str,
+    lead: &'static str,
+    advice: &'static str,
+    request_id: &'a str,
+}
+
+pub async fn callback(
+    State(app): State<Shared>,
+    Extension(context): Extension<Arc<Context>>,
+    method: Method,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Result<Response> {
+    // Only following the link uses it up: programs that look at links before people do ask with HEAD.
+    if method != Method::GET {
+        return Ok([(header::REFERRER_POLICY, REFERRER_POLICY)].into_response());
+    }
+    let base_url = &app.settings.base_url;
+    let arrived = Arrived {
+        query: uri.query().unwrap_or_default(),
+        flow_cookies: cookies(&headers, cookie_name(base_url)),
+        old_session: cookies(&headers, base_url.cookie_name()).into_iter().next(),
+        address: context.address.0,
+        request_id: context.request_id.clone(),
+    };
+    let ended = match complete(&app, arrived).await {
+        Ok(ended) => ended,
+        // It is a person who waits for the answer.
+        Err(error) if error.code().status() == 503 => {
+            tracing::warn!(%error, request_id = &*context.request_id, "a sign-on cannot be finished");
+            return page(Told::Unavailable, &context);
+        }
+        Err(error) => return Err(error),
+    };
+    match ended {
+        Ended::Welcome { session, redirect_to } => {
+            let session = cookie::setting(base_url.cookie_name(), session.reveal(), base_url.is_https());
+            let mut response = StatusCode::SEE_OTHER.into_response();
+            let headers = response.headers_mut();
+            headers.insert(header::LOCATION, HeaderValue::try_from(redirect_to).map_err(Error::internal)?);
+            headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            headers.insert(header::REFERRER_POLICY, REFERRER_POLICY);
+            headers.append(header::SET_COOKIE, HeaderValue::try_from(session).map_err(Error::internal)?);
+            headers.append(header::SET_COOKIE, forgetting(base_url)?);
+            Ok(response)
+        }
+        Ended::Unknown => page(Told::Again, &context),
+        Ended::Refused { told, is_own: false } => page(told, &context),
+        Ended::Refused { told, is_own: true } => {
+            let mut response = page(told, &context)?;
+            response.headers_mut().append(header::SET_COOKIE, forgetting(base_url)?);
+            Ok(response)
+        }
+    }
+}
+
+fn page(told: Told, context: &Context) -> Result<Response> {
+    let (status, heading, lead, advice) = match told {
+        Told::Again => (
+            StatusCode::BAD_REQUEST,
+            "This sign-in has ended",
+            "It was finished before, took longer than ten minutes, or began in another browser.",
+            "Begin again, and stay in the same browser until you are back.",
+        ),
+        Told::Unavailable => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "Not right now",
+            "This service cannot sign anybody in at the moment.",
+            "Wait a minute, then begin again.",
+        ),
+        Told::Provider => (
+            StatusCode::BAD_REQUEST,
+            "Your provider did not sign you in",
+            "The place where your organization signs in said no, could not be reached, or gave an answer that cannot be \
+             trusted.",
+            "Begin again. If it happens once more, tell your administrator.",
+        ),
+        Told::NotAllowed => (
+            StatusCode::FORBIDDEN,
+            "You cannot sign in here",
+            "Your provider knows you, but this account may not use this service.",
+            "Ask your administrator whether you should be able to, and whether your e-mail address is confirmed at your \
+             provider.",
+        ),
+    };
+    let refused = SsoRefused { here: "/signin", heading, lead, advice, request_id: &context.request_id };
+    Ok(Page::new(&refused)?.status(status).into_response())
+}
+
+/// The sign-on is over, and its cookie good for nothing.
+fn forgetting(base_url: &BaseUrl) -> Result<HeaderValue> {
+    let cookie = cookie::clearing(cookie_name(base_url), base_url.is_https());
+    HeaderValue::try_from(cookie).map_err(Error::internal)
+}
+
+/// The cookies of a browser by this name are few: one, or as many as others have set beside it.
+const COOKIES_MAX: usize = 8;
+
+/// By bytes: another application's cookie beside ours may hold any of them.
+fn cookies(headers: &HeaderMap, name: &str) -> Vec<String> {
+    let lines = headers.get_all(header::COOKIE).iter();
+    let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';').map(<[u8]>::trim_ascii));
+    let values = pairs.filter_map(|pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
+    values.take(COOKIES_MAX).map(|value| String::from_utf8_lossy(value).into_owned()).collect()
+}

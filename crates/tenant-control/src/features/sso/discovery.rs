@@ -1,0 +1,286 @@
+//! What a provider says of itself: where it is asked, and the keys that it signs with. Both are remembered for a while.
+//!
+//! Of each provider one thing is read at a time, and whoever comes meanwhile waits for that. A document that is old is used
+//! while it is read anew; keys that are old are not, for one of them may have been withdrawn.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use kernel::base::{DAY_MS, HOUR_MS, SECOND_MS, Timestamp};
+use kernel::http::Shared;
+use kernel::outbound::Target;
+use serde_json::{Map, Value};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use super::ProviderId;
+use super::asking::{self, EXCHANGE_MAX};
+use super::refusal::{Refusal, Trouble};
+use super::rules::may_be_asked;
+use super::store::Found;
+use super::token::{Key, read_keys};
+
+/// How long what was read counts as new.
+const FRESH_MS: i64 = HOUR_MS;
+/// How long a document is used while it cannot be read anew.
+const USED_MS: i64 = DAY_MS;
+/// A token with an unknown key makes the keys be read again, but not for everybody who makes such tokens up.
+const REREAD_MS: i64 = 30 * SECOND_MS;
+/// Beyond this one is forgotten for another: those in use are read anew.
+const PROVIDERS_MAX: usize = 1_000;
+/// Who waits for one provider at a time, and who writes a sign-on down.
+const WAITING_MAX: usize = 32;
+const BEGINNING_MAX: usize = 16;
+
+/// Where a provider is asked, and how.
+#[derive(Clone, Debug)]
+pub struct Metadata {
+    pub authorization_endpoint: Target,
+    pub token_endpoint: Target,
+    jwks_uri: Target,
+    pub userinfo_endpoint: Option<Target>,
+    /// Whether every answer names the issuer (RFC 9207).
+    pub names_issuer: bool,
+    /// Whether our secret is sent in the form, where it is not taken otherwise.
+    pub posts_secret: bool,
+    /// Who we are there.
+    pub client_id: String,
+}
+
+/// What this node remembers of providers. It is the same for all who have a copy of this.
+#[derive(Clone, Default)]
+pub struct Providers(Arc<Inner>);
+
+struct Inner {
+    entries: Mutex<HashMap<ProviderId, Arc<Entry>>>,
+    beginning: Arc<Semaphore>,
+}
+
+impl Default for Inner {
+    fn default() -> Self {
+        Inner { entries: Mutex::default(), beginning: Arc::new(Semaphore::new(BEGINNING_MAX)) }
+    }
+}
+
+struct Entry {
+    known: Mutex<Known>,
+    waiting: Arc<Semaphore>,
+    /// Held by whoever reads.
+    reading: tokio::sync::Mutex<()>,
+}
+
+impl Default for Entry {
+    fn default() -> Self {
+        let waiting = Arc::new(Semaphore::new(WAITING_MAX));
+        Entry { known: Mutex::default(), waiting, reading: tokio::sync::Mutex::default() }
+    }
+}
+
+#[derive(Default)]
+struct Known {
+    metadata: Option<Read<Metadata>>,
+    keys: Option<Read<Vec<Key>>>,
+    /// When the keys were last read because one was missing.
+    reread_at: Option<Timestamp>,
+    /// Whether it did not answer when it was asked last.
+    is_away: Option<bool>,
+}
+
+struct Read<T> {
+    at: Timestamp,
+    what: Arc<T>,
+}
+
+/// By hand: what was read is shared, and need not be copied.
+impl<T> Clone for Read<T> {
+    fn clone(&self) -> Self {
+        Read { at: self.at, what: self.what.clone() }
+    }
+}
+
+impl<T> Read<T> {
+    fn is_younger(&self, now: Timestamp, than_ms: i64) -> bool {
+        now < self.at.plus(than_ms)
+    }
+}
+
+impl Providers {
+    fn entry(&self, id: ProviderId) -> Arc<Entry> {
+        let mut entries = lock(&self.0.entries);
+        if entries.len() >= PROVIDERS_MAX && !entries.contains_key(&id) {
+            // Whichever: it is read again when it is asked for.
+            let any = entries.keys().next().copied();
+            any.map(|id| entries.remove(&id));
+        }
+        entries.entry(id).or_default().clone()
+    }
+
+    /// A place among those who wait for a provider. Beyond so many nobody waits more: a provider that is silent must not take
+    /// the places of all who call this service.
+    pub fn place(&self, id: ProviderId) -> Result<OwnedSemaphorePermit, Trouble> {
+        let crowded = |_| Trouble::new(Refusal::ProviderUnreachable, "too many wait for it");
+        self.entry(id).waiting.clone().try_acquire_owned().map_err(crowded)
+    }
+
+    /// A turn to write a sign-on down, known or not: strangers who begin many wait for each other.
+    pub async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+        self.0.beginning.clone().acquire_owned().await.ok()
+    }
+
+    /// How many providers this node has asked, and how many of them did not answer when they were asked last.
+    pub fn health(&self) -> (usize, usize) {
+        let entries = lock(&self.0.entries);
+        let asked: Vec<bool> = entries.values().filter_map(|entry| lock(&entry.known).is_away).collect();
+        (asked.len(), asked.iter().filter(|is_away| **is_away).count())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where a provider is asked. Only one that was never asked, or not for a day, is waited for.
+pub async fn metadata(app: &Shared, provider: &Found) -> Result<Arc<Metadata>, Trouble> {
+    let entry = app.settings.of_feature::<Providers>().entry(provider.id);
+    let (now, read) = (app.world.now(), lock(&entry.known).metadata.clone());
+    match read {
+        Some(read) if read.is_younger(now, FRESH_MS) => Ok(read.what),
+        Some(read) if read.is_younger(now, USED_MS) => {
+            tokio::spawn(renew(app.clone(), provider.clone(), entry));
+            Ok(read.what)
+        }
+        _ => {
+            let _place = app.settings.of_feature::<Providers>().place(provider.id)?;
+            let _turn = entry.turn().await?;
+            // Whoever was first has it.
+            let read = lock(&entry.known).metadata.clone();
+            match read.filter(|read| read.is_younger(now, FRESH_MS)) {
+                Some(read) => Ok(read.what),
+                None => entry.read_metadata(app, provider).await,
+            }
+        }
+    }
+}
+
+/// Reads the document anew, unless somebody does.
+async fn renew(app: Shared, provider: Found, entry: Arc<Entry>) {
+    let Ok(_turn) = entry.reading.try_lock() else { return };
+    if let Err(trouble) = entry.read_metadata(&app, &provider).await {
+        tracing::warn!(provider = %provider.id, cause = trouble.detail, "a provider's document could not be read anew");
+    }
+}
+
+/// The keys that a provider signs with.
+pub async fn keys(app: &Shared, provider: &Found, metadata: &Metadata) -> Result<Arc<Vec<Key>>, Trouble> {
+    let entry = app.settings.of_feature::<Providers>().entry(provider.id);
+    let known = || lock(&entry.known).keys.clone().filter(|read| read.is_younger(app.world.now(), FRESH_MS));
+    if let Some(read) = known() {
+        return Ok(read.what);
+    }
+    let _turn = entry.turn().await?;
+    match known() {
+        Some(read) => Ok(read.what),
+        None => entry.read_keys(app, provider, metadata).await,
+    }
+}
+
+/// The same for whoever has seen a key that is not among them; as they are, if they were read again a moment ago.
+pub async fn newer_keys(app: &Shared, provider: &Found, metadata: &Metadata) -> Result<Arc<Vec<Key>>, Trouble> {
+    let entry = app.settings.of_feature::<Providers>().entry(provider.id);
+    let _turn = entry.turn().await?;
+    let (now, read, reread_at) = {
+        let known = lock(&entry.known);
+        (app.world.now(), known.keys.clone(), known.reread_at)
+    };
+    if let Some(read) = read.filter(|_| reread_at.is_some_and(|at| now < at.plus(REREAD_MS))) {
+        return Ok(read.what);
+    }
+    lock(&entry.known).reread_at = Some(now);
+    entry.read_keys(app, provider, metadata).await
+}
+
+impl Entry {
+    async fn turn(&self) -> Result<tokio::sync::MutexGuard<'_, ()>, Trouble> {
+        let late = |_| Trouble::new(Refusal::ProviderUnreachable, "others wait for it, too");
+        timeout(EXCHANGE_MAX, self.reading.lock()).await.map_err(late)
+    }
+
+    async fn read_metadata(&self, app: &Shared, provider: &Found) -> Result<Arc<Metadata>, Trouble> {
+        let read = self.ask_metadata(app, provider).await;
+        lock(&self.known).is_away = Some(read.is_err());
+        read
+    }
+
+    async fn ask_metadata(&self, app: &Shared, provider: &Found) -> Result<Arc<Metadata>, Trouble> {
+        let broken = |detail: String| Trouble::new(Refusal::ProviderBroken, detail);
+        let issuer = Target::parse(&provider.issuer).map_err(|bad| broken(bad.to_string()))?;
+        let url = format!("{}/.well-known/openid-configuration", provider.issuer.trim_end_matches('/'));
+        let place = Target::parse(&url).map_err(|bad| broken(bad.to_string()))?;
+        if !may_be_asked(&place, app.outbound.allowed()) {
+            let detail = "its issuer is neither https nor at an address that the operator has allowed";
+            return Err(broken(detail.to_owned()));
+        }
+        let document = asking::get(app, provider.tenant, &place).await?;
+        let reader = Reader { document: &document, issuer: &issuer, app };
+        let metadata = Arc::new(reader.read(provider).map_err(broken)?);
+        lock(&self.known).metadata = Some(Read { at: app.world.now(), what: metadata.clone() });
+        Ok(metadata)
+    }
+
+    async fn read_keys(&self, app: &Shared, provider: &Found, from: &Metadata) -> Result<Arc<Vec<Key>>, Trouble> {
+        let set = asking::get(app, provider.tenant, &from.jwks_uri).await?;
+        let keys = Arc::new(read_keys(&Value::Object(set)));
+        lock(&self.known).keys = Some(Read { at: app.world.now(), what: keys.clone() });
+        Ok(keys)
+    }
+}
+
+/// Reads the document of a provider.
+struct Reader<'a> {
+    document: &'a Map<String, Value>,
+    issuer: &'a Target,
+    app: &'a Shared,
+}
+
+impl Reader<'_> {
+    fn read(&self, provider: &Found) -> Result<Metadata, String> {
+        // To the letter: else one provider could speak for another.
+        if self.text("issuer") != Some(provider.issuer.as_str()) {
+            return Err("its document is of another issuer".to_owned());
+        }
+        let is_true = |name: &str| self.document.get(name) == Some(&Value::Bool(true));
+        Ok(Metadata {
+            authorization_endpoint: self.endpoint("authorization_endpoint")?,
+            token_endpoint: self.endpoint("token_endpoint")?,
+            jwks_uri: self.endpoint("jwks_uri")?,
+            userinfo_endpoint: self.optional("userinfo_endpoint")?,
+            names_issuer: is_true("authorization_response_iss_parameter_supported"),
+            posts_secret: self.posts_secret(),
+            client_id: provider.client_id.clone(),
+        })
+    }
+
+    fn text(&self, name: &str) -> Option<&str> {
+        self.document.get(name).and_then(Value::as_str)
+    }
+
+    fn endpoint(&self, name: &str) -> Result<Target, String> {
+        self.optional(name)?.ok_or_else(|| format!("its document has no {name}"))
+    }
+
+    fn optional(&self, name: &str) -> Result<Option<Target>, String> {
+        let Some(url) = self.text(name) else { return Ok(None) };
+        let target = Target::parse(url).map_err(|bad| format!("its {name} cannot be used: {bad}"))?;
+        let is_plain = !target.is_https();
+        if is_plain && (self.issuer.is_https() || !may_be_asked(&target, self.app.outbound.allowed())) {
+            return Err(format!("its {name} is not https"));
+        }
+        Ok(Some(target))
+    }
+
+    fn posts_secret(&self) -> bool {
+        let methods = self.document.get("token_endpoint_auth_methods_supported").and_then(Value::as_array);
+        let has = |name: &str| methods.is_some_and(|methods| methods.iter().any(|method| method == name));
+        has("client_secret_post") && !has("client_secret_basic")
+    }
+}

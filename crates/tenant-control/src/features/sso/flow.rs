@@ -1,0 +1,346 @@
+//! One sign-on: somebody is sent to their provider, and comes back with a code.
+//!
+//! The browser's cookie holds a secret that everything else is made of: the proof that a code is ours (PKCE) and the word
+//! that the provider's token must repeat (nonce). The database has hashes alone, so nobody finishes a sign-on with what is
+//! in it, and nobody but the browser that began it.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use kernel::auth::Token;
+use kernel::base::{
+    Actor, ActorKind, ActorRef, Chain, Error, Label, Result, Timestamp, equal, hmac_sha256, is_email, sha256,
+};
+use kernel::http::{BaseUrl, Shared};
+use kernel::store::Db;
+use serde_json::{Map, Value};
+use tokio::time::timeout;
+
+use super::asking::{ask_userinfo, plain_word, redeem};
+use super::discovery::{self, Metadata, Providers};
+use super::refusal::{Refusal, Stop, Told, Trouble};
+use super::rules::{decode_query, email_domain, encode, find_claim, parse_redirect, role_of};
+use super::store::{self, Connection, Finished, Flow, Found, NewFlow, Vouched};
+use super::token::{Expected, Fault, verify};
+use super::{CALLBACK_PATH, FLOW_MS, SSO_NOT_AVAILABLE};
+use crate::features::users::SignOn;
+
+/// All that is asked of a provider when somebody comes back: shorter than a request may take.
+const ASKING_MAX: Duration = Duration::from_secs(25);
+const SCOPE: &str = "openid email profile";
+
+/// Where somebody is sent, and what their browser keeps until they come back.
+pub struct Begun {
+    pub url: String,
+    /// The value of `Set-Cookie`.
+    pub cookie: String,
+    pub provider_name: String,
+    pub protocol: String,
+    pub expires_at: Timestamp,
+}
+
+/// Begins a sign-on for the people of a domain. What is not available is the same for all that it can be, and takes as long
+/// as a sign-on that begins.
+pub async fn begin(app: &Shared, domain: &str, redirect_to: &str) -> Result<Begun> {
+    let redirect_to =
+        parse_redirect(redirect_to).map_err(|detail| Error::invalid("/redirect_to", "invalid_path", detail))?;
+    let all = app.signing_on();
+    let providers: Providers = app.settings.of_feature();
+    let found = store::find_by_domain(&all, &domain.to_ascii_lowercase()).await?;
+    let metadata = match &found {
+        Some(provider) => Some(discovery::metadata(app, provider).await.map_err(|trouble| away(provider, &trouble))?),
+        None => None,
+    };
+    let secret = Secret(BASE64.encode(app.world.chance.bytes::<32>()));
+    let state = BASE64.encode(app.world.chance.bytes::<32>());
+    let expires_at = app.world.now().plus(FLOW_MS);
+    let (state_hash, cookie_hash) = (sha256(state.as_bytes()), secret.hash());
+    let turn = providers.turn().await;
+    store::open_flow(&all, found.as_ref(), NewFlow { state_hash, cookie_hash, redirect_to, expires_at }).await?;
+    drop(turn);
+    let (Some(provider), Some(metadata)) = (found, metadata) else { return Err(not_available()) };
+    let base_url = &app.settings.base_url;
+    Ok(Begun {
+        url: authorization_url(base_url, &metadata, &state, &secret),
+        cookie: secret.cookie(base_url),
+        provider_name: provider.name,
+        protocol: provider.protocol,
+        expires_at,
+    })
+}
+
+fn not_available() -> Error {
+    Error::new(SSO_NOT_AVAILABLE, SSO_NOT_AVAILABLE.example())
+}
+
+fn away(provider: &Found, trouble: &Trouble) -> Error {
+    Error::unavailable(format!("the provider {} cannot be used: {}", provider.id, trouble.detail))
+}
+
+fn authorization_url(base_url: &BaseUrl, metadata: &Metadata, state: &str, secret: &Secret) -> String {
+    let callback = format!("{}{CALLBACK_PATH}", base_url.as_str());
+    let (nonce, challenge) = (secret.nonce(), BASE64.encode(sha256(secret.verifier().as_bytes())));
+    let parameters = [
+        ("response_type", "code"),
+        ("client_id", metadata.client_id.as_str()),
+        ("redirect_uri", callback.as_str()),
+        ("scope", SCOPE),
+        ("state", state),
+        ("nonce", nonce.as_str()),
+        ("code_challenge", challenge.as_str()),
+        ("code_challenge_method", "S256"),
+    ];
+    with_query(metadata.authorization_endpoint.as_str(), &parameters)
+}
+
+/// An address may have a query of its own.
+fn with_query(url: &str, parameters: &[(&str, &str)]) -> String {
+    let query: Vec<String> = parameters.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
+    format!("{url}{}{}", if url.contains('?') { '&' } else { '?' }, query.join("&"))
+}
+
+/// 256 random bits that the browser keeps while somebody signs in elsewhere. It does not print.
+struct Secret(String);
+
+impl Secret {
+    fn hash(&self) -> [u8; 32] {
+        sha256(self.0.as_bytes())
+    }
+
+    /// For PKCE (RFC 7636): 43 characters, as it asks for.
+    fn verifier(&self) -> String {
+        BASE64.encode(hmac_sha256(self.0.as_bytes(), b"sso code verifier"))
+    }
+
+    fn nonce(&self) -> String {
+        BASE64.encode(hmac_sha256(self.0.as_bytes(), b"sso nonce"))
+    }
+
+    /// Sent when somebody comes back from another site, which is why it is not `Strict`.
+    fn cookie(&self, base_url: &BaseUrl) -> String {
+        let secure = if base_url.is_https() { "; Secure" } else { "" };
+        let (name, seconds) = (cookie_name(base_url), FLOW_MS / 1_000);
+        format!("{name}={}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}", self.0)
+    }
+}
+
+pub fn cookie_name(base_url: &BaseUrl) -> &'static str {
+    if base_url.is_https() { "__Host-sso_flow" } else { "sso_flow" }
+}
+
+/// A browser that comes back.
+pub struct Arrived<'a> {
+    pub query: &'a str,
+    /// Every cookie that may be that of the sign-on.
+    pub flow_cookies: Vec<String>,
+    /// The session that it has, if it has one.
+    pub old_session: Option<String>,
+    pub address: IpAddr,
+    pub request_id: Arc<str>,
+}
+
+/// What a sign-on has come to.
+pub enum Ended {
+    Welcome {
+        session: Token,
+        redirect_to: String,
+    },
+    Refused {
+        told: Told,
+        /// It was this browser's own sign-on, which is over.
+        is_own: bool,
+    },
+    /// There is no such sign-on, or not any more. Nothing of this browser's is touched: anybody can lead it here.
+    Unknown,
+}
+
+/// Ends a sign-on. It is used up before anything is asked of the provider, whatever becomes of it.
+pub async fn complete(app: &Shared, arrived: Arrived<'_>) -> Result<Ended> {
+    let Some(answer) = Answer::read(arrived.query) else { return Ok(Ended::Unknown) };
+    let found = store::find_flow(&app.signing_on(), sha256(answer.state.as_bytes())).await?;
+    let Some(flow) = found else { return Ok(Ended::Unknown) };
+    let db = app.signing_on_to(flow.tenant, actor(&flow, &arrived));
+    let trouble = match sign_on(app, &db, &flow, &answer, &arrived).await {
+        Ok(session) => {
+            app.credentials.remember(session.hash());
+            // The role may be another, in older sessions too; and one of those has ended.
+            app.credentials.forget(flow.tenant);
+            return Ok(Ended::Welcome { session, redirect_to: flow.redirect_to });
+        }
+        Err(Stop::Failed(error)) => return Err(error),
+        Err(Stop::Refused(trouble)) => trouble,
+    };
+    tracing::warn!(
+        request_id = &*arrived.request_id,
+        provider = %flow.provider,
+        reason = trouble.refusal.as_str(),
+        cause = trouble.detail,
+        "a sign-on was refused"
+    );
+    if let Err(error) = store::note_refusal(&db, flow.provider, trouble.refusal).await {
+        tracing::warn!(%error, provider = %flow.provider, "a refused sign-on is not in the trail");
+    }
+    // What this browser has under way may be another sign-on: anybody can lead it here.
+    let is_own = !matches!(trouble.refusal, Refusal::FlowUsed | Refusal::OtherBrowser);
+    Ok(Ended::Refused { told: trouble.refusal.told(), is_own })
+}
+
+/// Nobody is known yet, so it is the service that acts, on the provider's word.
+fn actor(flow: &Flow, arrived: &Arrived<'_>) -> Actor {
+    let name = "Single sign-on".to_owned();
+    Actor {
+        who: ActorRef { kind: ActorKind::System, id: Some(flow.provider.to_string()), name },
+        credential: None,
+        address: Some(arrived.address),
+        request_id: Some(arrived.request_id.clone()),
+        chain: Chain::default(),
+    }
+}
+
+async fn sign_on(app: &Shared, db: &Db, flow: &Flow, answer: &Answer, arrived: &Arrived<'_>) -> Result<Token, Stop> {
+    let mut secrets = arrived.flow_cookies.iter().map(|cookie| Secret(cookie.clone()));
+    let secret = secrets.find(|secret| equal(&secret.hash(), &flow.cookie_hash));
+    // A stranger does not even use it up.
+    let secret = secret.ok_or(Refusal::OtherBrowser)?;
+    if !store::use_flow(&app.signing_on(), sha256(answer.state.as_bytes())).await? {
+        return Err(Refusal::FlowUsed.into());
+    }
+    if flow.expires_at <= app.world.now() {
+        return Err(Refusal::FlowExpired.into());
+    }
+    let provider = store::find_connection(db, flow.provider).await?.ok_or(Refusal::ProviderDisabled)?;
+    let _place = app.settings.of_feature::<Providers>().place(flow.provider)?;
+    let asking = vouch(app, &provider, answer, &secret);
+    let late = |_| Trouble::new(Refusal::ProviderUnreachable, "all that was asked of it took too long");
+    let claims = timeout(ASKING_MAX, asking).await.map_err(late)??;
+    let (who, domain) = read_claims(&provider, &claims)?;
+    let vouched = Vouched { who, domain, old_session: arrived.old_session.clone() };
+    match store::finish(db, vouched, app.settings.session_absolute_ms).await? {
+        Finished::Welcome(token) => Ok(token),
+        Finished::Refused(refusal) => Err(refusal.into()),
+    }
+}
+
+/// What the provider says of whoever comes back with its code.
+async fn vouch(
+    app: &Shared,
+    provider: &Connection,
+    answer: &Answer,
+    secret: &Secret,
+) -> Result<Map<String, Value>, Stop> {
+    let found = &provider.found;
+    // Before anything else, so that no other provider's answer is taken for this one's (RFC 9207).
+    if answer.issuer.as_ref().is_some_and(|issuer| *issuer != found.issuer) {
+        return Err(Refusal::OtherIssuer.into());
+    }
+    let metadata = discovery::metadata(app, found).await?;
+    if metadata.names_issuer && answer.issuer.is_none() {
+        return Err(Refusal::OtherIssuer.into());
+    }
+    let Some(code) = &answer.code else {
+        let word = answer.error.as_deref().and_then(plain_word);
+        return Err(Trouble::new(Refusal::ProviderRefused, word.unwrap_or_default()).into());
+    };
+    let (verifier, nonce) = (secret.verifier(), secret.nonce());
+    let tokens = redeem(app, provider, &metadata, (code.as_str(), verifier.as_str())).await?;
+    let (issuer, client_id, now) = (found.issuer.as_str(), found.client_id.as_str(), app.world.now());
+    let expected = Expected { issuer, client_id, nonce: nonce.as_str(), now };
+    let keys = discovery::keys(app, found, &metadata).await?;
+    let mut verified = verify(&tokens.id_token, &keys, &expected);
+    if verified == Err(Fault::UnknownKey) {
+        let keys = discovery::newer_keys(app, found, &metadata).await?;
+        verified = verify(&tokens.id_token, &keys, &expected);
+    }
+    let mut claims = verified.map_err(|fault| match fault {
+        Fault::UnknownKey => Trouble::new(Refusal::TokenInvalid, "its key is not among the provider's"),
+        Fault::Bad(detail) => Trouble::new(Refusal::TokenInvalid, detail),
+    })?;
+    let way = metadata.userinfo_endpoint.as_ref().zip(tokens.access_token.as_deref());
+    if let Some((target, token)) = way.filter(|_| lacks(provider, &claims)) {
+        match ask_userinfo(app, found.tenant, target, token).await {
+            Ok(more) => add_claims(&mut claims, more)?,
+            // A name is nice to have; all else decides who somebody is and what they may.
+            Err(trouble) if needs(provider, &claims) => return Err(trouble.into()),
+            Err(trouble) => tracing::warn!(provider = %found.id, cause = trouble.detail, "a name is not known"),
+        }
+    }
+    Ok(claims)
+}
+
+/// Whether an ID token leaves something out that is wanted.
+fn lacks(provider: &Connection, claims: &Map<String, Value>) -> bool {
+    !claims.contains_key("name") || needs(provider, claims)
+}
+
+/// Whether it leaves something out that nobody is let in without, or that their role depends on.
+fn needs(provider: &Connection, claims: &Map<String, Value>) -> bool {
+    let mut names = ["email"].into_iter().chain(provider.role_map.iter().map(|rule| rule.claim.as_str()));
+    let is_verified_missing = !provider.trust_email && !claims.contains_key("email_verified");
+    is_verified_missing || names.any(|name| find_claim(claims, name).is_none())
+}
+
+/// Adds what an ID token left out. What it said stays; and that an address is verified counts for that address alone.
+fn add_claims(claims: &mut Map<String, Value>, more: Map<String, Value>) -> Result<(), Trouble> {
+    if more.get("sub") != claims.get("sub") {
+        return Err(Trouble::new(Refusal::TokenInvalid, "what it tells is about somebody else"));
+    }
+    let has_email = claims.contains_key("email");
+    let is_same_email = claims.get("email") == more.get("email");
+    if !has_email {
+        claims.remove("email_verified");
+    }
+    for (name, value) in more {
+        if name != "email_verified" || !has_email || is_same_email {
+            claims.entry(name).or_insert(value);
+        }
+    }
+    Ok(())
+}
+
+/// Who it is, by what the provider says; and the domain of their address.
+fn read_claims(provider: &Connection, claims: &Map<String, Value>) -> Result<(SignOn, String), Trouble> {
+    let text = |name: &str| claims.get(name).and_then(Value::as_str);
+    let subject = text("sub").ok_or(Refusal::TokenInvalid)?.to_owned();
+    // Letters that only look like others are small ones of them to Unicode: such an address is nobody's here.
+    let is_plain = |email: &&str| is_email(email) && email.to_lowercase() == email.to_ascii_lowercase();
+    let email = text("email").map(str::trim).filter(is_plain).ok_or(Refusal::NoEmail)?;
+    // Some write it as a text.
+    let is_verified = claims.get("email_verified").is_some_and(|said| *said == true || *said == "true");
+    if !is_verified && !provider.trust_email {
+        return Err(Refusal::EmailNotVerified.into());
+    }
+    let domain = email_domain(email).ok_or(Refusal::NoEmail)?;
+    let name = text("name").and_then(|name| Label::parse(name).ok()).map(Label::into_string);
+    let role = role_of(&provider.role_map, provider.default_role, claims);
+    Ok((SignOn { provider: provider.found.id, subject, email: email.to_lowercase(), name, role }, domain))
+}
+
+/// What a provider sends a browser back with.
+struct Answer {
+    state: String,
+    code: Option<String>,
+    issuer: Option<String>,
+    error: Option<String>,
+}
+
+impl Answer {
+    /// None if it names no sign-on, or says something twice. What else providers add is theirs.
+    fn read(query: &str) -> Option<Self> {
+        let pairs = decode_query(query)?;
+        let mut said = Map::new();
+        for (name, value) in pairs {
+            let is_ours = ["state", "code", "iss", "error"].contains(&name.as_str());
+            if is_ours && said.insert(name, Value::String(value)).is_some() {
+                return None;
+            }
+        }
+        let mut take = |name: &str| match said.remove(name) {
+            Some(Value::String(text)) if !text.is_empty() => Some(text),
+            _ => None,
+        };
+        Some(Answer { state: take("state")?, code: take("code"), issuer: take("iss"), error: take("error") })
+    }
+}

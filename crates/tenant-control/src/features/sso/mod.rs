@@ -1,0 +1,125 @@
+//! Single sign-on: people of a tenant sign in where they do for everything else, by OpenID Connect.
+//!
+//! The operator sets a provider up at the command line and has it shown that its domains are the tenant's. Whoever says which
+//! domain they are of is sent to its provider (`flow`), comes back with a code (`callback`), and is let in as the user that
+//! the provider's word stands for. What a provider says of itself is read in `discovery`, what is asked of it on the way in
+//! `asking`, its word checked in `token`; `rules` are plain functions. Deliberately left out: SAML, which an OpenID provider
+//! in front of it translates, and keeping anything of a provider's tokens.
+
+mod asking;
+pub mod callback;
+mod discovery;
+mod flow;
+mod refusal;
+pub mod routes;
+mod rules;
+mod store;
+mod token;
+
+pub use discovery::Providers;
+pub use flow::{Begun, begin};
+pub use rules::{
+    DEFAULT_REDIRECT, email_domain, is_address, may_be_asked, parse_domain, parse_redirect, parse_role_rule,
+};
+pub use store::{CLEAN_FLOWS, STATEMENTS, add, disable, find_domain, list, release_domain, set_secret, verify_domain};
+
+use kernel::auth::Role;
+use kernel::base::{Code, Id, Identified, MINUTE_MS, Timestamp};
+use serde::Serialize;
+
+pub type ProviderId = Id<Provider>;
+
+impl Identified for Provider {
+    const PREFIX: &'static str = "sso";
+}
+
+/// The one protocol there is.
+pub const OIDC: &str = "oidc";
+
+/// Where providers send people back to, below the base URL.
+pub const CALLBACK_PATH: &str = "/internal/auth/sso/callback";
+
+/// How long somebody may take to sign in at their provider.
+pub const FLOW_MS: i64 = 10 * MINUTE_MS;
+
+/// Providers of a tenant, those that are disabled among them: all of them fit into a list that a person reads.
+pub const PROVIDERS_MAX: i64 = 100;
+/// Of one provider.
+pub const DOMAINS_MAX: usize = 100;
+/// Of one provider.
+pub const ROLE_RULES_MAX: usize = 100;
+
+pub const SSO_NOT_AVAILABLE: Code = Code::new(
+    404,
+    "sso_not_available",
+    "No single sign-on for this domain",
+    "The domain is unknown, not verified yet, or its provider is disabled; which of these is not told. Ask your administrator, \
+     or use a sign-in link.",
+    "There is no single sign-on for this domain. Ask your administrator, or use a sign-in link.",
+);
+/// What signing on is refused with that nothing else is.
+pub const CODES: &[Code] = &[SSO_NOT_AVAILABLE];
+
+/// Where the people of a tenant sign in, without the secret that we show it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Provider {
+    pub id: ProviderId,
+    pub name: String,
+    pub protocol: String,
+    pub issuer: String,
+    pub client_id: String,
+    /// Of whoever no rule fits.
+    pub default_role: Role,
+    pub role_map: Vec<RoleRule>,
+    /// Whether an address counts that the provider does not call verified.
+    pub trust_email: bool,
+    pub enabled: bool,
+    pub domains: Vec<Domain>,
+    pub version: i64,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// Whoever has this value in this claim has this role.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RoleRule {
+    pub claim: String,
+    pub value: String,
+    pub role: Role,
+}
+
+/// A domain whose people sign in at a provider.
+#[derive(Clone, Debug, Serialize)]
+pub struct Domain {
+    pub domain: String,
+    pub provider_id: ProviderId,
+    /// Since when it is known to be the tenant's; until then it leads nowhere.
+    pub verified_at: Option<Timestamp>,
+    /// What shows that it is.
+    pub txt: TxtRecord,
+}
+
+/// A record that only the owner of a domain can publish.
+#[derive(Clone, Debug, Serialize)]
+pub struct TxtRecord {
+    pub name: String,
+    pub value: String,
+}
+
+impl TxtRecord {
+    pub fn of(domain: &str, proof: &str) -> Self {
+        TxtRecord { name: format!("_tenant-control.{domain}"), value: format!("tenant-control-verification={proof}") }
+    }
+}
+
+/// What the operator says about a new provider. It does not print: the secret is among it.
+pub struct NewProvider {
+    pub name: String,
+    pub issuer: String,
+    pub client_id: String,
+    pub client_secret: String,
+    pub domains: Vec<String>,
+    pub default_role: Role,
+    pub role_map: Vec<RoleRule>,
+    pub trust_email: bool,
+}

@@ -1,0 +1,112 @@
+//! `/api/auth/sso`
+
+use axum::extract::State;
+use axum::http::header::SET_COOKIE;
+use axum::http::{HeaderMap, HeaderValue, Method};
+use axum::response::{IntoResponse, Response};
+use kernel::base::{Code, Error, Result, Timestamp};
+use kernel::http::{Documented, Fields, FromBody, Json, Ok200, Query, Shared, check_csrf};
+use serde::Serialize;
+use utoipa::openapi::{Ref, RefOr};
+use utoipa::{IntoResponses, ToSchema};
+
+use super::flow::{self, Begun};
+use super::{DEFAULT_REDIRECT, parse_domain, parse_redirect};
+
+const PATH: &str = "/api/auth/sso";
+
+/// Whose people sign on, and where they go on afterwards.
+#[derive(Debug, ToSchema)]
+#[schema(as = SsoInput, example = json!({"domain": "acme.example", "redirect_to": "/overview"}))]
+#[serde(deny_unknown_fields)]
+pub struct Input {
+    /// The domain of a work e-mail address: what stands behind its `@`.
+    #[schema(min_length = 3, max_length = 253, pattern = "^[A-Za-z0-9-]+(\\.[A-Za-z0-9-]+)+$")]
+    pub domain: String,
+    /// A path on this server that starts with a single `/`; `/overview` when omitted.
+    #[schema(value_type = Option<String>, nullable = false, min_length = 1, max_length = 2048, pattern = "^/([^/\\\\]|$)")]
+    pub redirect_to: String,
+}
+
+impl FromBody for Input {
+    fn from_fields(fields: &mut Fields) -> Option<Self> {
+        let domain = fields.required("domain", |field| field.parsed("invalid_domain", parse_domain));
+        let redirect_to = fields.optional("redirect_to", |field| field.parsed("invalid_path", parse_redirect));
+        let redirect_to = redirect_to?.unwrap_or_else(|| DEFAULT_REDIRECT.to_owned());
+        Some(Input { domain: domain?, redirect_to })
+    }
+}
+
+/// Where to send the browser.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({
+    "url": "https://login.acme.example/authorize?response_type=code&client_id=tenant-control",
+    "provider": {"name": "Acme login", "protocol": "oidc"},
+    "expires_at": "2026-11-15T08:10:00.000Z"
+}))]
+pub struct SignOnBegun {
+    /// At the provider, which sends the browser back when somebody has signed in there.
+    pub url: String,
+    pub provider: SignOnProvider,
+    /// Until when the browser has to be back.
+    #[schema(value_type = String, format = DateTime)]
+    pub expires_at: Timestamp,
+}
+
+#[derive(Serialize, ToSchema)]
+pub struct SignOnProvider {
+    pub name: String,
+    /// `oidc`: OpenID Connect.
+    pub protocol: String,
+}
+
+/// 200, and a cookie that only the browser which began can finish with.
+pub struct Answer {
+    cookie: HeaderValue,
+    begun: SignOnBegun,
+}
+
+impl IntoResponse for Answer {
+    fn into_response(self) -> Response {
+        let mut response = Ok200(self.begun).into_response();
+        response.headers_mut().insert(SET_COOKIE, self.cookie);
+        response
+    }
+}
+
+impl IntoResponses for Answer {
+    fn responses() -> Documented {
+        let refusal = |(status, name): (&str, &str)| (status.to_owned(), RefOr::Ref(Ref::from_response_name(name)));
+        let mut documented = Ok200::<SignOnBegun>::responses();
+        documented.extend([("403", "Forbidden"), ("404", "NotFound")].map(refusal));
+        documented
+    }
+}
+
+/// Begin single sign-on
+///
+/// Send the browser to `url`: the provider of the domain signs people in, and sends them back here. The answer sets a cookie
+/// that the same browser has to bring back within ten minutes. Needs no credential, and takes no `Idempotency-Key`: a sign-on
+/// that is not finished is forgotten.
+#[utoipa::path(post, path = PATH, tag = "Session", operation_id = "begin_sso", request_body = Input)]
+pub async fn begin(
+    State(app): State<Shared>,
+    method: Method,
+    headers: HeaderMap,
+    query: Query<()>,
+    body: Json<Input>,
+) -> Result<Answer> {
+    check_csrf(&method, &headers, &app.settings.base_url)?;
+    query.parse()?;
+    if headers.contains_key("idempotency-key") {
+        let detail = "Idempotency-Key is not taken here: each request begins a sign-on.";
+        return Err(Error::new(Code::InvalidHeader, detail));
+    }
+    let input = body.read().await?.value;
+    let Begun { url, cookie, provider_name, protocol, expires_at } =
+        flow::begin(&app, &input.domain, &input.redirect_to).await?;
+    Ok(Answer {
+        cookie: HeaderValue::try_from(cookie).map_err(Error::internal)?,
+        begun: SignOnBegun { url, provider: SignOnProvider { name: provider_name, protocol }, expires_at },
+    })
+}

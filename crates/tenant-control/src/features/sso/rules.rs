@@ -1,0 +1,317 @@
+//! What is a domain, where somebody may be led afterwards, and which role a provider's word gives: plain functions.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use ipnet::IpNet;
+use kernel::auth::Role;
+use kernel::base::{Error, Label, Result};
+use kernel::outbound::Target;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use serde_json::{Map, Value};
+
+use super::{DOMAINS_MAX, NewProvider, ROLE_RULES_MAX, RoleRule};
+
+/// Where somebody is led who has not said where to.
+pub const DEFAULT_REDIRECT: &str = "/overview";
+/// As long as a URL of ours may be.
+const REDIRECT_BYTES_MAX: usize = 2_048;
+/// Of a name, and of each part of it (RFC 1035).
+const DOMAIN_BYTES_MAX: usize = 253;
+const LABEL_BYTES_MAX: usize = 63;
+/// Longer than any that providers give out.
+const CLIENT_ID_BYTES_MAX: usize = 500;
+const CLIENT_SECRET_BYTES_MAX: usize = 4_096;
+const CLAIM_CHARS_MAX: usize = 200;
+
+/// What stands for itself in a query and in a form, and in the credentials of RFC 6749 too.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// A value as it stands in the query of a URL, or in a form.
+pub fn encode(text: &str) -> String {
+    utf8_percent_encode(text, ENCODED).to_string()
+}
+
+/// The names and values of a query. None if one of them is no text.
+pub fn decode_query(query: &str) -> Option<Vec<(String, String)>> {
+    let decode =
+        |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8().ok().map(|text| text.into_owned());
+    let pair = |pair: &str| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        Some((decode(name)?, decode(value)?))
+    };
+    query.split('&').filter(|part| !part.is_empty()).map(pair).collect()
+}
+
+/// A DNS name with at least one dot, in small letters; or what would be right.
+pub fn parse_domain(text: &str) -> Result<String, String> {
+    let wrong = || "must be a domain such as acme.example, without an address before it".to_owned();
+    let domain = text.to_ascii_lowercase();
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let is_label = |label: &str| {
+        (1..=LABEL_BYTES_MAX).contains(&label.len())
+            && label.bytes().all(is_plain)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    // What ends in a number is an address.
+    let ends_in_name = domain.rsplit('.').next().is_some_and(|last| last.bytes().any(|byte| !byte.is_ascii_digit()));
+    let is_domain =
+        domain.len() <= DOMAIN_BYTES_MAX && domain.contains('.') && domain.split('.').all(is_label) && ends_in_name;
+    if is_domain { Ok(domain) } else { Err(wrong()) }
+}
+
+/// What stands behind the last `@`, in small letters.
+pub fn email_domain(email: &str) -> Option<String> {
+    let (name, domain) = email.rsplit_once('@')?;
+    (!name.is_empty() && !domain.is_empty()).then(|| domain.to_lowercase())
+}
+
+/// A path on this server, or what would be right. Browsers read `\` as `/`, pass over tabs and line ends, and take what
+/// begins with two slashes for another server; proxies before them may decode what is encoded. So the text has none of these,
+/// and nothing is repaired.
+pub fn parse_redirect(text: &str) -> Result<String, String> {
+    let wrong = || {
+        format!(
+            "must be a path on this server that starts with a single /, such as {DEFAULT_REDIRECT}, \
+             of at most {REDIRECT_BYTES_MAX} characters"
+        )
+    };
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?#%[]".contains(&byte);
+    let rest = text.strip_prefix('/').ok_or_else(wrong)?;
+    let start = rest.get(..3).unwrap_or_default().to_ascii_lowercase();
+    let is_path = text.len() <= REDIRECT_BYTES_MAX
+        && text.bytes().all(is_plain)
+        && !rest.starts_with('/')
+        && !["%2f", "%5c"].contains(&start.as_str());
+    if is_path { Ok(text.to_owned()) } else { Err(wrong()) }
+}
+
+/// `CLAIM=VALUE:ROLE`. Values of claims may hold `=` and `:`.
+pub fn parse_role_rule(text: &str) -> Result<RoleRule, String> {
+    let wrong = || format!("must be CLAIM=VALUE:ROLE with the role {}", Role::ALL.map(Role::as_str).join(", "));
+    let (claim, rest) = text.split_once('=').ok_or_else(wrong)?;
+    let (value, role) = rest.rsplit_once(':').ok_or_else(wrong)?;
+    let role = Role::parse(role).ok_or_else(wrong)?;
+    let is_text = |text: &str| (1..=CLAIM_CHARS_MAX).contains(&text.chars().count());
+    if !is_text(claim) || !is_text(value) {
+        return Err(wrong());
+    }
+    Ok(RoleRule { claim: claim.to_owned(), value: value.to_owned(), role })
+}
+
+/// The highest role that any rule gives, else the default. The same at every sign-on, whatever it was before.
+pub fn role_of(rules: &[RoleRule], default: Role, claims: &Map<String, Value>) -> Role {
+    let fits = |rule: &&RoleRule| find_claim(claims, &rule.claim).is_some_and(|claim| says(claim, &rule.value));
+    let given: Vec<Role> = rules.iter().filter(fits).map(|rule| rule.role).collect();
+    // They are listed from the highest to the lowest.
+    Role::ALL.into_iter().find(|role| given.contains(role)).unwrap_or(default)
+}
+
+/// A claim by its name, or by a path with dots, such as `realm_access.roles`. There are names with dots in them, too.
+pub fn find_claim<'a>(claims: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
+    if let Some(claim) = claims.get(name) {
+        return Some(claim);
+    }
+    let (first, rest) = name.split_once('.')?;
+    rest.split('.').try_fold(claims.get(first)?, |claim, part| claim.as_object()?.get(part))
+}
+
+/// Whether a claim is this value, or has it.
+fn says(claim: &Value, value: &str) -> bool {
+    match claim {
+        Value::String(text) => text == value,
+        Value::Array(items) => items.iter().any(|item| item.as_str() == Some(value)),
+        Value::Bool(_) | Value::Number(_) => {
+            let spelt = claim.to_string();
+            spelt == value
+        }
+        Value::Null | Value::Object(_) => false,
+    }
+}
+
+/// Whether a provider may be asked there: by https, or without TLS at an address that the operator has allowed. A name is not
+/// enough for that: what it means is not known before it is asked for, and our secret is sent there.
+pub fn may_be_asked(target: &Target, allowed: &[IpNet]) -> bool {
+    let is_allowed = |address: IpAddr| allowed.iter().any(|network| network.contains(&address));
+    target.is_https() || address_of(target).is_some_and(is_allowed)
+}
+
+/// The address that a host is by itself. This machine's own name is nobody else's.
+fn address_of(target: &Target) -> Option<IpAddr> {
+    if target.host() == "localhost" { Some(Ipv4Addr::LOCALHOST.into()) } else { target.host().parse().ok() }
+}
+
+/// Whether a provider at which TLS is left out can only be one that the operator allows: an address, and no name.
+pub fn is_address(target: &Target) -> bool {
+    address_of(target).is_some()
+}
+
+fn is_visible(text: &str, bytes_max: usize) -> bool {
+    (1..=bytes_max).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ')
+}
+
+/// Whether a provider can be asked with it.
+pub fn check_secret(secret: &str) -> Result<()> {
+    if is_visible(secret, CLIENT_SECRET_BYTES_MAX) {
+        return Ok(());
+    }
+    let detail = format!("must hold 1 to {CLIENT_SECRET_BYTES_MAX} visible ASCII characters");
+    Err(Error::invalid("/client_secret_file", "invalid_value", detail))
+}
+
+/// What the operator says, with names trimmed and domains in small letters; or what is wrong with it.
+pub fn check_provider(mut new: NewProvider) -> Result<NewProvider> {
+    let name = Label::parse(&new.name).map_err(|detail| Error::invalid("/name", "invalid_name", detail))?;
+    new.name = name.into_string();
+    check_issuer(&new.issuer).map_err(|detail| Error::invalid("/issuer", "invalid_url", detail))?;
+    if !is_visible(&new.client_id, CLIENT_ID_BYTES_MAX) {
+        let detail = format!("must be 1 to {CLIENT_ID_BYTES_MAX} visible ASCII characters");
+        return Err(Error::invalid("/client_id", "invalid_value", detail));
+    }
+    check_secret(&new.client_secret)?;
+    let domains: Result<Vec<String>, String> = new.domains.iter().map(|domain| parse_domain(domain)).collect();
+    new.domains = domains.map_err(|detail| Error::invalid("/domain", "invalid_domain", detail))?;
+    new.domains.sort();
+    new.domains.dedup();
+    if new.domains.is_empty() || new.domains.len() > DOMAINS_MAX {
+        return Err(Error::invalid("/domain", "too_many", format!("must be given 1 to {DOMAINS_MAX} times")));
+    }
+    if new.role_map.len() > ROLE_RULES_MAX {
+        return Err(Error::invalid("/role_map", "too_many", format!("must be given at most {ROLE_RULES_MAX} times")));
+    }
+    Ok(new)
+}
+
+/// It is compared with what the provider says to the letter, so it is kept as it was given.
+fn check_issuer(issuer: &str) -> Result<(), String> {
+    Target::parse(issuer).map_err(|bad| bad.to_string())?;
+    if issuer.contains('?') {
+        return Err("An issuer has no query.".to_owned());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_a_path_on_this_server_is_led_to() {
+        for path in ["/", "/overview", "/a/../b", "/a//b", "/a?next=//x#top", "/a%2fb", "/.//x", "/@x", "/a:b"] {
+            assert_eq!(parse_redirect(path).as_deref(), Ok(path));
+        }
+        let long = format!("/{}", "a".repeat(REDIRECT_BYTES_MAX));
+        for path in [
+            "",
+            "overview",
+            "//x",
+            "///x",
+            "/\\x",
+            "\\\\x",
+            "/a\\b",
+            "\\/x",
+            "/\t/x",
+            "/\n/x",
+            "/\r\nx",
+            " /x",
+            "/ /x",
+            "/%2fx",
+            "/%2Fx",
+            "/%5cx",
+            "/%5Cx",
+            "https://x",
+            "https:/x",
+            "javascript:x",
+            "/\u{0}",
+            "/\u{7f}",
+            "/é",
+            "/\u{2028}",
+            "\u{ff0f}/x",
+            "/<x>",
+            long.as_str(),
+        ] {
+            assert!(parse_redirect(path).is_err(), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn a_domain_is_a_name_with_a_dot() {
+        for (text, domain) in
+            [("acme.test", "acme.test"), ("ACME.Test", "acme.test"), ("a-1.b.xn--p1ai", "a-1.b.xn--p1ai")]
+        {
+            assert_eq!(parse_domain(text).as_deref(), Ok(domain));
+        }
+        let long = format!("{}.test", "a".repeat(64));
+        for text in [
+            "",
+            "acme",
+            "acme.",
+            ".acme.test",
+            "acme..test",
+            "me@acme.test",
+            "acme.test.",
+            "-a.test",
+            "a-.test",
+            "ä.test",
+            "192.0.2.1",
+            "a_b.test",
+            "acme.test/x",
+            " acme.test",
+            "*.acme.test",
+            long.as_str(),
+        ] {
+            assert!(parse_domain(text).is_err(), "{text:?}");
+        }
+        assert_eq!(email_domain("a@b@Acme.TEST").as_deref(), Some("acme.test"));
+        assert_eq!((email_domain("acme.test"), email_domain("@acme.test"), email_domain("a@")), (None, None, None));
+    }
+
+    #[test]
+    fn a_rule_is_read_around_its_value() {
+        let rule = parse_role_rule("memberOf=cn=it:staff:technician").unwrap();
+        assert_eq!(
+            (rule.claim.as_str(), rule.value.as_str(), rule.role),
+            ("memberOf", "cn=it:staff", Role::Technician)
+        );
+        for text in ["", "groups", "groups=admins", "groups=admins:root", "=admins:admin", "groups=:admin"] {
+            assert!(parse_role_rule(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_highest_role_that_fits_is_given() {
+        let rules = ["groups=staff:technician", "realm_access.roles=root:admin", "a.b=1:admin", "level=3:technician"]
+            .map(|text| parse_role_rule(text).unwrap());
+        let role = |claims: Value| role_of(&rules, Role::Viewer, claims.as_object().unwrap());
+        assert_eq!(role(json!({})), Role::Viewer);
+        assert_eq!(role(json!({"groups": ["x", "staff"]})), Role::Technician);
+        assert_eq!(role(json!({"groups": "staff"})), Role::Technician);
+        assert_eq!(role(json!({"groups": "staffs"})), Role::Viewer);
+        assert_eq!(role(json!({"groups": {"staff": true}})), Role::Viewer);
+        assert_eq!(role(json!({"groups": ["staff"], "realm_access": {"roles": ["root"]}})), Role::Admin);
+        assert_eq!(role(json!({"a.b": "1"})), Role::Admin, "a name with a dot");
+        assert_eq!(role(json!({"a.b": "2", "a": {"b": "1"}})), Role::Viewer, "the literal name comes first");
+        assert_eq!(role(json!({"level": 3})), Role::Technician);
+    }
+
+    #[test]
+    fn only_an_allowed_address_is_asked_without_tls() {
+        let allowed = ["127.0.0.0/8".parse().unwrap(), "fd00::/8".parse().unwrap()];
+        let may = |url: &str| may_be_asked(&Target::parse(url).unwrap(), &allowed);
+        assert!(may("https://idp.acme.test/") && may("http://127.0.0.1:8080/realms/x") && may("http://[fd00::1]/"));
+        assert!(may("http://localhost:8080/"), "this machine itself");
+        assert!(!may("http://192.0.2.1/") && !may("http://idp.acme.test/") && !may("http://localhost.test/"));
+    }
+
+    #[test]
+    fn a_query_is_read_as_browsers_write_it() {
+        assert_eq!(encode("a b&c=ü~-._/"), "a%20b%26c%3D%C3%BC~-._%2F");
+        let read = decode_query("code=a%2Bb+c&state=x&iss").unwrap();
+        let pairs = [("code", "a+b c"), ("state", "x"), ("iss", "")];
+        assert_eq!(read, pairs.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        assert_eq!(decode_query("code=%ff"), None);
+    }
+}

@@ -1,0 +1,449 @@
+//! SQL of single sign-on: providers and their domains, which the operator sets up at the command line, and sign-ons under
+//! way, which are no tenant's record: they are written for whoever is nobody yet, on the system's handle.
+
+use kernel::args;
+use kernel::audit::{self, Changes, Entry};
+use kernel::auth::{Role, Token, end_session_by_token, start_session};
+use kernel::base::seal::{Cell, Sealed, SealedColumn};
+use kernel::base::{Code, Error, OnDuplicate, Result, Secrets, TenantId, Timestamp};
+use kernel::store::{Db, FromRow, Row, Tx};
+use serde_json::{Value, json};
+
+use super::refusal::Refusal;
+use super::rules::{check_provider, check_secret};
+use super::{Domain, NewProvider, OIDC, PROVIDERS_MAX, Provider, ProviderId, RoleRule, TxtRecord};
+use crate::features::users::{SignOn, SignedOn, sign_on};
+
+kernel::columns! {
+    /// All of a provider but the secret.
+    struct ProviderColumns in "sso_providers" {
+        id, name, protocol, issuer, client_id, default_role, role_map, trust_email, enabled, version, created_at, updated_at,
+    }
+}
+
+kernel::columns! {
+    /// What is written of a new one.
+    struct NewProviderColumns in "sso_providers" {
+        id, name, protocol, issuer, client_id, client_secret, default_role, role_map, trust_email, enabled, version,
+        created_at, updated_at,
+    }
+}
+
+kernel::statements! {
+    LIST = kernel::sql![ProviderColumns::SELECT, " ORDER BY id LIMIT $2"];
+    GET = kernel::sql![ProviderColumns::SELECT, " AND id = $2"];
+    COUNT = "SELECT COUNT(*) FROM sso_providers WHERE tenant_id = $1";
+    INSERT = NewProviderColumns::INSERT;
+    DISABLE = "UPDATE sso_providers SET enabled = FALSE, version = version + 1, updated_at = $3
+        WHERE tenant_id = $1 AND id = $2 AND enabled";
+    LIST_DOMAINS = "SELECT domain, provider_id, verified_at, proof FROM sso_domains
+        WHERE tenant_id = $1 AND provider_id = $2 ORDER BY domain LIMIT $3";
+    FIND_DOMAIN = "SELECT domain, provider_id, verified_at, proof FROM sso_domains WHERE tenant_id = $1 AND domain = $2";
+    INSERT_DOMAIN = "INSERT INTO sso_domains (tenant_id, domain, provider_id, proof, created_at)
+        VALUES ($1, $2, $3, $4, $5)";
+    MOVE_DOMAIN = "UPDATE sso_domains SET provider_id = $3 WHERE tenant_id = $1 AND domain = $2";
+    SET_SECRET = "UPDATE sso_providers SET client_secret = $3, version = version + 1, updated_at = $4
+        WHERE tenant_id = $1 AND id = $2";
+    RELEASE_DOMAIN = "UPDATE sso_domains SET verified_at = NULL
+        WHERE tenant_id = $1 AND domain = $2 AND verified_at IS NOT NULL";
+    VERIFY_DOMAIN = "UPDATE sso_domains SET verified_at = $3 WHERE tenant_id = $1 AND domain = $2 AND verified_at IS NULL";
+    IS_ENABLED = "SELECT id FROM sso_providers WHERE tenant_id = $1 AND id = $2 AND enabled";
+    IS_VERIFIED = "SELECT domain FROM sso_domains WHERE tenant_id = $1 AND domain = $2 AND verified_at IS NOT NULL";
+    /// With the secret, and the version that it is sealed for.
+    CONNECT = "SELECT tenant_id, id, name, protocol, issuer, client_id, client_secret, default_role, role_map, trust_email
+        FROM sso_providers WHERE tenant_id = $1 AND id = $2 AND enabled";
+    /// Of whichever tenant: that is what the read finds out.
+    FIND_BY_DOMAIN = "SELECT p.tenant_id, p.id, p.name, p.protocol, p.issuer, p.client_id
+        FROM sso_domains d JOIN sso_providers p ON p.tenant_id = d.tenant_id AND p.id = d.provider_id
+        WHERE d.domain = $1 AND d.verified_at IS NOT NULL AND p.enabled";
+    OPEN_FLOW = "INSERT INTO sso_flows (tenant_id, provider_id, state_hash, cookie_hash, redirect_to, expires_at)
+        VALUES ($1, $2, $3, $4, $5, $6)";
+    /// All but the newest.
+    TRIM_FLOWS = "DELETE FROM sso_flows WHERE state_hash IN (SELECT state_hash FROM sso_flows
+        WHERE tenant_id = $1 AND provider_id = $2 ORDER BY expires_at DESC LIMIT $3 OFFSET $4)";
+    /// Of whichever provider, to be taken away again: it is there for the time that it takes.
+    OPEN_NO_FLOW = "INSERT INTO sso_flows (tenant_id, provider_id, state_hash, cookie_hash, redirect_to, expires_at)
+        SELECT p.tenant_id, p.id, $1, $2, $3, $4 FROM sso_providers p ORDER BY p.tenant_id, p.id LIMIT 1";
+    FIND_FLOW = "SELECT tenant_id, provider_id, cookie_hash, redirect_to, expires_at FROM sso_flows WHERE state_hash = $1";
+    USE_FLOW = "UPDATE sso_flows SET used_at = $2 WHERE state_hash = $1 AND used_at IS NULL";
+    CLOSE_FLOW = "DELETE FROM sso_flows WHERE state_hash = $1";
+    CLEAN_FLOWS = "DELETE FROM sso_flows WHERE state_hash IN
+        (SELECT state_hash FROM sso_flows WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)";
+}
+
+/// What we show a provider to prove who we are. Sealed for the first version of it, whatever is changed later: only one is kept.
+const CLIENT_SECRET: SealedColumn<Provider> = SealedColumn::new("sso_providers.client_secret");
+const SECRET_VERSION: i64 = 1;
+
+fn secret_cell(tenant: TenantId, id: ProviderId) -> Cell {
+    CLIENT_SECRET.cell(tenant, id, SECRET_VERSION)
+}
+
+impl FromRow for Provider {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        const AT: ProviderColumns<usize> = ProviderColumns::AT;
+        let (default_role, role_map): (String, String) = (row.get(AT.default_role)?, row.get(AT.role_map)?);
+        Ok(Provider {
+            id: row.get(AT.id)?,
+            name: row.get(AT.name)?,
+            protocol: row.get(AT.protocol)?,
+            issuer: row.get(AT.issuer)?,
+            client_id: row.get(AT.client_id)?,
+            default_role: stored_role(&default_role)?,
+            role_map: stored_rules(&role_map)?,
+            trust_email: row.get(AT.trust_email)?,
+            enabled: row.get(AT.enabled)?,
+            // They are rows of their own.
+            domains: Vec::new(),
+            version: row.get(AT.version)?,
+            created_at: row.get(AT.created_at)?,
+            updated_at: row.get(AT.updated_at)?,
+        })
+    }
+}
+
+impl FromRow for Domain {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let (domain, proof): (String, String) = (row.get(0)?, row.get(3)?);
+        let txt = TxtRecord::of(&domain, &proof);
+        Ok(Domain { domain, provider_id: row.get(1)?, verified_at: row.get(2)?, txt })
+    }
+}
+
+fn stored_role(text: &str) -> Result<Role> {
+    Role::parse(text).ok_or_else(|| Error::internal(format!("unknown role {text:?}")))
+}
+
+/// Kept as `[[claim, value, role]]`.
+fn stored_rules(text: &str) -> Result<Vec<RoleRule>> {
+    let rules: Vec<(String, String, String)> = serde_json::from_str(text).map_err(Error::internal)?;
+    rules.into_iter().map(|(claim, value, role)| Ok(RoleRule { claim, value, role: stored_role(&role)? })).collect()
+}
+
+fn rules_text(rules: &[RoleRule]) -> Result<String> {
+    let rules: Vec<(&str, &str, &str)> =
+        rules.iter().map(|rule| (rule.claim.as_str(), rule.value.as_str(), rule.role.as_str())).collect();
+    serde_json::to_string(&rules).map_err(Error::internal)
+}
+
+/// Sets a provider up. Its domains lead nowhere until each is verified, but for those that a disabled one of this tenant had.
+pub async fn add(db: &Db, new: NewProvider, secrets: &Secrets) -> Result<Provider> {
+    let (new, secrets) = (check_provider(new)?, secrets.clone());
+    db.write(async move |tx| {
+        let at = tx.tick().await?.at;
+        let count: i64 = tx.one(COUNT, args![]).await?;
+        if count >= PROVIDERS_MAX {
+            return Err(Error::new(Code::LimitReached, format!("A tenant has at most {PROVIDERS_MAX} providers.")));
+        }
+        let id = ProviderId::new(tx.world());
+        let tenant = tx.tenant_id().ok_or_else(|| Error::internal("a provider belongs to a tenant"))?;
+        let sealed = secret_cell(tenant, id).seal(&secrets, &tx.world().chance, new.client_secret.as_bytes())?;
+        let row = NewProviderColumns {
+            id: id.into(),
+            name: new.name.into(),
+            protocol: OIDC.into(),
+            issuer: new.issuer.into(),
+            client_id: new.client_id.into(),
+            client_secret: sealed.into(),
+            default_role: new.default_role.as_str().into(),
+            role_map: rules_text(&new.role_map)?.into(),
+            trust_email: new.trust_email.into(),
+            enabled: true.into(),
+            version: SECRET_VERSION.into(),
+            created_at: at.into(),
+            updated_at: at.into(),
+        };
+        tx.later(INSERT, row.into_vec()).await?;
+        for domain in &new.domains {
+            claim(tx, id, domain, at).await?;
+        }
+        audit::record(tx, Entry::new("sso.create", "sso_provider", id)).await?;
+        read(tx, id).await
+    })
+    .await
+}
+
+/// Characters of `0-9A-Za-z`, each of which is nearly six bits: nobody publishes it by chance.
+const PROOF_CHARS: usize = 32;
+
+async fn claim(tx: &mut Tx, id: ProviderId, domain: &str, at: Timestamp) -> Result<()> {
+    let Some(old) = tx.find::<Domain>(FIND_DOMAIN, args![domain]).await? else {
+        let proof = tx.world().chance.base62(PROOF_CHARS);
+        return tx.exec(INSERT_DOMAIN, args![domain, id, proof, at]).await.map(drop);
+    };
+    if tx.find::<ProviderId>(IS_ENABLED, args![old.provider_id]).await?.is_some() {
+        let detail = format!("The domain {domain} leads to the provider {}. Disable that one first.", old.provider_id);
+        return Err(Error::conflict(detail));
+    }
+    tx.exec(MOVE_DOMAIN, args![domain, id]).await.map(drop)
+}
+
+async fn read(tx: &mut Tx, id: ProviderId) -> Result<Provider> {
+    let provider: Provider = tx.one(GET, args![id]).await?;
+    Ok(Provider { domains: tx.list(LIST_DOMAINS, args![id, DOMAIN_ROWS]).await?, ..provider })
+}
+
+/// More than one provider can be given: those it was moved come on top.
+const DOMAIN_ROWS: i64 = 10_000;
+
+/// All of a tenant, the oldest first.
+pub async fn list(db: &Db) -> Result<Vec<Provider>> {
+    let mut all: Vec<Provider> = db.list(LIST, args![PROVIDERS_MAX]).await?;
+    for provider in &mut all {
+        provider.domains = db.list(LIST_DOMAINS, args![provider.id, DOMAIN_ROWS]).await?;
+    }
+    Ok(all)
+}
+
+/// Refuses whoever wants to sign on there from now on. Who is signed in stays so. None is "not found".
+pub async fn disable(db: &Db, id: ProviderId) -> Result<Provider> {
+    db.write(async move |tx| {
+        let at = tx.tick().await?.at;
+        if tx.exec(DISABLE, args![id, at]).await? == 1 {
+            let mut changes = Changes::default();
+            changes.add("enabled", true, false);
+            audit::record(tx, Entry::new("sso.disable", "sso_provider", id).changes(changes)).await?;
+        }
+        read(tx, id).await
+    })
+    .await
+}
+
+/// What the provider is asked with from now on. None is "not found".
+pub async fn set_secret(db: &Db, id: ProviderId, secret: &str, secrets: &Secrets) -> Result<Provider> {
+    check_secret(secret)?;
+    let (secret, secrets) = (secret.to_owned(), secrets.clone());
+    db.write(async move |tx| {
+        let at = tx.tick().await?.at;
+        let tenant = tx.tenant_id().ok_or_else(|| Error::internal("a provider belongs to a tenant"))?;
+        let sealed = secret_cell(tenant, id).seal(&secrets, &tx.world().chance, secret.as_bytes())?;
+        tx.exec(SET_SECRET, args![id, sealed, at]).await?;
+        let provider = read(tx, id).await?;
+        audit::record(tx, Entry::new("sso.set_secret", "sso_provider", id)).await?;
+        Ok(provider)
+    })
+    .await
+}
+
+/// Gives a domain up: it is nobody's until somebody verifies it. None is "not found".
+pub async fn release_domain(db: &Db, domain: &str) -> Result<Domain> {
+    let name = domain.to_owned();
+    db.write(async move |tx| {
+        tx.tick().await?;
+        let known: Domain = tx.one(FIND_DOMAIN, args![name]).await?;
+        if tx.exec(RELEASE_DOMAIN, args![name]).await? == 1 {
+            let mut changes = Changes::default();
+            changes.tell("verified_domain", &json!(name), &Value::Null);
+            let entry = Entry::new("sso.release_domain", "sso_provider", known.provider_id);
+            audit::record(tx, entry.changes(changes)).await?;
+        }
+        tx.one(FIND_DOMAIN, args![name]).await
+    })
+    .await
+}
+
+pub async fn find_domain(db: &Db, domain: &str) -> Result<Option<Domain>> {
+    db.find(FIND_DOMAIN, args![domain]).await
+}
+
+/// Notes that a domain is this tenant's: whoever is called has seen the proof, or takes the operator's word. It has one such
+/// owner. None is "not found".
+pub async fn verify_domain(db: &Db, domain: &str) -> Result<Domain> {
+    let name = domain.to_owned();
+    let verified = db
+        .write(async move |tx| {
+            let at = tx.tick().await?.at;
+            if tx.exec(VERIFY_DOMAIN, args![name, at]).await? == 1 {
+                let known: Domain = tx.one(FIND_DOMAIN, args![name]).await?;
+                let mut changes = Changes::default();
+                changes.tell("verified_domain", &Value::Null, &json!(name));
+                let entry = Entry::new("sso.verify_domain", "sso_provider", known.provider_id);
+                audit::record(tx, entry.changes(changes)).await?;
+            }
+            tx.one(FIND_DOMAIN, args![name]).await
+        })
+        .await;
+    verified.on_duplicate(|| {
+        Error::conflict(format!("The domain {domain} is another tenant's already; a domain has one owner."))
+    })
+}
+
+/// A provider that people are sent to.
+#[derive(Clone, Debug)]
+pub struct Found {
+    pub tenant: TenantId,
+    pub id: ProviderId,
+    pub name: String,
+    pub protocol: String,
+    pub issuer: String,
+    pub client_id: String,
+}
+
+impl FromRow for Found {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        Ok(Found {
+            tenant: row.get(0)?,
+            id: row.get(1)?,
+            name: row.get(2)?,
+            protocol: row.get(3)?,
+            issuer: row.get(4)?,
+            client_id: row.get(5)?,
+        })
+    }
+}
+
+/// Where the people of a domain sign in. Unknown, not verified and disabled are all none, found out by one read.
+pub async fn find_by_domain(all: &Db, domain: &str) -> Result<Option<Found>> {
+    all.find(FIND_BY_DOMAIN, args![domain]).await
+}
+
+/// A sign-on under way, as it is stored: nothing of it is enough to finish it.
+pub struct NewFlow {
+    pub state_hash: [u8; 32],
+    pub cookie_hash: [u8; 32],
+    pub redirect_to: String,
+    pub expires_at: Timestamp,
+}
+
+/// Sign-ons under way at one provider: more than hundreds of addresses can begin in ten minutes, so that nobody crowds others'
+/// out. Beyond it the oldest are given up.
+const FLOWS_MAX: i64 = 20_000;
+/// One is added at a time, so this many are never beyond it at once.
+const TRIM_ROWS: i64 = 100;
+
+/// Notes a sign-on. Where there is no provider it takes as long: a row is written and taken away again, so that the answer
+/// waits for the disk in both cases and tells nobody whose domains there are.
+pub async fn open_flow(all: &Db, provider: Option<&Found>, flow: NewFlow) -> Result<()> {
+    let provider = provider.map(|found| (found.tenant, found.id));
+    all.write(async move |tx| {
+        let NewFlow { state_hash, cookie_hash, redirect_to, expires_at } = flow;
+        let (state_hash, cookie_hash) = (state_hash.as_slice(), cookie_hash.as_slice());
+        let Some((tenant, id)) = provider else {
+            tx.exec(OPEN_NO_FLOW, args![state_hash, cookie_hash, redirect_to, expires_at]).await?;
+            return tx.exec(CLOSE_FLOW, args![state_hash]).await.map(drop);
+        };
+        tx.exec(OPEN_FLOW, args![tenant, id, state_hash, cookie_hash, redirect_to, expires_at]).await?;
+        tx.exec(TRIM_FLOWS, args![tenant, id, TRIM_ROWS, FLOWS_MAX]).await.map(drop)
+    })
+    .await
+}
+
+/// A sign-on that somebody has come back from.
+pub struct Flow {
+    pub tenant: TenantId,
+    pub provider: ProviderId,
+    pub cookie_hash: Vec<u8>,
+    pub redirect_to: String,
+    pub expires_at: Timestamp,
+}
+
+impl FromRow for Flow {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        Ok(Flow {
+            tenant: row.get(0)?,
+            provider: row.get(1)?,
+            cookie_hash: row.get(2)?,
+            redirect_to: row.get(3)?,
+            expires_at: row.get(4)?,
+        })
+    }
+}
+
+pub async fn find_flow(all: &Db, state_hash: [u8; 32]) -> Result<Option<Flow>> {
+    all.find(FIND_FLOW, args![state_hash.as_slice()]).await
+}
+
+/// Uses a sign-on up, whatever becomes of it. False if it was before: of two requests at once, one finds it so.
+pub async fn use_flow(all: &Db, state_hash: [u8; 32]) -> Result<bool> {
+    let at = all.world().now();
+    let used = all.write(async move |tx| tx.exec(USE_FLOW, args![state_hash.as_slice(), at]).await).await?;
+    Ok(used == 1)
+}
+
+/// A provider with all that it takes to ask it.
+pub struct Connection {
+    pub found: Found,
+    pub default_role: Role,
+    pub role_map: Vec<RoleRule>,
+    pub trust_email: bool,
+    sealed: Sealed,
+}
+
+impl FromRow for Connection {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let (default_role, role_map): (String, String) = (row.get(7)?, row.get(8)?);
+        Ok(Connection {
+            found: Found::from_row(row)?,
+            sealed: row.get(6)?,
+            default_role: stored_role(&default_role)?,
+            role_map: stored_rules(&role_map)?,
+            trust_email: row.get(9)?,
+        })
+    }
+}
+
+impl Connection {
+    /// What we show the provider. It must be sent, and goes nowhere else.
+    pub fn open_secret(&self, secrets: &Secrets) -> Result<String> {
+        let plain = secret_cell(self.found.tenant, self.found.id).open(secrets, &self.sealed)?;
+        String::from_utf8(plain).map_err(Error::internal)
+    }
+}
+
+/// None if it is disabled.
+pub async fn find_connection(db: &Db, id: ProviderId) -> Result<Option<Connection>> {
+    db.find(CONNECT, args![id]).await
+}
+
+/// What a sign-on has come to.
+pub enum Finished {
+    Welcome(Token),
+    Refused(Refusal),
+}
+
+/// Somebody whom their provider vouches for.
+pub struct Vouched {
+    pub who: SignOn,
+    /// That of their e-mail address.
+    pub domain: String,
+    /// The session that their browser had before, which the new one takes the place of.
+    pub old_session: Option<String>,
+}
+
+/// Lets them in: the user, the session and what is noted of both come together.
+pub async fn finish(db: &Db, vouched: Vouched, lifetime_ms: i64) -> Result<Finished> {
+    let Vouched { who, domain, old_session } = vouched;
+    db.write(async move |tx| {
+        tx.tick().await?;
+        let provider = who.provider;
+        if tx.find::<ProviderId>(IS_ENABLED, args![provider]).await?.is_none() {
+            return Ok(Finished::Refused(Refusal::ProviderDisabled));
+        }
+        if tx.find::<String>(IS_VERIFIED, args![domain]).await?.is_none() {
+            return Ok(Finished::Refused(Refusal::ForeignDomain));
+        }
+        let user = match sign_on(tx, who).await? {
+            SignedOn::Welcome(user) => user,
+            SignedOn::Disabled => return Ok(Finished::Refused(Refusal::UserDisabled)),
+            SignedOn::OtherIdentity => return Ok(Finished::Refused(Refusal::OtherIdentity)),
+        };
+        audit::record(tx, Entry::new("sso.sign_in", "user", user.id)).await?;
+        if let Some(token) = old_session {
+            end_session_by_token(tx, &token).await?;
+        }
+        let provider = provider.to_string();
+        start_session(tx, user.id, lifetime_ms, Some(provider.as_str())).await.map(Finished::Welcome)
+    })
+    .await
+}
+
+/// Notes in the tenant's trail that somebody was not let in, and why: never what they came with.
+pub async fn note_refusal(db: &Db, provider: ProviderId, refusal: Refusal) -> Result<()> {
+    db.write(async move |tx| {
+        tx.tick().await?;
+        let mut changes = Changes::default();
+        changes.tell("reason", &Value::Null, &json!(refusal.as_str()));
+        audit::record(tx, Entry::new("sso.refused", "sso_provider", provider).changes(changes)).await
+    })
+    .await
+}

@@ -1,0 +1,319 @@
+//! The word of a provider: an ID token, held against its keys and against what was asked. Pure.
+//!
+//! The signature is checked by a library; what the claims must say is checked here, by the clock of the service. Only
+//! algorithms with a public key are taken, and each only with a key that is made for it: a token can say neither that it is
+//! not signed, nor that a public key is a secret.
+
+use std::collections::HashSet;
+
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, KeyOperations, PublicKeyUse};
+use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation, decode, decode_header};
+use kernel::base::{SECOND_MS, Timestamp, equal};
+use serde_json::{Map, Value};
+
+/// Longer than any with a hundred groups in it.
+const TOKEN_BYTES_MAX: usize = 64 * 1024;
+/// Keys of a provider that are looked at: more than are ever in use at a time.
+const KEYS_MAX: usize = 100;
+/// As much as clocks of healthy machines differ.
+const LEEWAY_MS: i64 = 60 * SECOND_MS;
+/// What OpenID Connect allows.
+const SUBJECT_BYTES_MAX: usize = 255;
+
+const RSA: &[Algorithm] =
+    &[Algorithm::RS256, Algorithm::RS384, Algorithm::RS512, Algorithm::PS256, Algorithm::PS384, Algorithm::PS512];
+
+/// A key that a provider signs with.
+pub struct Key {
+    id: Option<String>,
+    /// The only one it is for, if the provider says so.
+    algorithm: Option<KeyAlgorithm>,
+    /// Those that it can be used with.
+    algorithms: &'static [Algorithm],
+    public: DecodingKey,
+}
+
+/// The keys of a JWK set that can be used; those that cannot are passed over.
+pub fn read_keys(set: &Value) -> Vec<Key> {
+    let keys = set.get("keys").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    keys.iter().filter_map(read_key).take(KEYS_MAX).collect()
+}
+
+fn read_key(value: &Value) -> Option<Key> {
+    let jwk: Jwk = serde_json::from_value(value.clone()).ok()?;
+    let algorithms: &'static [Algorithm] = match &jwk.algorithm {
+        AlgorithmParameters::RSA(_) => RSA,
+        AlgorithmParameters::EllipticCurve(curve) => match curve.curve {
+            EllipticCurve::P256 => &[Algorithm::ES256],
+            EllipticCurve::P384 => &[Algorithm::ES384],
+            _ => return None,
+        },
+        AlgorithmParameters::OctetKeyPair(pair) => match pair.curve {
+            EllipticCurve::Ed25519 => &[Algorithm::EdDSA],
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let signs = jwk.common.public_key_use.as_ref().is_none_or(|purpose| *purpose == PublicKeyUse::Signature)
+        && jwk.common.key_operations.as_ref().is_none_or(|operations| operations.contains(&KeyOperations::Verify));
+    let public = DecodingKey::from_jwk(&jwk).ok().filter(|_| signs)?;
+    Some(Key { id: jwk.common.key_id, algorithm: jwk.common.key_algorithm, algorithms, public })
+}
+
+impl Key {
+    /// A token that names a key means that one; one that names none may mean any.
+    fn is_meant_by(&self, header: &Header) -> bool {
+        header.kid.is_none() || header.kid == self.id
+    }
+
+    fn fits(&self, algorithm: Algorithm) -> bool {
+        self.algorithms.contains(&algorithm) && self.algorithm.is_none_or(|only| only == KeyAlgorithm::from(algorithm))
+    }
+}
+
+/// What was asked, and when the answer has come.
+pub struct Expected<'a> {
+    pub issuer: &'a str,
+    pub client_id: &'a str,
+    pub nonce: &'a str,
+    pub now: Timestamp,
+}
+
+/// Why a token is not believed.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Signed with a key that is not among these: the provider may have a new one.
+    UnknownKey,
+    /// What is wrong with it.
+    Bad(&'static str),
+}
+
+/// The claims of a token that is the provider's word, for us, and about this sign-on.
+pub fn verify(token: &str, keys: &[Key], expected: &Expected<'_>) -> Result<Map<String, Value>, Fault> {
+    if token.len() > TOKEN_BYTES_MAX {
+        return Err(Fault::Bad("it is too long"));
+    }
+    let header = decode_header(token).map_err(|_| Fault::Bad("its header cannot be read"))?;
+    // Whoever says that something must be understood means something that we do not.
+    if header.crit.is_some() {
+        return Err(Fault::Bad("its header asks for more than we know"));
+    }
+    let claims = verify_signature(token, &header, keys)?;
+    check(&claims, expected).map_err(Fault::Bad)?;
+    Ok(claims)
+}
+
+fn verify_signature(token: &str, header: &Header, keys: &[Key]) -> Result<Map<String, Value>, Fault> {
+    let meant: Vec<&Key> = keys.iter().filter(|key| key.is_meant_by(header)).collect();
+    if meant.is_empty() {
+        return Err(Fault::UnknownKey);
+    }
+    let mut fitting = meant.into_iter().filter(|key| key.fits(header.alg)).peekable();
+    if fitting.peek().is_none() {
+        return Err(Fault::Bad("its algorithm does not fit the provider's key"));
+    }
+    let validation = signature_alone(header.alg);
+    match fitting.find_map(|key| decode::<Map<String, Value>>(token, &key.public, &validation).ok()) {
+        Some(data) => Ok(data.claims),
+        // It does not say whose signature it is.
+        None if header.kid.is_none() => Err(Fault::UnknownKey),
+        None => Err(Fault::Bad("its signature is wrong")),
+    }
+}
+
+/// The library would ask the clock of the machine.
+fn signature_alone(algorithm: Algorithm) -> Validation {
+    let mut validation = Validation::new(algorithm);
+    validation.required_spec_claims = HashSet::new();
+    validation.validate_exp = false;
+    validation.validate_nbf = false;
+    validation.validate_aud = false;
+    validation
+}
+
+fn check(claims: &Map<String, Value>, expected: &Expected<'_>) -> Result<(), &'static str> {
+    let text = |name: &str| claims.get(name).and_then(Value::as_str);
+    if text("iss") != Some(expected.issuer) {
+        return Err("it is of another issuer");
+    }
+    if !is_for(claims, expected.client_id) {
+        return Err("it is for somebody else");
+    }
+    let (latest, earliest) = (expected.now.plus(LEEWAY_MS), expected.now.plus(-LEEWAY_MS));
+    if find_time(claims, "exp").is_none_or(|end| end <= earliest) {
+        return Err("it has expired, or does not say when it does");
+    }
+    if find_time(claims, "iat").is_none_or(|made| made > latest) {
+        return Err("it is of the future, or does not say when it was made");
+    }
+    if claims.contains_key("nbf") && find_time(claims, "nbf").is_none_or(|start| start > latest) {
+        return Err("it is not valid yet");
+    }
+    if !text("nonce").is_some_and(|nonce| equal(nonce.as_bytes(), expected.nonce.as_bytes())) {
+        return Err("it is not about this sign-on");
+    }
+    if !text("sub").is_some_and(|subject| (1..=SUBJECT_BYTES_MAX).contains(&subject.len())) {
+        return Err("it does not say who it is about");
+    }
+    Ok(())
+}
+
+/// One that is for several says to whom it was given.
+fn is_for(claims: &Map<String, Value>, client_id: &str) -> bool {
+    let (is_among, is_alone) = match claims.get("aud") {
+        Some(Value::String(one)) => (one == client_id, true),
+        Some(Value::Array(all)) => (all.iter().any(|one| one.as_str() == Some(client_id)), all.len() == 1),
+        _ => (false, false),
+    };
+    match claims.get("azp") {
+        None | Some(Value::Null) => is_among && is_alone,
+        Some(party) => is_among && party.as_str() == Some(client_id),
+    }
+}
+
+/// Whole seconds: a fraction is cut off.
+fn find_time(claims: &Map<String, Value>, name: &str) -> Option<Timestamp> {
+    let number = claims.get(name)?.as_number()?.to_string();
+    let seconds: i64 = number.split('.').next()?.parse().ok()?;
+    Some(Timestamp::from_millis(seconds.saturating_mul(SECOND_MS)))
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use jsonwebtoken::{EncodingKey, encode};
+    use rcgen::KeyPair;
+    use serde_json::json;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_768_471_200_000);
+    const NOW_S: i64 = 1_768_471_200;
+
+    const EXPECTED: Expected<'static> =
+        Expected { issuer: "https://idp.acme.test", client_id: "control", nonce: "n-1", now: NOW };
+
+    struct Signer {
+        private: EncodingKey,
+        public: Value,
+    }
+
+    fn signer(kid: Option<&str>) -> Signer {
+        let private = EncodingKey::from_ec_der(KeyPair::generate().unwrap().serialized_der());
+        let mut jwk = Jwk::from_encoding_key(&private, Algorithm::ES256).unwrap();
+        jwk.common.key_id = kid.map(str::to_owned);
+        Signer { private, public: serde_json::to_value(jwk).unwrap() }
+    }
+
+    impl Signer {
+        fn sign(&self, kid: Option<&str>, claims: &Value) -> String {
+            let mut header = Header::new(Algorithm::ES256);
+            header.kid = kid.map(str::to_owned);
+            encode(&header, claims, &self.private).unwrap()
+        }
+    }
+
+    fn claims() -> Value {
+        json!({
+            "iss": "https://idp.acme.test", "aud": "control", "sub": "u-1", "nonce": "n-1", "exp": NOW_S + 300,
+            "iat": NOW_S, "email": "a@acme.test"
+        })
+    }
+
+    /// The claims with some of them replaced; null takes one out.
+    fn with(changed: &Value) -> Value {
+        let mut claims = claims();
+        for (name, value) in changed.as_object().unwrap() {
+            claims[name] = value.clone();
+        }
+        claims.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+        claims
+    }
+
+    #[test]
+    fn a_good_token_is_believed() {
+        let signer = signer(Some("k1"));
+        let keys = read_keys(&json!({"keys": [signer.public]}));
+        for changed in [
+            json!({}),
+            json!({"aud": ["control"]}),
+            json!({"aud": ["control", "other"], "azp": "control"}),
+            json!({"exp": NOW_S - 59, "iat": NOW_S + 60, "nbf": NOW_S + 60}),
+            json!({"exp": 1_768_471_500.25}),
+        ] {
+            let token = signer.sign(Some("k1"), &with(&changed));
+            assert_eq!(verify(&token, &keys, &EXPECTED).unwrap()["sub"], "u-1", "{changed}");
+            let unnamed = signer.sign(None, &with(&changed));
+            assert!(verify(&unnamed, &keys, &EXPECTED).is_ok(), "{changed}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_about_this_sign_on_is_not_believed() {
+        let signer = signer(Some("k1"));
+        let keys = read_keys(&json!({"keys": [signer.public]}));
+        for changed in [
+            json!({"iss": "https://idp.acme.test/"}),
+            json!({"iss": null}),
+            json!({"aud": "other"}),
+            json!({"aud": null}),
+            json!({"aud": ["control", "other"]}),
+            json!({"aud": ["control", "other"], "azp": "other"}),
+            json!({"azp": "other"}),
+            json!({"exp": NOW_S - 60}),
+            json!({"exp": null}),
+            json!({"exp": "9999999999"}),
+            json!({"iat": NOW_S + 61}),
+            json!({"iat": null}),
+            json!({"nbf": NOW_S + 61}),
+            json!({"nonce": "n-2"}),
+            json!({"nonce": null}),
+            json!({"sub": ""}),
+            json!({"sub": null}),
+            json!({"sub": "x".repeat(256)}),
+        ] {
+            let verified = verify(&signer.sign(Some("k1"), &with(&changed)), &keys, &EXPECTED);
+            assert!(matches!(verified, Err(Fault::Bad(_))), "{changed}: {verified:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_providers_own_keys_count() {
+        let (known, other) = (signer(Some("k1")), signer(Some("k1")));
+        let keys = read_keys(&json!({"keys": [known.public]}));
+        let forged = other.sign(Some("k1"), &claims());
+        assert_eq!(verify(&forged, &keys, &EXPECTED), Err(Fault::Bad("its signature is wrong")));
+        assert_eq!(verify(&other.sign(Some("k2"), &claims()), &keys, &EXPECTED), Err(Fault::UnknownKey));
+        assert_eq!(verify(&other.sign(None, &claims()), &keys, &EXPECTED), Err(Fault::UnknownKey));
+        assert_eq!(verify(&known.sign(Some("k1"), &claims()), &[], &EXPECTED), Err(Fault::UnknownKey));
+
+        let mut header = Header::new(Algorithm::HS256);
+        header.kid = Some("k1".to_owned());
+        let secret = serde_json::to_vec(&known.public).unwrap();
+        let confused = encode(&header, &claims(), &EncodingKey::from_secret(&secret)).unwrap();
+        assert!(matches!(verify(&confused, &keys, &EXPECTED), Err(Fault::Bad(_))));
+        // {"alg":"none"}
+        let unsigned = format!("eyJhbGciOiJub25lIn0.{}.", forged.split('.').nth(1).unwrap());
+        assert!(matches!(verify(&unsigned, &keys, &EXPECTED), Err(Fault::Bad(_))));
+        for broken in ["", "a.b", "a.b.c", "..", &"x".repeat(TOKEN_BYTES_MAX + 1)] {
+            assert!(matches!(verify(broken, &keys, &EXPECTED), Err(Fault::Bad(_))));
+        }
+    }
+
+    #[test]
+    fn keys_that_cannot_sign_are_passed_over() {
+        let good = signer(Some("k1")).public;
+        let change = |name: &str, value: Value| {
+            let mut key = good.clone();
+            key[name] = value;
+            key
+        };
+        let set = json!({"keys": [
+            "x", {}, {"kty": "oct", "k": "c2VjcmV0"}, {"kty": "RSA"}, change("use", json!("enc")),
+            change("key_ops", json!(["encrypt"])), change("crv", json!("P-521")), change("use", json!("sig")), good,
+        ]});
+        assert_eq!(read_keys(&set).len(), 2);
+        assert_eq!(read_keys(&json!({"keys": vec![good; 1_000]})).len(), KEYS_MAX);
+        assert!(read_keys(&json!([])).is_empty());
+    }
+}

@@ -1,0 +1,90 @@
+//! Whose a domain is: one tenant's, and nobody's before it is shown.
+
+use kernel::auth::operate;
+use kernel::base::Code;
+use serde_json::json;
+use tenant_control::features::sso;
+
+use super::{DOMAIN, Flow, Told, add, begin, finish, open, provide, scene, session_of, verify};
+use crate::support::idp::{Idp, person};
+use crate::support::over_http;
+
+over_http! {
+    async fn a_domain_has_one_verified_owner(setup: Setup) {
+        let scene = scene(setup).await;
+        let globex = scene.server.tenant("globex").await;
+        let evil = Idp::start(&scene.server.app.world.clock).await;
+        add(&scene.server, &globex, Told::of(&evil, DOMAIN)).await;
+        for _ in 0..2 {
+            let refused = verify(&scene.server, &globex, DOMAIN).await.expect_err("it is another's");
+            assert_eq!(refused.code(), Code::Conflict, "{refused}");
+        }
+        // Who claims it gets nobody of those who have it.
+        assert!(scene.begin().await.url.starts_with(&scene.idp.issuer()));
+        scene.signed_on().await;
+        assert_eq!(evil.asked_in_all(), 0);
+    }
+
+    async fn a_domain_that_is_given_up_is_for_whoever_shows_that_it_is_theirs(setup: Setup) {
+        let scene = scene(setup).await;
+        let globex = scene.server.tenant("globex").await;
+        let theirs = Idp::start(&scene.server.app.world.clock).await;
+        add(&scene.server, &globex, Told::of(&theirs, DOMAIN)).await;
+        let (flow, acme) = (scene.begin().await, operate(&scene.server.app.store, &scene.acme.tenant));
+        for _ in 0..2 {
+            let released = sso::release_domain(&acme, DOMAIN).await.expect("it is given up");
+            assert_eq!(released.verified_at, None);
+        }
+        begin(&scene.server, DOMAIN).await.problem("sso_not_available");
+        let back = scene.approve(&flow).await;
+        scene.refuses("a domain that was given up meanwhile", finish(&scene.server, &flow, &back)).await;
+        verify(&scene.server, &globex, DOMAIN).await.expect("it is theirs now");
+        assert!(scene.begin().await.url.starts_with(&theirs.issuer()));
+        assert_eq!(scene.trail("sso.release_domain").await.len(), 1, "once");
+        let unknown = sso::release_domain(&acme, "unknown.test").await.expect_err("nobody knows it");
+        assert_eq!(unknown.code(), Code::NotFound);
+    }
+
+    async fn of_two_who_verify_at_once_one_has_it(setup: Setup) {
+        let server = open(setup).await;
+        let other = server.second_node().await;
+        for round in 0..5 {
+            let domain = format!("round-{round}.test");
+            let (one, two) = (server.tenant(&format!("one-{round}")).await, server.tenant(&format!("two-{round}")).await);
+            let idp = Idp::start(&server.app.world.clock).await;
+            for tenancy in [&one, &two] {
+                add(&server, tenancy, Told::of(&idp, &domain)).await;
+            }
+            let (first, second) = tokio::join!(verify(&server, &one, &domain), verify(&other, &two, &domain));
+            assert_ne!(first.is_ok(), second.is_ok(), "{first:?} {second:?}");
+            begin(&server, &domain).await.is(200);
+        }
+    }
+
+    async fn what_is_verified_leads_there_at_once(setup: Setup) {
+        let server = open(setup).await;
+        let acme = server.tenant("acme").await;
+        let idp = Idp::start(&server.app.world.clock).await;
+        add(&server, &acme, Told::of(&idp, DOMAIN)).await;
+        begin(&server, DOMAIN).await.problem("sso_not_available");
+        verify(&server, &acme, DOMAIN).await.expect("it is theirs");
+        begin(&server, DOMAIN).await.is(200);
+        verify(&server, &acme, DOMAIN).await.expect("it still is");
+        for near in ["sub.acme.test", "acme.test.evil.test", "xacme.test", "test"] {
+            assert!([404, 422].contains(&begin(&server, near).await.status), "{near}");
+        }
+    }
+
+    async fn every_domain_of_a_tenant_counts_at_each_of_its_providers(setup: Setup) {
+        let scene = scene(setup).await;
+        let second = Idp::start(&scene.server.app.world.clock).await;
+        let provider = provide(&scene.server, &scene.acme, Told::of(&second, "other.test")).await;
+        second.person(person("bob", "bob@acme.test"));
+        let flow = Flow::of(&begin(&scene.server, "other.test").await);
+        let back = second.approve(&flow.url).await;
+        let bob = session_of(finish(&scene.server, &flow, &back).await.is(303)).expect("a session");
+        assert_eq!(scene.session(&bob).await["actor"]["email"], "bob@acme.test");
+        let identities = json!([{"provider": provider, "subject": "bob"}]);
+        assert_eq!(scene.user("bob@acme.test").await["identities"], identities);
+    }
+}

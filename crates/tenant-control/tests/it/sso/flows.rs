@@ -1,0 +1,245 @@
+//! Flows that are not ended by whom they were begun, or not as they were begun, or twice.
+
+use kernel::base::MINUTE_MS;
+use reqwest::{Method, Url};
+
+use super::{
+    CALLBACK, DOMAIN, Flow, Told, assert_turned_away, begin, disable, finish, provide, reason, replaced, scene,
+    session_of, set_cookies, target, value_of,
+};
+use crate::support::idp::{DISCOVERY, Idp, TOKEN, person};
+use crate::support::over_http;
+use crate::support::people::SESSION;
+
+/// What is wrong with an address, and how it becomes so.
+type Case<'a> = (&'a str, &'a dyn Fn(&Url) -> String);
+
+over_http! {
+    async fn a_flow_is_used_up_by_its_first_answer(setup: Setup) {
+        let scene = scene(setup).await;
+        let flow = scene.begin().await;
+        let back = scene.approve(&flow).await;
+        let first = session_of(finish(&scene.server, &flow, &back).await.is(303)).expect("a session");
+        let users = scene.users().await;
+        for _ in 0..2 {
+            scene.refuses("the same address again", finish(&scene.server, &flow, &back)).await;
+        }
+        // Nor is the browser signed on again by a fresh code for the same state.
+        let fresh = scene.approve(&flow).await;
+        scene.refuses("the same state again", finish(&scene.server, &flow, &fresh)).await;
+        assert_eq!(reason(&scene.trail("sso.refused").await[0]), "flow_used");
+        assert_eq!(scene.idp.asked(TOKEN), 1, "nothing was asked of the provider");
+        assert_eq!(scene.users().await, users);
+        scene.server.get(SESSION).cookie(&first).await.is(200);
+    }
+
+    async fn a_flow_that_was_refused_is_used_up_too(setup: Setup) {
+        let scene = scene(setup).await;
+        scene.idp.person(person("subject-1", "ann@evil.test"));
+        let flow = scene.begin().await;
+        let back = scene.approve(&flow).await;
+        scene.refuses("a foreign domain", finish(&scene.server, &flow, &back)).await;
+        scene.idp.person(person("subject-1", "ann@acme.test"));
+        let back = scene.approve(&flow).await;
+        assert_turned_away(&finish(&scene.server, &flow, &back).await, "the flow is over");
+    }
+
+    async fn of_those_who_end_a_flow_at_once_one_is_signed_in(setup: Setup) {
+        let scene = scene(setup).await;
+        for _ in 0..5 {
+            let flow = scene.begin().await;
+            let back = scene.approve(&flow).await;
+            let all = (0..4).map(|_| finish(&scene.server, &flow, &back));
+            let answers = futures_util::future::join_all(all).await;
+            let (welcome, refused): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status == 303);
+            assert_eq!((welcome.len(), refused.len()), (1, 3));
+            for answer in refused {
+                assert_turned_away(answer, "too late");
+            }
+        }
+    }
+
+    async fn only_the_browser_that_began_a_flow_ends_it(setup: Setup) {
+        let scene = scene(setup).await;
+        let users = scene.users().await;
+        let other = scene.begin().await;
+        let forged = format!("sso_flow={}", "A".repeat(43));
+        let both = format!("{forged}; {}", other.cookie);
+        let cookies = ["", "sso_flow=", "sso_flow", &forged, &other.cookie, &both, &scene.acme.admin];
+        for cookie in cookies {
+            let flow = scene.begin().await;
+            let back = scene.approve(&flow).await;
+            let call = scene.server.get(target(&back));
+            let answer = async { if cookie.is_empty() { call.await } else { call.cookie(cookie).await } };
+            let about = format!("a browser with {cookie:?}");
+            scene.refuses(&about, async {
+                let answer = answer.await;
+                // What it has under way itself goes on.
+                assert_eq!(set_cookies(&answer), [""; 0], "{about}");
+                answer
+            })
+            .await;
+        }
+        // What the address has is no cookie.
+        let flow = scene.begin().await;
+        let back = scene.approve(&flow).await;
+        let stolen = format!("sso_flow={}", value_of(&back, "state"));
+        assert_turned_away(&scene.server.get(target(&back)).cookie(&stolen).await, "the state as a cookie");
+        assert_eq!(scene.users().await, users);
+        assert_eq!(scene.idp.asked(TOKEN), 0, "no code was shown for a stranger");
+        // And none of it was used up by them.
+        finish(&scene.server, &flow, &back).await.is(303);
+    }
+
+    async fn an_address_without_what_it_takes_is_turned_away(setup: Setup) {
+        let scene = scene(setup).await;
+        let cases: &[Case] = &[
+            ("nothing", &|_| CALLBACK.to_owned()),
+            ("an empty query", &|_| format!("{CALLBACK}?")),
+            ("no state", &|back| target(&replaced(back, "state", None))),
+            ("an empty state", &|back| target(&replaced(back, "state", Some("")))),
+            ("another state", &|back| target(&replaced(back, "state", Some(&"A".repeat(43))))),
+            ("a state without end", &|back| target(&replaced(back, "state", Some(&"A".repeat(8_000))))),
+            ("no code", &|back| target(&replaced(back, "code", None))),
+            ("an empty code", &|back| target(&replaced(back, "code", Some("")))),
+            ("two states", &|back| format!("{}&state=other", target(back))),
+            ("two codes", &|back| format!("{}&code=other", target(back))),
+            ("bytes that are no text", &|back| target(back).replace("state=", "state=%ff%fe")),
+            ("what is not percent encoding", &|back| target(back).replace("state=", "state=%zz")),
+        ];
+        for (about, target) in cases {
+            let flow = scene.begin().await;
+            let back = scene.approve(&flow).await;
+            let answer = scene.server.get(target(&back)).cookie(&flow.cookie).await;
+            assert_turned_away(&answer, about);
+        }
+        assert_eq!(scene.idp.asked(TOKEN), 0);
+    }
+
+    async fn a_code_of_another_flow_opens_nothing(setup: Setup) {
+        let scene = scene(setup).await;
+        // A code that was used already.
+        let used = scene.begin().await;
+        let back_of_used = scene.approve(&used).await;
+        finish(&scene.server, &used, &back_of_used).await.is(303);
+        let flow = scene.begin().await;
+        let back = replaced(&scene.approve(&flow).await, "code", Some(&value_of(&back_of_used, "code")));
+        scene.refuses("a used code", finish(&scene.server, &flow, &back)).await;
+
+        // The attacker's own, fresh and good, put into the victim's browser: the verifier is another.
+        let attackers = scene.begin().await;
+        let code = value_of(&scene.approve(&attackers).await, "code");
+        let flow = scene.begin().await;
+        let back = replaced(&scene.approve(&flow).await, "code", Some(&code));
+        scene.refuses("a stolen code", finish(&scene.server, &flow, &back)).await;
+
+        let flow = scene.begin().await;
+        let back = replaced(&scene.approve(&flow).await, "code", Some("made-up"));
+        scene.refuses("a code that was never given", finish(&scene.server, &flow, &back)).await;
+    }
+
+    async fn the_whole_answer_of_another_flow_opens_nothing(setup: Setup) {
+        let scene = scene(setup).await;
+        let (attackers, victims) = (scene.begin().await, scene.begin().await);
+        scene.idp.person(person("attacker", "mallory@acme.test"));
+        let back = scene.approve(&attackers).await;
+        assert_turned_away(&finish(&scene.server, &victims, &back).await, "signing a victim on as somebody else");
+        assert!(scene.users().await.iter().all(|user| user["email"] != "mallory@acme.test"));
+    }
+
+    async fn an_answer_of_another_issuer_is_refused_before_the_code_is_shown(setup: Setup) {
+        let scene = scene(setup).await;
+        let evil = Idp::start(&scene.server.app.world.clock).await;
+        let issuers = [evil.issuer(), format!("{}/", scene.idp.issuer()), String::new(), "null".to_owned()];
+        for issuer in issuers {
+            let flow = scene.begin().await;
+            let back = replaced(&scene.approve(&flow).await, "iss", Some(&issuer));
+            scene.refuses(&format!("of {issuer:?}"), finish(&scene.server, &flow, &back)).await;
+        }
+        // The provider has said that it always names itself.
+        let flow = scene.begin().await;
+        let back = replaced(&scene.approve(&flow).await, "iss", None);
+        scene.refuses("of nobody", finish(&scene.server, &flow, &back)).await;
+        assert_eq!((scene.idp.asked(TOKEN), evil.asked_in_all()), (0, 0));
+    }
+
+    async fn a_provider_that_does_not_name_itself_need_not(setup: Setup) {
+        let scene = scene(setup).await;
+        scene.idp.alter(DISCOVERY, |document| {
+            document["authorization_response_iss_parameter_supported"] = false.into();
+        });
+        let flow = scene.begin().await;
+        let back = replaced(&scene.approve(&flow).await, "iss", None);
+        finish(&scene.server, &flow, &back).await.is(303);
+        // If it does, it is right.
+        let flow = scene.begin().await;
+        let back = replaced(&scene.approve(&flow).await, "iss", Some("https://evil.test"));
+        scene.refuses("of another", finish(&scene.server, &flow, &back)).await;
+    }
+
+    async fn two_providers_are_never_mixed_up(setup: Setup) {
+        let scene = scene(setup).await;
+        let globex = scene.server.tenant("globex").await;
+        let other = Idp::start(&scene.server.app.world.clock).await;
+        other.person(person("subject-1", "ann@acme.test"));
+        provide(&scene.server, &globex, Told::of(&other, "globex.test")).await;
+
+        // A code of one at the flow of the other: whichever issuer the answer names.
+        for issuer in [scene.idp.issuer(), other.issuer()] {
+            let theirs = Flow::of(&begin(&scene.server, "globex.test").await);
+            let code = value_of(&other.approve(&theirs.url).await, "code");
+            let flow = scene.begin().await;
+            let back = replaced(&scene.approve(&flow).await, "code", Some(&code));
+            let back = replaced(&back, "iss", Some(&issuer));
+            scene.refuses("a code of another provider", finish(&scene.server, &flow, &back)).await;
+        }
+        assert_eq!(other.asked(TOKEN), 0, "and none was shown to the wrong one");
+
+        // What a provider of one tenant says of another's people counts for nothing.
+        let flow = Flow::of(&begin(&scene.server, "globex.test").await);
+        let back = other.approve(&flow.url).await;
+        let users = scene.users().await;
+        assert_turned_away(&finish(&scene.server, &flow, &back).await, "a foreign domain");
+        assert_eq!(scene.users().await, users);
+    }
+
+    async fn a_flow_lives_for_ten_minutes(setup: Setup) {
+        let scene = scene(setup).await;
+        let (first, second) = (scene.begin().await, scene.begin().await);
+        scene.server.advance(10 * MINUTE_MS - 1);
+        let back = scene.approve(&first).await;
+        finish(&scene.server, &first, &back).await.is(303);
+        let back = scene.approve(&second).await;
+        scene.server.advance(1);
+        scene.refuses("too late", finish(&scene.server, &second, &back)).await;
+        assert_eq!(scene.idp.asked(TOKEN), 1);
+    }
+
+    async fn a_provider_that_was_disabled_meanwhile_lets_nobody_in(setup: Setup) {
+        let scene = scene(setup).await;
+        let before = scene.signed_on().await;
+        let flow = scene.begin().await;
+        let back = scene.approve(&flow).await;
+        disable(&scene.server, &scene.acme, &scene.provider).await;
+        let users = scene.users().await;
+        assert_turned_away(&finish(&scene.server, &flow, &back).await, "disabled");
+        assert_eq!(scene.users().await, users);
+        scene.server.get(SESSION).cookie(&before).await.is(200);
+        begin(&scene.server, DOMAIN).await.problem("sso_not_available");
+    }
+
+    async fn looking_at_the_address_uses_nothing_up(setup: Setup) {
+        let scene = scene(setup).await;
+        let flow = scene.begin().await;
+        let back = scene.approve(&flow).await;
+        for _ in 0..2 {
+            let answer = scene.server.head(target(&back)).cookie(&flow.cookie).await;
+            assert_eq!((session_of(&answer), answer.body.len()), (None, 0));
+        }
+        for method in [Method::POST, Method::PUT, Method::DELETE] {
+            scene.server.call(method, target(&back)).cookie(&flow.cookie).await.problem("method_not_allowed");
+        }
+        assert_eq!(scene.idp.asked(TOKEN), 0);
+        finish(&scene.server, &flow, &back).await.is(303);
+    }
+}

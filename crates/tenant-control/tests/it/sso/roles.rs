@@ -1,0 +1,84 @@
+//! Which role somebody has: what the provider says of them this time decides, and nothing else.
+
+use kernel::auth::Role;
+use serde_json::{Value, json};
+
+use super::{Scene, scene_with};
+use crate::support::idp::person;
+use crate::support::people::KEYS;
+use crate::support::{Setup, over_http};
+
+const ROLES: &[(&str, &str, Role)] = &[
+    ("groups", "ops", Role::Technician),
+    ("groups", "root", Role::Admin),
+    ("department", "IT", Role::Technician),
+    ("realm_access.roles", "boss", Role::Admin),
+];
+
+async fn mapped(setup: Setup) -> Scene {
+    scene_with(setup, |told| told.role_map = ROLES).await
+}
+
+/// Ann, of whom the provider also says this.
+fn ann(claims: &Value) -> Value {
+    let mut ann = person("subject-1", "ann@acme.test");
+    for (name, value) in claims.as_object().expect("claims") {
+        ann[name] = value.clone();
+    }
+    ann
+}
+
+over_http! {
+    async fn the_highest_of_those_that_fit_is_taken_anew_each_time(setup: Setup) {
+        let scene = mapped(setup).await;
+        for (claims, role) in [
+            (json!({}), "viewer"),
+            (json!({"groups": ["ops"]}), "technician"),
+            (json!({"groups": ["ops", "root"]}), "admin"),
+            (json!({"groups": []}), "viewer"),
+            (json!({"groups": ["root", "ops", "others"]}), "admin"),
+            (json!({"groups": "ops"}), "technician"),
+            (json!({"groups": "ops root"}), "viewer"),
+            (json!({"groups": ["oops", "ops "]}), "viewer"),
+            (json!({"groups": {"ops": true}}), "viewer"),
+            (json!({"department": "IT"}), "technician"),
+            (json!({"department": "IT", "groups": ["root"]}), "admin"),
+            (json!({"realm_access": {"roles": ["boss"]}}), "admin"),
+            (json!({"realm_access": "boss"}), "viewer"),
+            (json!({"realm_access.roles": ["boss"]}), "admin"),
+            (json!({"role": "admin", "roles": ["admin"]}), "viewer"),
+        ] {
+            scene.idp.person(ann(&claims));
+            let told = scene.session(&scene.signed_on().await).await;
+            assert_eq!(told["role"], role, "{claims}");
+            assert_eq!(scene.user("ann@acme.test").await["role"], role, "{claims}");
+        }
+    }
+
+    async fn userinfo_tells_of_groups_too(setup: Setup) {
+        let scene = mapped(setup).await;
+        scene.idp.tell_in_token(&["email", "email_verified", "name"]);
+        scene.idp.person(ann(&json!({"groups": ["ops"]})));
+        assert_eq!(scene.session(&scene.signed_on().await).await["role"], "technician");
+    }
+
+    async fn older_sessions_have_the_role_of_the_last_time(setup: Setup) {
+        let scene = mapped(setup).await;
+        scene.idp.person(ann(&json!({"groups": ["root"]})));
+        let older = scene.signed_on().await;
+        scene.server.get(KEYS).cookie(&older).await.is(200);
+        scene.idp.person(ann(&json!({})));
+        scene.signed_on().await;
+        scene.server.get(KEYS).cookie(&older).await.problem("insufficient_scope");
+        assert_eq!(scene.session(&older).await["role"], "viewer");
+    }
+
+    async fn nobody_signs_on_as_an_operator_of_the_platform(setup: Setup) {
+        let scene = mapped(setup).await;
+        scene.idp.person(ann(&json!({"groups": ["root"], "platform_operator": true, "role": "platform_operator"})));
+        let told = scene.session(&scene.signed_on().await).await;
+        assert_eq!((&told["role"], &told["platform_operator"]), (&json!("admin"), &json!(false)));
+        assert_eq!(told["scopes"], json!(["*"]));
+        assert_eq!(scene.user("ann@acme.test").await["platform_operator"], false);
+    }
+}
