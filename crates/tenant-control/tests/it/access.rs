@@ -214,7 +214,7 @@ fn refused(answer: &Answer, code: &str, operation: &Operation, who: &str) {
 
 over_http! {
     async fn nobody_gets_in_without_a_credential_that_works(setup: Setup) {
-        let (server, _index) = generous(setup).await;
+        let (server, index) = generous(setup).await;
         let early = server.tenant("early").await;
         let expired = server.key_with(&early, &json!({"name": "Short", "scopes": ["*"], "expires_days": 1})).await;
         server.advance(2 * DAY_MS);
@@ -246,6 +246,8 @@ over_http! {
             ("the secure cookie on plain http", "unauthenticated", ("cookie", format!("__Host-{}", acme.admin))),
         ];
         for operation in operations(&server) {
+            // An index that nobody keeps up to date stops answering.
+            index.catch_up().await;
             let target = operation.record(&server, &acme).await;
             let before = operation.look(&server, &acme, &target.id).await;
             let answer = operation.call(&server, &target.id).await;
@@ -268,9 +270,11 @@ over_http! {
     }
 
     async fn a_key_needs_the_one_scope_and_no_other(setup: Setup) {
-        let (server, _index) = generous(setup).await;
+        let (server, index) = generous(setup).await;
         let acme = server.tenant("acme").await;
         for operation in operations(&server).into_iter().filter(|operation| !operation.public) {
+            // An index that nobody keeps up to date stops answering.
+            index.catch_up().await;
             let Some(scope) = operation.scope.as_deref() else { continue };
             let others: Vec<&str> = SCOPES.iter().copied().filter(|other| *other != scope).collect();
             assert_eq!(others.len() + 1, SCOPES.len(), "{scope} is not a scope of the contract");
@@ -294,10 +298,12 @@ over_http! {
     }
 
     async fn an_operation_without_a_scope_takes_any_key_or_none(setup: Setup) {
-        let (server, _index) = generous(setup).await;
+        let (server, index) = generous(setup).await;
         let acme = server.tenant("acme").await;
         let key = server.key(&acme, &["search:read"]).await;
         for operation in operations(&server).into_iter().filter(|operation| !operation.public && operation.scope.is_none()) {
+            // An index that nobody keeps up to date stops answering.
+            index.catch_up().await;
             let answer = operation.call(&server, "").key(&key.plain).await;
             if operation.by_key {
                 answer.is(operation.row.status);
@@ -308,11 +314,13 @@ over_http! {
     }
 
     async fn another_tenant_finds_nothing(setup: Setup) {
-        let (server, _index) = generous(setup).await;
+        let (server, index) = generous(setup).await;
         let acme = server.tenant("acme").await;
         let globex = server.tenant("globex").await;
         let stranger = server.key(&globex, &["*"]).await;
         for operation in operations(&server).into_iter().filter(|operation| !operation.public && operation.by_key) {
+            // An index that nobody keeps up to date stops answering.
+            index.catch_up().await;
             let target = operation.record(&server, &acme).await;
             let before = operation.look(&server, &acme, &target.id).await;
             for version in [None, Some("\"1\""), Some("\"9\""), Some("*")] {
@@ -341,9 +349,11 @@ over_http! {
     }
 
     async fn roles_hold_what_the_contract_gives_them(setup: Setup) {
-        let (server, _index) = generous(setup).await;
+        let (server, index) = generous(setup).await;
         let acme = server.tenant("acme").await;
         for operation in operations(&server) {
+            // An index that nobody keeps up to date stops answering.
+            index.catch_up().await;
             for role in Role::ALL {
                 let cookie = server.user(&acme.tenant, role).await;
                 let target = operation.record(&server, &acme).await;
@@ -363,9 +373,11 @@ over_http! {
     }
 
     async fn a_change_by_cookie_from_another_site_is_refused_everywhere(setup: Setup) {
-        let (server, _index) = generous(setup).await;
+        let (server, index) = generous(setup).await;
         let acme = server.tenant("acme").await;
         for operation in operations(&server).into_iter().filter(|operation| !operation.public) {
+            // An index that nobody keeps up to date stops answering.
+            index.catch_up().await;
             let target = operation.record(&server, &acme).await;
             let answer = operation.call(&server, &target.id).cookie(&acme.admin).header("sec-fetch-site", "cross-site").await;
             match operation.method.as_str() {
