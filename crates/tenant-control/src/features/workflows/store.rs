@@ -62,10 +62,12 @@ kernel::columns! {
 }
 
 kernel::statements! {
-    /// One workflow that names an organization in the definition in force. There are at most so many of them.
-    OF_ORGANIZATION = "SELECT w.id FROM workflows w
-        JOIN workflow_revisions r ON r.tenant_id = w.tenant_id AND r.workflow_id = w.id AND r.revision = w.revision
-        WHERE w.tenant_id = $1 AND w.deleted_at IS NULL AND r.definition LIKE '%' || CAST($2 AS TEXT) || '%' LIMIT 1";
+    /// One workflow that names an organization in the definition in force. There are at most so many of them; CROSS JOIN keeps
+    /// SQLite from starting at the revisions, which only grow.
+    OF_ORGANIZATION = "SELECT w.id FROM workflows w CROSS JOIN workflow_revisions r
+        WHERE w.tenant_id = $1 AND w.deleted_at IS NULL
+            AND r.tenant_id = w.tenant_id AND r.workflow_id = w.id AND r.revision = w.revision
+            AND r.definition LIKE '%' || CAST($2 AS TEXT) || '%' LIMIT 1";
     /// Where each stands, and how large it is.
     LIST = "SELECT w.created_at, w.id, CAST(octet_length(r.definition) AS BIGINT) FROM workflows w
         JOIN workflow_revisions r ON r.tenant_id = w.tenant_id AND r.workflow_id = w.id AND r.revision = w.revision
