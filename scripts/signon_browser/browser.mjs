@@ -19,10 +19,16 @@ const PAGES = [
   { name: "overview", path: "/overview", isSignedIn: true },
   { name: "rate-limits", path: "/api/rate-limits/" },
   { name: "documentation", path: "/documentation/" },
+  { name: "reference", path: "/documentation/api/" },
+  { name: "operation", path: "/documentation/api/create_ticket/" },
+  { name: "events", path: "/documentation/api/events/" },
+  { name: "guides", path: "/documentation/guides/" },
+  { name: "guide", path: "/documentation/guides/operating/" },
   { name: "errors", path: "/documentation/errors/" },
   { name: "changelog", path: "/documentation/changelog/" },
   { name: "status", path: "/status/" },
   { name: "not-found", path: "/no-such-page", refusal: [404, 404] },
+  { name: "refused", path: "/signout", refusal: [405, 405] },
   { name: "refused-callback", path: "/internal/auth/sso/callback?code=nothing&state=nothing", refusal: [400, 499] },
 ];
 
@@ -36,7 +42,7 @@ export async function checkBrowser({ base, issuer, executablePath, screenshots }
     await checkUnknown(browser, base);
     const state = await checkSignOn(browser, base, issuer);
     for (const view of VIEWS) await checkPages(browser, { base, view, state, screenshots });
-    await checkSignOut(browser, base, state);
+    await checkSignOut(browser, base, issuer, state);
   } finally {
     await within(browser.close(), "closing the browser");
   }
@@ -80,11 +86,16 @@ async function checkSignOn(browser, base, issuer) {
   return state;
 }
 
-async function checkSignOut(browser, base, state) {
+async function checkSignOut(browser, base, issuer, state) {
   const { page, seen } = await open(browser, base, { storageState: state });
-  await checkOn({ page, seen }, "in Chromium, the button on /overview signs out and leads to /signin", async () => {
+  await checkOn({ page, seen }, "in Chromium, the button on /overview signs out and leads on to the provider", async () => {
     await page.goto(`${base}/overview`);
     await page.getByRole("button", { name: "Sign out" }).click();
+    await page.waitForURL((url) => url.origin === issuer);
+    await page.getByRole("button", { name: "Yes, sign me out" }).waitFor();
+  });
+  await checkOn({ page, seen }, "in Chromium, signing out there leads back to /signin", async () => {
+    await page.getByRole("button", { name: "Yes, sign me out" }).click();
     await page.waitForURL((url) => isSignIn(base, url));
     await page.getByRole("textbox", { name: /e-?mail/i }).waitFor();
   });
@@ -92,6 +103,11 @@ async function checkSignOut(browser, base, state) {
     await page.goto(`${base}/overview`);
     assert.ok(isSignIn(base, page.url()), page.url());
     assert.deepEqual(seen.errors, []);
+  });
+  await checkOn({ page, seen }, "in Chromium, the provider asks who it is the next time", async () => {
+    await enterAddress(page, EMAIL);
+    await page.waitForURL((url) => url.origin === issuer);
+    await page.locator("input[name=login]").waitFor();
   });
   await page.context().close();
   const late = await open(browser, base, { storageState: state });

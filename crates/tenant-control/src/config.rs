@@ -19,7 +19,7 @@ use kernel::outbound;
 use kernel::store::{Options, PostgresOptions, Store, Synchronous};
 
 use crate::catalogue;
-use crate::features::pages::Watched;
+use crate::features::pages::{Library, Watched};
 use crate::features::search::served::Served;
 use crate::features::sso::Providers;
 use crate::features::webhooks::sender;
@@ -302,6 +302,7 @@ impl ServeArgs {
         settings.set_of_feature(Served::default());
         settings.set_of_feature(Providers::default());
         settings.set_of_feature(Watched::default());
+        settings.set_of_feature(Library::default());
         if let Some(ms) = std::env::var(NEWS_WAIT_VARIABLE).ok().and_then(|text| text.parse().ok()) {
             settings.news_wait_max = Duration::from_millis(ms);
         }

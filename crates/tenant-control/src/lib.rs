@@ -27,6 +27,7 @@ pub fn statements() -> Vec<(&'static str, &'static str)> {
         features::search::documents::store::STATEMENTS,
         features::search::store::STATEMENTS,
         features::sso::STATEMENTS,
+        features::sso::update::store::STATEMENTS,
         features::tickets::find::store::STATEMENTS,
         features::tickets::sla::store::STATEMENTS,
         features::tickets::store::STATEMENTS,

@@ -29,6 +29,7 @@ pub const MIGRATIONS: Migrations = migrations! {
     "0013_software_order"
     "0014_changes"
     "0015_people"
+    "0016_sign_out"
 };
 
 #[cfg(test)]

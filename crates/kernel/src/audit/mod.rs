@@ -1,11 +1,15 @@
 //! The audit trail: who did what to which record, from where, written in the same transaction as the deed.
 
+mod fields;
+
 use std::fmt::Display;
 
 use serde_json::{Map, Value, json};
 
 use crate::base::{AuditId, Error, Result, TenantId, Timestamp};
 use crate::store::{Db, Tx};
+
+pub use fields::{FieldChange, changed_fields};
 
 crate::columns! {
     /// All of an entry.

@@ -22,15 +22,16 @@ pub use principal::{Identity, KeyIdentity, Tenant, UserIdentity};
 pub use role::Role;
 pub use scope::{Scope, Scopes};
 pub use sessions::{
-    SIGNIN_LINK_MS, SessionEntry, Token, create_session, create_signin_link, end_session_by_token, end_sign_ins,
-    list_sessions, revoke_session, revoke_sessions, start_session,
+    SIGNIN_LINK_MS, SessionEntry, Token, create_session, create_signin_link, end_sign_ins, list_sessions,
+    revoke_session, revoke_sessions, start_session,
 };
 pub use standing::{AskedRights, Rights, Standing};
 
 pub(crate) use credentials::{Found, unauthenticated};
 pub(crate) use presented::Presented;
+pub use presented::cookies;
 pub(crate) use principal::Principal;
-pub(crate) use sessions::{end_session, redeem_signin_link};
+pub(crate) use sessions::{end_presented_session, end_session, redeem_signin_link};
 
 pub(crate) use authority::STATEMENTS as AUTHORITY_STATEMENTS;
 pub(crate) use clocks::STATEMENTS as CLOCK_STATEMENTS;

@@ -31,11 +31,8 @@ impl Presented {
         for value in headers.get_all(&X_API_KEY) {
             take(Presented::Key(value.to_str().ok().map(str::trim).and_then(PlainKey::parse)));
         }
-        for line in headers.get_all(header::COOKIE) {
-            // By bytes: another application's cookie beside ours may hold any of them.
-            let pairs = line.as_bytes().split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
-            let values = pairs.filter_map(|pair| pair.strip_prefix(cookie_name.as_bytes())?.strip_prefix(b"="));
-            values.for_each(|value| take(Presented::Cookie(String::from_utf8_lossy(value).into_owned())));
+        for value in cookies(headers, cookie_name) {
+            take(Presented::Cookie(value));
         }
         if count > 1 {
             let told = "Send one credential: the session cookie, Authorization or X-API-Key.";
@@ -43,4 +40,15 @@ impl Presented {
         }
         Ok(found)
     }
+}
+
+/// The cookies of a browser by one name are few: one, or as many as others have set beside it.
+const COOKIES_MAX: usize = 8;
+
+/// What a browser sends by this name. By bytes: another application's cookie beside ours may hold any of them.
+pub fn cookies(headers: &HeaderMap, name: &str) -> Vec<String> {
+    let lines = headers.get_all(header::COOKIE).iter();
+    let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';').map(<[u8]>::trim_ascii));
+    let values = pairs.filter_map(|pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
+    values.take(COOKIES_MAX).map(|value| String::from_utf8_lossy(value).into_owned()).collect()
 }

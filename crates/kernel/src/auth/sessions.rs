@@ -10,7 +10,8 @@ use super::credentials::Credentials;
 use super::people::has_user;
 use crate::audit::{self, Entry};
 use crate::base::{
-    Actor, ActorKind, ActorRef, Chain, Error, MINUTE_MS, Result, SessionId, TenantId, Timestamp, UserId, World, sha256,
+    Actor, ActorKind, ActorRef, Chain, Credential, CredentialKind, Error, MINUTE_MS, Result, SessionId, TenantId,
+    Timestamp, UserId, World, sha256,
 };
 use crate::store::{Db, FromRow, Purpose, Row, Store, Tx, Value};
 
@@ -19,7 +20,9 @@ crate::statements! {
             (tenant_id, token_hash, id, user_id, created_at, last_seen_at, expires_at, provider_id)
         VALUES ($1, $2, $3, $4, $5, $5, $6, $7)";
     DELETE_SESSION = "DELETE FROM sessions WHERE tenant_id = $1 AND id = $2";
-    FIND_BY_TOKEN = "SELECT id FROM sessions WHERE tenant_id = $1 AND token_hash = $2";
+    /// Of whichever tenant: that is what the read finds out.
+    FIND_BY_TOKEN = "SELECT s.tenant_id, s.id, s.user_id, u.name, s.provider_id FROM sessions s
+        JOIN users u ON u.tenant_id = s.tenant_id AND u.id = s.user_id WHERE s.token_hash = $1";
     LIST_SESSIONS = "SELECT s.id, u.email, s.created_at, s.last_seen_at, s.expires_at FROM sessions s
         JOIN users u ON u.tenant_id = s.tenant_id AND u.id = s.user_id
         WHERE s.tenant_id = $1 AND s.id > $2 AND s.expires_at > $3 ORDER BY s.id LIMIT $4";
@@ -167,14 +170,37 @@ pub(crate) async fn end_session(db: &Db, id: SessionId) -> Result<()> {
     .await
 }
 
-/// Ends the session that a browser had before it got another, if it is one of this tenant; whether it was.
-pub async fn end_session_by_token(tx: &mut Tx, token: &str) -> Result<bool> {
-    tx.tick().await?;
+/// Ends the session that a browser presents, of whichever tenant it is, be it too old to act with: its user does. Tells whose it was
+/// and which provider had begun it, if one had. None if it is gone already.
+pub(crate) async fn end_presented_session(
+    (store, credentials): (&Store, &Credentials),
+    token: &str,
+    (address, request_id): (IpAddr, &str),
+) -> Result<Option<(TenantId, Option<String>)>> {
     let hash = sha256(token.as_bytes());
-    let Some(id) = tx.find::<SessionId>(FIND_BY_TOKEN, crate::args![hash.as_slice()]).await? else { return Ok(false) };
-    tx.exec(DELETE_SESSION, crate::args![id]).await?;
-    audit::record(tx, Entry::new("session.delete", "session", id)).await?;
-    Ok(true)
+    let db = store.system(Purpose::SignIn);
+    let found: Option<(TenantId, SessionId, UserId, String, Option<String>)> =
+        db.find(FIND_BY_TOKEN, crate::args![hash.as_slice()]).await?;
+    let Some((tenant, id, user, name, provider)) = found else { return Ok(None) };
+    let actor = Actor {
+        who: ActorRef { kind: ActorKind::User, id: Some(user.to_string()), name },
+        credential: Some(Credential { kind: CredentialKind::Session, id: id.to_string() }),
+        address: Some(address),
+        request_id: Some(request_id.into()),
+        chain: Chain::default(),
+    };
+    store
+        .tenant(tenant, actor)
+        .write(async move |tx| {
+            tx.tick().await?;
+            if tx.exec(DELETE_SESSION, crate::args![id]).await? == 0 {
+                return Ok(());
+            }
+            audit::record(tx, Entry::new("session.delete", "session", id)).await
+        })
+        .await?;
+    credentials.forget(tenant);
+    Ok(Some((tenant, provider)))
 }
 
 /// Ends whatever a user is signed in by, or could be: sessions and links. For whoever disables the user, and tells of that.

@@ -8,12 +8,14 @@ mod crypto;
 mod email;
 mod error;
 mod fault;
+mod hidden;
 mod id;
 mod label;
 mod network;
 pub mod seal;
 pub mod secrets;
 mod slug;
+mod tally;
 mod word;
 
 pub use actor::{Actor, ActorKind, ActorRef, Chain, Credential, CredentialKind};
@@ -30,14 +32,18 @@ pub use label::Label;
 pub use network::parse_network;
 pub use secrets::{Secrets, SecretsSource};
 pub use slug::check_slug;
+pub use tally::Tally;
 pub use word::{Word, is_dotted};
 
-/// Everything a process takes from outside itself: the time and chance. Tests replace both, and say where it fails.
+/// Everything a process takes from outside itself: the time and chance. Tests replace both, say where it fails, and
+/// count what it asks.
 #[derive(Clone, Debug, Default)]
 pub struct World {
     pub clock: Clock,
     pub chance: Chance,
     pub faults: Faults,
+    /// What the database was asked.
+    pub statements: Tally,
 }
 
 impl World {

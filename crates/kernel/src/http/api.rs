@@ -14,14 +14,15 @@ use tower_http::cors::CorsLayer;
 use utoipa::ToSchema;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
-use super::accept::prefers;
 use super::app::Shared;
 use super::context::{Context, Surroundings};
 use super::csrf;
 use super::document::{Document, DocumentInfo, DocumentOnce, finish_document, open, security};
 use super::form::FORM;
 use super::limiter::Policy;
+use super::manner::RefusalPage;
 use super::operation::{Arguments, InternalDoor, Operation, operations_of};
+use super::people::People;
 use crate::base::{Code, Error, Result};
 
 /// Routes under construction.
@@ -32,18 +33,15 @@ pub struct Api {
     /// For those who publish it: known when all routes are.
     document: DocumentOnce,
     misplaced: Vec<String>,
-    not_found: Option<NotFoundPage>,
+    people: People,
 }
-
-/// What a person sees where there is nothing.
-type NotFoundPage = fn() -> Response;
 
 #[expect(clippy::disallowed_methods, reason = "this is the one door to the router; everywhere else it is closed")]
 impl Api {
     pub fn new(app: Shared) -> Self {
         let (documented, undocumented) = (OpenApiRouter::new(), Router::new());
         let document = DocumentOnce::default();
-        Api { app, documented, undocumented, document, misplaced: Vec::new(), not_found: None }
+        Api { app, documented, undocumented, document, misplaced: Vec::new(), people: People::default() }
     }
 
     /// Operations on a tenant's data, each with the rules that its handler names: from [`operations!`](crate::operations).
@@ -96,11 +94,21 @@ impl Api {
         self
     }
 
-    /// A page for people, charged to the address under `policy`.
+    /// A page for people, charged to the address under `policy`. It can ask for the document ([`DocumentOnce`]).
     #[must_use]
     pub fn page<T: 'static>(mut self, path: &'static str, policy: Policy, handler: impl Handler<T, Shared>) -> Self {
         let charge = from_fn_with_state((self.app.clone(), policy), charge_page);
-        self.undocumented = self.undocumented.route(path, get(handler).route_layer(charge));
+        let methods = get(handler).route_layer(charge).route_layer(Extension(self.document.clone()));
+        self.undocumented = self.undocumented.route(path, methods);
+        self.people.pages.push(path);
+        self
+    }
+
+    /// A page that charges its visitor by itself: by who that is, or by what is asked for.
+    #[must_use]
+    pub fn charging_page<T: 'static>(mut self, path: &'static str, handler: impl Handler<T, Shared>) -> Self {
+        self.undocumented = self.undocumented.route(path, get(handler));
+        self.people.pages.push(path);
         self
     }
 
@@ -110,13 +118,15 @@ impl Api {
     pub fn form<T: 'static>(mut self, path: &'static str, policy: Policy, handler: impl Handler<T, Shared>) -> Self {
         let guard = from_fn_with_state((self.app.clone(), policy), guard_form);
         self.undocumented = self.undocumented.route(path, post(handler).route_layer(guard));
+        self.people.forms.push(path);
         self
     }
 
-    /// What a browser is shown where there is nothing, apart from the paths of programs. All others get a problem.
+    /// What a browser is shown when it is refused at a page or a form, and where there is nothing, apart from the paths of
+    /// programs. All others get a problem.
     #[must_use]
-    pub fn not_found_page(mut self, page: NotFoundPage) -> Self {
-        self.not_found = Some(page);
+    pub fn refusal_page(mut self, page: RefusalPage) -> Self {
+        self.people.refusal_page = Some(page);
         self
     }
 
@@ -135,15 +145,16 @@ impl Api {
         let (documented, openapi) = self.documented.split_for_parts();
         let document = Arc::new(finish_document(openapi, info)?);
         self.document.set(document.clone());
-        let page = self.not_found;
-        let nowhere = move |State(app): State<Shared>, request: Request| ready(no_route(&app, &request, page));
+        let people = Arc::new(self.people);
+        let around = Surroundings { app: self.app.clone(), people: people.clone() };
+        let nowhere = move |State(app): State<Shared>, request: Request| ready(no_route(&app, &request, &people));
         let router = documented.merge(self.undocumented).fallback(nowhere).method_not_allowed_fallback(no_method);
         let router = match cors(&self.app) {
             Some(cors) => router.layer(cors),
             None => router,
         };
         // Outermost, so that the answer to a preflight too has its request id and budget.
-        let router = router.layer(Surroundings(self.app.clone()));
+        let router = router.layer(around);
         Ok((router.with_state(self.app), document))
     }
 }
@@ -173,23 +184,12 @@ fn charge(app: &Shared, request: &Request, policy: Policy) -> Result<()> {
     }
 }
 
-fn no_route(app: &Shared, request: &Request, page: Option<NotFoundPage>) -> Response {
+fn no_route(app: &Shared, request: &Request, people: &People) -> Response {
     let refused = || Error::new(Code::NotFound, "There is no such route. The routes are listed in /api/openapi.json.");
-    match (charge(app, request, Policy::Public), page.filter(|_| is_of_people(request))) {
-        (Err(error), _) => error.into_response(),
-        (Ok(()), Some(page)) => page(),
-        (Ok(()), None) => refused().into_response(),
+    match charge(app, request, Policy::Public) {
+        Ok(()) => people.lead(request).unwrap_or_else(|| refused().into_response()),
+        Err(error) => error.into_response(),
     }
-}
-
-/// Paths of programs, which read problems.
-const OF_PROGRAMS: [&str; 2] = ["/api/", "/internal/"];
-
-/// Whether a person seems to have come to this address, with a browser.
-fn is_of_people(request: &Request) -> bool {
-    let path = request.uri().path();
-    !OF_PROGRAMS.iter().any(|start| path.starts_with(start))
-        && prefers(request.headers(), "text/html", "application/json")
 }
 
 async fn no_method(State(app): State<Shared>, request: Request) -> Error {

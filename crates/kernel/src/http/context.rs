@@ -28,6 +28,7 @@ use super::limiter::Policy;
 use super::manner::Manner;
 use super::patience::UnderWay;
 use super::payer::Payer;
+use super::people::People;
 use super::places::Place;
 use super::problem::{self, Refused};
 use super::rate_state::RateState;
@@ -222,19 +223,22 @@ const PATH_BYTES_MAX: usize = 512;
 
 /// The outermost layer. A service of its own, because what axum makes of a function copies each request a few times more.
 #[derive(Clone)]
-pub(super) struct Surroundings(pub Shared);
+pub(super) struct Surroundings {
+    pub app: Shared,
+    pub people: Arc<People>,
+}
 
 impl<S> Layer<S> for Surroundings {
     type Service = Surrounded<S>;
 
     fn layer(&self, inner: S) -> Surrounded<S> {
-        Surrounded { app: self.0.clone(), inner }
+        Surrounded { around: self.clone(), inner }
     }
 }
 
 #[derive(Clone)]
 pub(super) struct Surrounded<S> {
-    app: Shared,
+    around: Surroundings,
     inner: S,
 }
 
@@ -254,17 +258,21 @@ where
         // The one that is ready, and another to become so.
         let inner = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, inner);
-        Box::pin(serve(self.app.clone(), request, ready).map(Ok))
+        let manner = self.around.people.manner(&request);
+        Box::pin(serve(self.around.app.clone(), manner, request, ready).map(Ok))
     }
 }
 
-async fn serve<S>(app: Shared, mut request: Request, next: S) -> Response
+async fn serve<S>(app: Shared, manner: Option<Manner>, mut request: Request, next: S) -> Response
 where
     S: Service<Request, Response = Response, Error = Infallible>,
 {
     let started = Instant::now();
     let arrival = request.extensions_mut().remove::<Arrival>();
     let context = Arc::new(Context::new(&app, &request, arrival.as_ref()));
+    if let Some(manner) = manner {
+        context.note_manner(manner);
+    }
     request.extensions_mut().insert(context.clone());
     let method = request.method().clone();
     // Only what GET answers is compressed, and what HEAD says of it: an answer that holds a new secret never is, beside what

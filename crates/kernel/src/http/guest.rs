@@ -1,8 +1,19 @@
-//! The doors for whoever is about to sign in and is nobody yet. Single sign-on alone uses them; a test sees to it.
+//! The doors for whoever is about to sign in and is nobody yet. Single sign-on alone uses those to records; a test sees to it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::HeaderMap;
+use tokio::time::timeout;
 
 use super::app::App;
-use crate::base::{Actor, TenantId};
+use super::context::Context;
+use crate::auth::{cookies, end_presented_session};
+use crate::base::{Actor, Result, TenantId};
 use crate::store::{Db, Purpose};
+
+/// How long somebody waits for the session that they had before to end.
+const REPLACING_MAX: Duration = Duration::from_secs(2);
 
 impl App {
     /// The records of all tenants: whose a domain or a sign-on is, is what the read finds out.
@@ -13,5 +24,33 @@ impl App {
     /// Those of the tenant that such a read has found.
     pub fn signing_on_to(&self, tenant: TenantId, actor: Actor) -> Db {
         self.store.tenant(tenant, actor)
+    }
+
+    /// Ends every session that a browser presents, be it too old to act with. Tells whose the last of them was that a provider had
+    /// begun, and which.
+    pub async fn end_presented_sessions(
+        &self,
+        headers: &HeaderMap,
+        context: &Context,
+    ) -> Result<Option<(TenantId, String)>> {
+        let from = (context.address.0, &*context.request_id);
+        let mut begun_by = None;
+        for token in cookies(headers, self.settings.base_url.cookie_name()) {
+            let ended = end_presented_session((&self.store, &self.credentials), &token, from).await?;
+            begun_by = ended.and_then(|(tenant, provider)| Some((tenant, provider?))).or(begun_by);
+        }
+        Ok(begun_by)
+    }
+
+    /// The same for a browser that has just got another session: whoever used it before does not stay signed in behind its back.
+    /// The new one is on disk by now, and does not wait for what the tenant of the old one may be busy with.
+    pub async fn end_replaced_sessions(self: Arc<Self>, headers: HeaderMap, context: Arc<Context>) {
+        let ending = tokio::spawn(async move {
+            if let Err(error) = self.end_presented_sessions(&headers, &context).await {
+                tracing::warn!(%error, request_id = &*context.request_id, "a session that was replaced has not ended");
+            }
+        });
+        // Later is late, and not never: it goes on by itself.
+        drop(timeout(REPLACING_MAX, ending).await);
     }
 }

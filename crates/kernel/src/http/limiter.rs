@@ -57,7 +57,7 @@ impl Policy {
             Policy::Search => "Full-text search.",
             Policy::Export => "Whole lists as CSV or NDJSON.",
             Policy::Ingest => "Reports of agents, by ingest key.",
-            Policy::Auth => "Signing in.",
+            Policy::Auth => "Signing in: following a sign-in link, sending the form of /signin, and single sign-on.",
             Policy::Public => "Everything without a valid credential, and requests that no route answers.",
         }
     }

@@ -122,7 +122,7 @@ impl<P: Pass, R: Route> FromRequestParts<Shared> for Holder<P, R> {
         };
         let context = Context::of(parts)?;
         let speak = R::RULES.speak.map(|speak| (speak, parts.headers.clone()));
-        context.note_manner(Manner { challenge: P::CHALLENGE, speak });
+        context.note_manner(Manner::Pass { challenge: P::CHALLENGE, speak });
         let (pass, owner) = enter::<P>(parts, app, &context, &R::RULES).await?;
         Ok(Holder { pass, owner, app: app.clone(), context, route: PhantomData })
     }

@@ -69,33 +69,33 @@ pub(super) struct Refused<'a> {
     pub base_url: &'a BaseUrl,
     pub path: &'a str,
     pub request_id: &'a str,
-    /// Of a route that has its own.
+    /// Of a route or an address that has its own.
     pub manner: Option<&'a Manner>,
 }
 
-/// Writes an error response's body and headers: its problem, or what the client is told in its own language.
+/// Writes an error response's body and headers: its problem, or what the client reads in place of one.
 pub(super) fn render(error: &Error, refused: &Refused<'_>, response: &mut Response) {
     let manner = refused.manner;
-    let spoken = response.extensions_mut().remove::<Spoken>();
-    let spoken = spoken.or_else(|| manner.and_then(|manner| manner.say(error)));
-    let (media_type, body) = match spoken {
-        Some(Spoken { media_type, body }) => (media_type, Body::from(body)),
-        None => ("application/problem+json", Body::from(problem(error, refused))),
-    };
+    let spoken = response.extensions_mut().remove::<Spoken>().map(Spoken::said);
+    let said = spoken.or_else(|| manner.and_then(|manner| manner.say(error, refused.request_id)));
+    let (said, body) = said.unwrap_or_else(|| problem(error, refused)).into_parts();
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.extend(said.headers);
     headers.remove(header::CONTENT_LENGTH);
+    if manner.is_some_and(Manner::is_chosen) {
+        headers.append(header::VARY, HeaderValue::from_static("accept"));
+    }
     if let Some(seconds) = error.retry_after_seconds() {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
     if matches!(error.code(), Code::Unauthenticated | Code::KeyExpired | Code::SessionExpired) {
-        let challenge = manner.map_or(HeaderValue::from_static("Bearer"), Manner::challenge);
-        headers.insert(header::WWW_AUTHENTICATE, challenge);
+        let challenge = manner.and_then(Manner::challenge);
+        headers.insert(header::WWW_AUTHENTICATE, challenge.unwrap_or(HeaderValue::from_static("Bearer")));
     }
     *response.body_mut() = body;
 }
 
-fn problem(error: &Error, refused: &Refused<'_>) -> Vec<u8> {
+fn problem(error: &Error, refused: &Refused<'_>) -> Response {
     let Refused { base_url, path, request_id, .. } = *refused;
     let code = error.code();
     let problem = Problem {
@@ -113,5 +113,6 @@ fn problem(error: &Error, refused: &Refused<'_>) -> Vec<u8> {
             .map(|field| ProblemField { pointer: &field.pointer, code: field.code, detail: &field.detail })
             .collect(),
     };
-    serde_json::to_vec(&problem).unwrap_or_default()
+    let json = serde_json::to_vec(&problem).unwrap_or_default();
+    ([(header::CONTENT_TYPE, "application/problem+json")], Body::from(json)).into_response()
 }

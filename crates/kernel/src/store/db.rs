@@ -156,6 +156,7 @@ impl Db {
     }
 
     async fn ask(&self, sql: &str, args: Args<'_>, each: EachRow<'_>) -> Result<()> {
+        self.world().statements.note();
         match self.store.backend() {
             Backend::Sqlite(lite) => {
                 let lent = lite.readers.lend(self.handle.lane()).await?;
@@ -187,6 +188,7 @@ impl Db {
         self.store.note_list(&finished.text);
         match self.store.backend() {
             Backend::Sqlite(lite) => {
+                self.world().statements.note();
                 // The wait is here and not on the blocking thread, of which there are only so many.
                 let mut of_tenant = None;
                 if self.tenant_id().is_some() {

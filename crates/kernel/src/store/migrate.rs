@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::base::{Error, Result, World, sha256};
@@ -14,7 +14,7 @@ use crate::base::{Error, Result, World, sha256};
 use super::postgres::batch;
 use super::postgres_fault::fault as postgres_fault;
 use super::postgres_pool::{Object, Pool, no_connection};
-use super::sqlite::{self, fault as sqlite_fault};
+use super::sqlite::{self, Patience, fault as sqlite_fault};
 use super::{Engine, FromRow, Row, dialect};
 
 /// How long to wait for another node that is migrating; PostgreSQL is told the same in `dialect.rs`.
@@ -78,11 +78,21 @@ fn names(migrations: &[&Migration]) -> Vec<String> {
 }
 
 /// On a connection of its own: rebuilding a table needs foreign keys switched off, which the writer never does.
-pub(super) async fn migrate_sqlite(path: PathBuf, world: World, migrations: Migrations) -> Result<Vec<String>> {
+pub(super) async fn migrate_sqlite(
+    path: PathBuf,
+    tell_wait: Option<fn(&Path)>,
+    world: World,
+    migrations: Migrations,
+) -> Result<Vec<String>> {
     let work = move || {
         let connection = sqlite::open(&path, LOCK_WAIT_MAX)?;
+        // Where nothing is to be done, nobody is waited for.
+        if lacking(&connection, migrations)?.is_empty() {
+            return Ok(Vec::new());
+        }
         connection.execute_batch("PRAGMA foreign_keys = OFF; PRAGMA synchronous = FULL;").map_err(sqlite_fault)?;
-        connection.execute_batch(dialect::SQLITE_MIGRATION_BEGIN).map_err(sqlite_fault)?;
+        let patience = Patience { path, wait_max: LOCK_WAIT_MAX, tell: tell_wait };
+        patience.begin(&connection, dialect::SQLITE_MIGRATION_BEGIN).map_err(|error| patience.fault(error))?;
         connection.execute_batch(dialect::migrations_table(Engine::Sqlite)).map_err(sqlite_fault)?;
         let pending = pending(Engine::Sqlite, migrations, &applied_sqlite(&connection)?)?;
         for migration in &pending {
@@ -111,12 +121,17 @@ pub(super) async fn migrate_sqlite(path: PathBuf, world: World, migrations: Migr
 pub(super) async fn pending_sqlite(path: PathBuf, migrations: Migrations) -> Result<Vec<String>> {
     let work = move || {
         let connection = sqlite::open_reader(&path, LOCK_WAIT_MAX)?.connection;
-        let exists = dialect::migrations_table_exists(Engine::Sqlite);
-        let exists: i64 = connection.query_row(exists, [], |row| row.get(0)).map_err(sqlite_fault)?;
-        let applied = if exists == 0 { HashMap::new() } else { applied_sqlite(&connection)? };
-        Ok(names(&pending(Engine::Sqlite, migrations, &applied)?))
+        Ok(names(&lacking(&connection, migrations)?))
     };
     tokio::task::spawn_blocking(work).await.map_err(Error::internal)?
+}
+
+/// Those that the database lacks, be it that it has no table of them yet.
+fn lacking(connection: &rusqlite::Connection, migrations: Migrations) -> Result<Vec<&'static Migration>> {
+    let exists = dialect::migrations_table_exists(Engine::Sqlite);
+    let exists: i64 = connection.query_row(exists, [], |row| row.get(0)).map_err(sqlite_fault)?;
+    let applied = if exists == 0 { HashMap::new() } else { applied_sqlite(connection)? };
+    pending(Engine::Sqlite, migrations, &applied)
 }
 
 fn applied_sqlite(connection: &rusqlite::Connection) -> Result<HashMap<String, String>> {

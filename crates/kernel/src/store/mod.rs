@@ -124,6 +124,7 @@ struct Sqlite {
     scan_turns: Arc<Semaphore>,
     scan_turns_of_tenants: TenantTurns,
     wait_max: Duration,
+    tell_wait: Option<fn(&Path)>,
 }
 
 struct Postgres {
@@ -164,7 +165,8 @@ impl Store {
     pub fn migrate(&self, migrations: Migrations) -> BoxFuture<'_, Result<Vec<String>>> {
         match self.backend() {
             Backend::Sqlite(sqlite) => {
-                Box::pin(migrate::migrate_sqlite(sqlite.path.clone(), self.world().clone(), migrations))
+                let (path, world) = (sqlite.path.clone(), self.world().clone());
+                Box::pin(migrate::migrate_sqlite(path, sqlite.tell_wait, world, migrations))
             }
             Backend::Postgres(postgres) => {
                 Box::pin(migrate::migrate_postgres(&postgres.pool, self.world(), migrations))
@@ -344,5 +346,6 @@ fn open_sqlite(path: PathBuf, options: &Options, world: World, news: News) -> Re
     let scan_turns = Arc::new(Semaphore::new(SCANNERS));
     // No tenant has all of them.
     let scan_turns_of_tenants = TenantTurns::new(SCANNERS - 1);
-    Ok(Sqlite { path, writer, readers, scanners, scan_turns, scan_turns_of_tenants, wait_max: options.wait_max })
+    let Options { wait_max, tell_wait, .. } = *options;
+    Ok(Sqlite { path, writer, readers, scanners, scan_turns, scan_turns_of_tenants, wait_max, tell_wait })
 }

@@ -1,7 +1,7 @@
 //! Where the records are kept, and the bounds of the way there.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::Followers;
@@ -29,6 +29,7 @@ pub struct Options {
     pub(super) wait_max: Duration,
     pub(super) group_time: Duration,
     pub(super) synchronous: Synchronous,
+    pub(super) tell_wait: Option<fn(&Path)>,
     pub(super) followers: Option<Followers>,
 }
 
@@ -57,6 +58,7 @@ impl Options {
             wait_max: WAIT_MAX,
             group_time: GROUP_TIME,
             synchronous: Synchronous::Full,
+            tell_wait: None,
             followers: None,
         }
     }
@@ -96,6 +98,13 @@ impl Options {
     #[must_use]
     pub fn wait_max(mut self, wait_max: Duration) -> Self {
         self.wait_max = wait_max;
+        self
+    }
+
+    /// Who is told of SQLite's file when another process that writes to it is waited for, once that has taken a while.
+    #[must_use]
+    pub fn tell_wait(mut self, tell: fn(&Path)) -> Self {
+        self.tell_wait = Some(tell);
         self
     }
 

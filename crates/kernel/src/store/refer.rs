@@ -42,7 +42,7 @@ pub struct Reference {
 
 impl Reference {
     fn unknown(&self) -> FieldError {
-        let detail = "there is no such record in this tenant".to_owned();
+        let detail = "there is no such record in this tenant, or it is archived, disabled or deleted".to_owned();
         FieldError { pointer: self.pointer.clone(), code: "unknown_reference", detail }
     }
 

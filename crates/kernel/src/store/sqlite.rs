@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Statement, ffi};
@@ -36,8 +36,12 @@ const LOG_BYTES_MAX: i64 = 64 << 20;
 /// What must fit on the disk before it counts as writable: the pages of a busy group.
 const PROBE_BYTES: usize = 256 << 10;
 
-/// How often switching a new file to the write-ahead log is tried while another process does the same, 10 ms apart.
-const WAL_ATTEMPTS_MAX: u32 = 500;
+/// How long switching a new file to the write-ahead log is tried while another process does the same, and how often.
+const WAL_WAIT_MAX: Duration = Duration::from_secs(5);
+const WAL_LOOK: Duration = Duration::from_millis(10);
+
+/// How long another process is waited for before somebody is told: a person at a terminal begins to wonder.
+const SILENCE_MAX: Duration = Duration::from_secs(2);
 
 /// Opens the connection that writes. The file is made if it is missing, readable by its owner alone.
 pub(super) fn open_writer(path: &Path, options: &Options) -> Result<Lite> {
@@ -54,7 +58,8 @@ pub(super) fn open_writer(path: &Path, options: &Options) -> Result<Lite> {
          PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}; PRAGMA journal_size_limit = {LOG_BYTES_MAX};"
     );
     connection.execute_batch(&settings).map_err(fault)?;
-    Ok(connection.into())
+    let patience = Patience { path: path.to_owned(), wait_max: options.wait_max, tell: options.tell_wait };
+    Ok(Lite { patience, ..connection.into() })
 }
 
 /// Opens a connection that can only read. The file exists, because the writer was opened first.
@@ -99,15 +104,16 @@ pub(super) fn probe_disk(database: &Path) -> Result<()> {
 
 /// The switch needs the file alone for a moment and does not wait for it as other statements do.
 fn enter_wal(connection: &Connection) -> Result<()> {
-    for _ in 0..WAL_ATTEMPTS_MAX {
+    let begun = Instant::now();
+    while begun.elapsed() < WAL_WAIT_MAX {
         match connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get::<_, String>(0)) {
             Ok(mode) if mode == "wal" => return Ok(()),
             Ok(mode) => {
                 let message = format!("the file system does not support SQLite's write-ahead log (got {mode})");
                 return Err(Error::unavailable(message));
             }
-            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
-                std::thread::sleep(Duration::from_millis(10));
+            Err(error) if is_busy(&error) => {
+                std::thread::sleep(WAL_LOOK);
             }
             Err(error) => return Err(fault(error)),
         }
@@ -115,16 +121,64 @@ fn enter_wal(connection: &Connection) -> Result<()> {
     Err(Error::unavailable("another process keeps the database from being opened"))
 }
 
+/// How a connection waits for another process that writes.
+#[derive(Default)]
+pub(super) struct Patience {
+    pub path: PathBuf,
+    pub wait_max: Duration,
+    pub tell: Option<fn(&Path)>,
+}
+
+impl Patience {
+    /// Begins a transaction that writes, by one of the fixed statements. A long wait is told of once.
+    pub fn begin(&self, connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+        let begin = || connection.prepare_cached(sql)?.raw_execute().map(drop);
+        let Some(tell) = self.tell.filter(|_| self.wait_max > SILENCE_MAX) else { return begin() };
+        connection.busy_timeout(SILENCE_MAX)?;
+        let mut begun = begin();
+        if begun.as_ref().is_err_and(is_busy) {
+            tell(&self.path);
+            connection.busy_timeout(self.wait_max.saturating_sub(SILENCE_MAX))?;
+            begun = begin();
+        }
+        connection.busy_timeout(self.wait_max)?;
+        begun
+    }
+
+    /// What such a failure means to whoever wanted it.
+    pub fn fault(&self, error: rusqlite::Error) -> Error {
+        if is_busy(&error) { Error::unavailable(self.explain(&error)) } else { fault(error) }
+    }
+
+    /// Why a transaction did not begin, and what to do where another process was in the way.
+    pub fn explain(&self, error: &rusqlite::Error) -> String {
+        if !is_busy(error) {
+            return format!("the transaction did not begin: {error}");
+        }
+        format!(
+            "another process has been writing to {} for {:?}; let it finish, or end the transaction that it has open, in \
+             a sqlite3 shell for example, and try again",
+            self.path.display(),
+            self.wait_max
+        )
+    }
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+}
+
 /// A connection, with the texts of its statements in SQLite's own spelling.
 pub(super) struct Lite {
     pub connection: Connection,
+    pub patience: Patience,
     pub journal: Journal,
     texts: RefCell<Texts>,
 }
 
 impl From<Connection> for Lite {
     fn from(connection: Connection) -> Self {
-        Lite { connection, journal: Journal::default(), texts: RefCell::default() }
+        Lite { connection, patience: Patience::default(), journal: Journal::default(), texts: RefCell::default() }
     }
 }
 

@@ -82,12 +82,14 @@ impl Journal {
 }
 
 impl Lite {
-    /// Begins the transaction of a group.
-    pub fn begin_group(&self) -> rusqlite::Result<()> {
+    /// Begins the transaction of a group, or tells what keeps it from beginning.
+    pub fn begin_group(&self) -> Result<(), String> {
         self.journal.has_changed.set(false);
-        self.control(dialect::SQLITE_BEGIN)?;
+        let failed = |error: rusqlite::Error| self.patience.explain(&error);
+        self.patience.begin(&self.connection, dialect::SQLITE_BEGIN).map_err(failed)?;
         if self.journal.cautious.get() == 0 {
-            let notes = Notes { steps: Vec::new(), bytes: 0, jobs: 0, kept: 0, version: self.version()? };
+            let version = self.version().map_err(failed)?;
+            let notes = Notes { steps: Vec::new(), bytes: 0, jobs: 0, kept: 0, version };
             self.journal.notes.replace(Some(notes));
         }
         Ok(())

@@ -105,6 +105,7 @@ impl Tx {
     /// statement that failed, and a constraint that it broke is not taken for one of whoever came next.
     pub async fn later(&mut self, sql: &'static str, values: Vec<Value>) -> Result<()> {
         if let Conn::Postgres(session) = &mut self.connection {
+            self.handle.world.statements.note();
             session.put_off(sql, values);
             return Ok(());
         }
@@ -149,6 +150,7 @@ impl Tx {
     /// Doomed until it has worked: a future dropped half-way must not leave a transaction that looks sound. In one that does not,
     /// nothing more is run: SQLite may have ended it by itself, and what comes next would stay.
     fn begin_statement(&mut self) -> Result<()> {
+        self.world().statements.note();
         if replace(&mut self.doomed, true) {
             return Err(Error::internal("a statement of the write failed before, and its error was swallowed"));
         }
@@ -268,7 +270,7 @@ impl Tx {
 
     /// Begins the transaction of a group of jobs on SQLite.
     pub(super) fn begin_group(&self) -> Result<(), String> {
-        self.lite()?.begin_group().map_err(|error| format!("the transaction did not begin: {error}"))
+        self.lite()?.begin_group()
     }
 
     /// Ends it, whatever became of it. Tells whether it has changed something.

@@ -99,9 +99,11 @@ pub async fn run(command: DeviceCommand) -> Result<()> {
             match (imported.errors.is_empty(), imported.tried) {
                 (true, _) => Ok(()),
                 (false, true) => Err(Error::internal("nothing was imported: see the rows above")),
-                (false, false) => {
-                    Err(Error::internal("not everything was imported: see the rows above, and import them again"))
-                }
+                // What was right when it was tried: an organization was archived since, or a device deleted.
+                (false, false) => Err(Error::internal(
+                    "not everything was imported, for something has changed meanwhile: mend the rows above, and import \
+                     the file again",
+                )),
             }
         }
         DeviceCommand::Delete { of, id, common } => {

@@ -32,7 +32,7 @@ pub async fn run(args: ServeArgs) -> Result<()> {
         None => Some(store::DataLock::take(&args.store)?),
         Some(_) => None,
     };
-    let store = store::open(&args.store).await?;
+    let store = store::open_to_serve(&args.store).await?;
     let secrets = kernel::startup::load_secrets(&store, &args.store.secrets()).await?;
     if let Some(address) = args.metrics_listen {
         let bound = metrics::start(address).await?;

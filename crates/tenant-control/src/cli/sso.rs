@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use kernel::auth::{Role, Tenant, operate};
 use kernel::base::{Code, Error, Result};
+use kernel::http::BaseUrl;
 use kernel::outbound::{Outbound, Target, look_up_txt};
 use kernel::store::{Db, Store};
 use serde::Serialize;
@@ -15,14 +16,17 @@ use super::admin::{Common, Of, tenant};
 use super::store;
 use crate::config::{LinkArgs, OutboundArgs};
 use crate::features::sso::{
-    self, CALLBACK_PATH, Domain, NewProvider, Provider, ProviderId, RoleRule, is_address, may_be_asked, parse_domain,
-    parse_role_rule,
+    self, CALLBACK_PATH, Domain, NewProvider, Provider, ProviderChange, ProviderId, RoleRule, SIGNED_OUT_PATH,
+    is_address, may_be_asked, parse_domain, parse_role_rule,
 };
 
 #[derive(Subcommand)]
 pub enum SsoCommand {
     /// Set an OpenID Connect provider up, and print what to register there and in the DNS
     Add(Box<AddArgs>),
+    /// Change a provider; who is signed in stays so, and identities stay known. The issuer cannot be changed: identities are its
+    /// word, and another issuer is another provider
+    Update(Box<UpdateArgs>),
     /// List the providers of a tenant, disabled ones included
     List {
         #[command(flatten)]
@@ -110,10 +114,56 @@ pub struct AddArgs {
     /// Take e-mail addresses that the provider does not call verified
     #[arg(long)]
     trust_email: bool,
+    /// Lead whoever signs out here on to the provider, to sign out there too
+    #[arg(long)]
+    sign_out_at_provider: bool,
     #[command(flatten)]
     url: LinkArgs,
     #[command(flatten)]
     outbound: OutboundArgs,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(clap::Args)]
+pub struct UpdateArgs {
+    #[command(flatten)]
+    of: Of,
+    /// The provider's id, as `list` shows it
+    #[arg(long, value_parser = parse_id)]
+    id: ProviderId,
+    /// What people call it
+    #[arg(long)]
+    name: Option<String>,
+    /// Who this service is at the provider; sign-ons under way have to begin again
+    #[arg(long, value_name = "ID")]
+    client_id: Option<String>,
+    /// A file with the secret that goes with it, and nothing else
+    #[arg(long, value_name = "PATH")]
+    client_secret_file: Option<PathBuf>,
+    /// What whoever fits no --role-map may do: admin, technician or viewer
+    #[arg(long, value_parser = parse_role)]
+    default_role: Option<Role>,
+    /// Who has this value in this claim has this role; those given take the place of all before; can be given several times
+    #[arg(long, value_name = "CLAIM=VALUE:ROLE", value_parser = parse_role_rule)]
+    role_map: Vec<RoleRule>,
+    /// Everybody has the default role
+    #[arg(long, conflicts_with = "role_map")]
+    no_role_map: bool,
+    /// true or false: take e-mail addresses that the provider does not call verified
+    #[arg(long)]
+    trust_email: Option<bool>,
+    /// Another domain whose people sign in there; can be given several times
+    #[arg(long, value_parser = parse_domain)]
+    domain: Vec<String>,
+    /// true or false: lead whoever signs out here on to the provider, to sign out there too
+    #[arg(long)]
+    sign_out_at_provider: Option<bool>,
+    /// Let people sign on there again; domains that lead to another provider by now stay there
+    #[arg(long)]
+    enable: bool,
+    #[command(flatten)]
+    url: LinkArgs,
     #[command(flatten)]
     common: Common,
 }
@@ -129,6 +179,7 @@ fn parse_role(text: &str) -> Result<Role, String> {
 pub async fn run(command: SsoCommand) -> Result<()> {
     match command {
         SsoCommand::Add(args) => add(*args).await,
+        SsoCommand::Update(args) => update(*args).await,
         SsoCommand::List { of, id, common } => {
             let store = store::open(&common.store).await?;
             let mut all = sso::list(&operate(&store, &tenant(&store, &of).await?)).await?;
@@ -156,8 +207,9 @@ pub async fn run(command: SsoCommand) -> Result<()> {
                 None => only_enabled(&db, &tenant).await?,
             };
             let secrets = kernel::startup::load_secrets(&store, &common.store.secrets()).await?;
-            let set = sso::set_secret(&db, id, &secret, &secrets).await.map_err(|error| unknown(error, &tenant, id))?;
-            common.output.print(&set, |one| format!("{} ({}) is asked with the new secret.", one.name, one.id))
+            let change = ProviderChange { client_secret: Some((secret, secrets)), ..ProviderChange::default() };
+            let set = sso::update(&db, id, change).await.map_err(|error| unknown(error, &tenant, id))?;
+            common.output.print(&set, |one| format!("{} ({}) is asked with this secret.", one.name, one.id))
         }
         SsoCommand::ReleaseDomain { of, domain, common } => {
             let store = store::open(&common.store).await?;
@@ -204,11 +256,63 @@ async fn add(args: AddArgs) -> Result<()> {
         default_role: args.default_role,
         role_map: args.role_map,
         trust_email: args.trust_email,
+        sign_out_at_provider: args.sign_out_at_provider,
     };
     let made = sso::add(&operate(&store, &tenant), new, &secrets).await?;
     let redirect_uri = format!("{}{CALLBACK_PATH}", base_url.as_str());
-    let added = Added { provider: made, redirect_uri, needs_leave };
+    let post_logout_redirect_uri = signed_out_uri(&made, &base_url);
+    let added = Added { provider: made, redirect_uri, post_logout_redirect_uri, needs_leave };
     output.print(&added, |added| instructions(added, &tenant))
+}
+
+/// Where the provider sends people back to who have signed out there, if any are led to it.
+fn signed_out_uri(provider: &Provider, base_url: &BaseUrl) -> Option<String> {
+    provider.sign_out_at_provider.then(|| format!("{}{SIGNED_OUT_PATH}", base_url.as_str()))
+}
+
+async fn update(args: UpdateArgs) -> Result<()> {
+    let (id, output, store_args) = (args.id, args.common.output, args.common.store);
+    let client_secret = args.client_secret_file.as_deref().map(read_secret).transpose()?;
+    let store = store::open(&store_args).await?;
+    let tenant = tenant(&store, &args.of).await?;
+    let base_url = args.url.base_url(&store).await?;
+    let client_secret = match client_secret {
+        Some(secret) => Some((secret, kernel::startup::load_secrets(&store, &store_args.secrets()).await?)),
+        None => None,
+    };
+    let gives_rules = args.no_role_map || !args.role_map.is_empty();
+    let change = ProviderChange {
+        name: args.name,
+        client_id: args.client_id,
+        client_secret,
+        default_role: args.default_role,
+        role_map: gives_rules.then_some(args.role_map),
+        trust_email: args.trust_email,
+        sign_out_at_provider: args.sign_out_at_provider,
+        domains: args.domain,
+        enable: args.enable,
+    };
+    let updated = sso::update(&operate(&store, &tenant), id, change).await;
+    let updated = updated.map_err(|error| unknown(error, &tenant, id))?;
+    let wants_sign_out = args.sign_out_at_provider == Some(true);
+    let post_logout_redirect_uri = signed_out_uri(&updated, &base_url).filter(|_| wants_sign_out);
+    output.print(&Updated { provider: updated, post_logout_redirect_uri }, |updated| {
+        let logout = updated.post_logout_redirect_uri.as_deref().map(logout_line);
+        [lines(&updated.provider)].into_iter().chain(logout).collect::<Vec<_>>().join("\n")
+    })
+}
+
+/// A provider that may have changed, and what it has to know since people are led to it when they sign out.
+#[derive(Serialize)]
+struct Updated {
+    #[serde(flatten)]
+    provider: Provider,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    post_logout_redirect_uri: Option<String>,
+}
+
+fn logout_line(uri: &str) -> String {
+    format!("Register this post-logout redirect URI there:\n  {uri}")
 }
 
 /// A new provider, and what it has to know.
@@ -217,6 +321,8 @@ struct Added {
     #[serde(flatten)]
     provider: Provider,
     redirect_uri: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    post_logout_redirect_uri: Option<String>,
     /// It is inside a private network, which the server calls only if its operator allows it.
     needs_leave: bool,
 }
@@ -244,7 +350,7 @@ async fn check_issuer(issuer: &str, outbound: &OutboundArgs, tenant: &Tenant) ->
 }
 
 fn instructions(added: &Added, tenant: &Tenant) -> String {
-    let Added { provider, redirect_uri, needs_leave } = added;
+    let Added { provider, redirect_uri, post_logout_redirect_uri, needs_leave } = added;
     let slug = &tenant.slug;
     let first = format!(
         "Provider {} ({}) was made for {slug}.\nRegister this redirect URI there:\n  {redirect_uri}",
@@ -261,7 +367,9 @@ fn instructions(added: &Added, tenant: &Tenant) -> String {
     let leave = needs_leave.then(|| {
         "It is inside a private network: the server calls it only if --webhook-allow-cidr lists that.".to_owned()
     });
-    [first].into_iter().chain(leave).chain(provider.domains.iter().map(domain)).collect::<Vec<_>>().join("\n")
+    let logout = post_logout_redirect_uri.as_deref().map(logout_line);
+    let rest = logout.into_iter().chain(leave).chain(provider.domains.iter().map(domain));
+    [first].into_iter().chain(rest).collect::<Vec<_>>().join("\n")
 }
 
 async fn only_enabled(db: &Db, tenant: &Tenant) -> Result<ProviderId> {

@@ -7,22 +7,36 @@ use kernel::base::{Error, Result, World};
 use kernel::store::Store;
 use serde_json::json;
 
-use super::output::Output;
+use super::output::{Output, warn};
 use crate::config::StoreArgs;
 use crate::migrations::MIGRATIONS;
 
-/// The store, with its schema brought up to date.
+/// The store, with its schema brought up to date, for a command: whoever waits for it is told why.
 pub async fn open(args: &StoreArgs) -> Result<Store> {
-    let store = open_as_it_is(args).await?;
+    migrated(open_as_it_is(args).await?).await
+}
+
+/// The same for a server, which tells the log and nobody else.
+pub async fn open_to_serve(args: &StoreArgs) -> Result<Store> {
+    make_private_dir(&args.data_dir)?;
+    migrated(Store::open(args.options(), World::default()).await?).await
+}
+
+async fn migrated(store: Store) -> Result<Store> {
     for name in store.migrate(MIGRATIONS).await? {
         tracing::info!(name, "migration applied");
     }
     Ok(store)
 }
 
+/// For a command, without a look at the schema.
 pub async fn open_as_it_is(args: &StoreArgs) -> Result<Store> {
     make_private_dir(&args.data_dir)?;
-    Store::open(args.options(), World::default()).await
+    Store::open(args.options().tell_wait(tell_wait), World::default()).await
+}
+
+fn tell_wait(file: &Path) {
+    warn(&format!("waiting for another process that writes to {}…", file.display()));
 }
 
 pub async fn migrate(args: &StoreArgs, output: &Output) -> Result<()> {

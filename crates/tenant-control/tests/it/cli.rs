@@ -12,7 +12,9 @@ mod postgres;
 mod secrets;
 mod serve;
 mod settings;
+mod sso;
 mod usage;
+mod waits;
 
 use serde_json::{Value, json};
 

@@ -193,6 +193,7 @@ async fn the_document_describes_every_route_under_api_but_the_pages_and_nothing_
         paths.filter(|path| path.starts_with("/api/")).collect()
     };
     assert_eq!(undocumented(".page(\""), ["/api/rate-limits/"], "pages for people under /api/");
+    assert!(undocumented(".charging_page(\"").is_empty(), "pages for people under /api/");
     assert!(undocumented(".free(\"").is_empty(), "nothing under /api/ is free");
     for (path, method, _) in contract.operations() {
         let answer = server.call(method.to_uppercase().parse().unwrap(), path).await;

@@ -1,8 +1,13 @@
 //! The pages for people: what they show, what their headers allow, and how a link signs a browser in.
 
+mod addresses;
 mod changelog;
+mod documentation;
 mod forms;
+mod guides;
 mod missing;
+mod reference;
+mod refused;
 mod status;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +30,8 @@ const STATUS: &str = "/status/";
 const SIGNIN: &str = "/signin";
 const OVERVIEW: &str = "/overview";
 const PAGES: [&str; 8] = ["/", RATE_LIMITS, DOCUMENTATION, ERRORS, CHANGELOG, STATUS, SIGNIN, OVERVIEW];
+/// What browsers send when an address is typed.
+const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8";
 const ASSETS: [&str; 3] = ["/assets/style.css", "/assets/overview.js", "/assets/icon.svg"];
 
 over_http! {
@@ -41,10 +48,9 @@ over_http! {
             assert_eq!(page.header("cache-control"), "no-store");
             let policy = page.header("content-security-policy");
             assert!(policy.starts_with("default-src 'none'; "), "{policy}");
-            // Only where there is a form. That of the sign-in page leads on to a provider, which may be anywhere.
+            // Only where there is a form. Signing in and out lead on to a provider, which may be anywhere.
             let forms = match path {
-                SIGNIN => "form-action 'self' https: http:;",
-                OVERVIEW => "form-action 'self';",
+                SIGNIN | OVERVIEW => "form-action 'self' https: http:;",
                 _ => "form-action 'none';",
             };
             for directive in ["base-uri 'none'", forms, "frame-ancestors 'none'"] {
@@ -241,16 +247,16 @@ over_http! {
 
     async fn names_are_text_whatever_they_hold(server: Server) {
         let tenant = create_tenant(&server.app.store, "<script>alert('tenant')</script>", "acme").await.unwrap();
-        let email = "$(id)\"<b>@acme.test".to_owned();
+        let email = "`id`&amp'$x@acme.test".to_owned();
         let name = Some("\"><img src=x onerror=alert(1)>".to_owned());
         let cookie = server.session(&tenant, NewUser { email, name, role: Role::Admin, platform_operator: false }).await;
         let raw = String::from_utf8(server.get(OVERVIEW).cookie(&cookie).await.body).unwrap();
-        for dangerous in ["<script>", "<img", "<b>", "\">alert"] {
+        for dangerous in ["<script>", "<img", "&amp'", "\">alert"] {
             assert!(!raw.contains(dangerous), "{dangerous} in {raw}");
         }
         let shown = unescape(&raw);
         assert!(shown.contains("<script>alert('tenant')</script>") && shown.contains("<img src=x onerror=alert(1)>"));
-        assert!(shown.contains("--email '$(id)\"<b>@acme.test' --json"), "a pasted command runs nothing else");
+        assert!(shown.contains("--email '`id`&amp'\\''$x@acme.test' --json"), "a pasted command runs nothing else: {shown}");
     }
 
     async fn pages_count_and_their_assets_do_not(server: Server) {
@@ -264,9 +270,10 @@ over_http! {
         for asset in ASSETS {
             server.get(asset).await.is(200);
         }
-        server.get("/signin").await.is(200);
         server.get(OVERVIEW).cookie(&admin).await.is(200);
         assert_eq!(left().await, ("public".to_owned(), 114));
+        server.get(SIGNIN).await.is(200);
+        assert_eq!(left().await, ("public".to_owned(), 112));
         assert_eq!(server.get(SESSION).cookie(&admin).await.remaining(), ("read".to_owned(), 1198));
     }
 
@@ -281,6 +288,21 @@ over_http! {
         server.get("/").await.is(200);
         server.advance(MINUTE_MS);
         server.get(&link).await.is(303);
+    }
+
+    async fn looking_at_the_sign_in_page_does_not_count_as_signing_in(setup: Setup) {
+        let mut setup = setup;
+        setup.settings.rate_table.set(Policy::Auth, 1);
+        let server = setup.start().await;
+        let link = link(&server).await;
+        for target in [SIGNIN, "/signin?redirect_to=%2Foverview", "/signin?token"] {
+            server.get(target).await.is(200);
+            server.head(target).await.is(200);
+        }
+        server.get(&link).await.is(303);
+        server.get(SIGNIN).await.is(200);
+        server.head(&link).await.is(429);
+        server.get(&link).await.problem("rate_limited");
     }
 
     async fn assets_are_kept_for_good_under_their_own_hash(server: Server) {

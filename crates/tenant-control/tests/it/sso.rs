@@ -1,6 +1,7 @@
 //! Single sign-on: `/api/auth/sso` and its callback, against a provider of the tests' own.
 
 mod begin;
+mod crowds;
 mod documents;
 mod domains;
 mod flows;
@@ -9,14 +10,16 @@ mod logged;
 mod provider;
 mod roles;
 mod sign_on;
+mod sign_out;
 mod tokens;
+mod update;
 
 use kernel::auth::{Role, operate};
 use kernel::base::Result;
 use kernel::http::Policy;
 use reqwest::Url;
 use serde_json::{Value, json};
-use tenant_control::features::sso::{self, NewProvider, RoleRule};
+use tenant_control::features::sso::{self, NewProvider, Provider, ProviderChange, RoleRule};
 
 use crate::support::idp::{CLIENT_ID, CLIENT_SECRET, Idp};
 use crate::support::people::{AUDIT, SESSION};
@@ -43,11 +46,12 @@ struct Told<'a> {
     domain: &'a str,
     role_map: &'a [(&'a str, &'a str, Role)],
     trust_email: bool,
+    sign_out_at_provider: bool,
 }
 
 impl<'a> Told<'a> {
     fn of(idp: &Idp, domain: &'a str) -> Told<'a> {
-        Told { issuer: idp.issuer(), domain, role_map: &[], trust_email: false }
+        Told { issuer: idp.issuer(), domain, role_map: &[], trust_email: false, sign_out_at_provider: false }
     }
 }
 
@@ -76,6 +80,7 @@ async fn add(server: &Server, tenancy: &Tenancy, told: Told<'_>) -> String {
         default_role: Role::Viewer,
         role_map: told.role_map.iter().map(rule).collect(),
         trust_email: told.trust_email,
+        sign_out_at_provider: told.sign_out_at_provider,
     };
     let db = operate(&server.app.store, &tenancy.tenant);
     sso::add(&db, new, &server.app.secrets).await.expect("a provider").id.to_string()
@@ -84,6 +89,12 @@ async fn add(server: &Server, tenancy: &Tenancy, told: Told<'_>) -> String {
 /// Takes the operator's word for whose a domain is.
 async fn verify(server: &Server, tenancy: &Tenancy, domain: &str) -> Result<()> {
     sso::verify_domain(&operate(&server.app.store, &tenancy.tenant), domain).await.map(drop)
+}
+
+/// Changes a provider as the command line does.
+async fn update(server: &Server, tenancy: &Tenancy, provider: &str, change: ProviderChange) -> Result<Provider> {
+    let id = provider.parse().expect("an id");
+    sso::update(&operate(&server.app.store, &tenancy.tenant), id, change).await
 }
 
 async fn disable(server: &Server, tenancy: &Tenancy, provider: &str) {

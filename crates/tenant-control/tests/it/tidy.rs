@@ -200,7 +200,12 @@ const SYSTEM_DOORS: &[(&str, &str, usize, &str)] = &[
     ("crates/kernel/src/http/pass.rs", "Credentials", 1, "whose a pass is, is what the read finds out"),
     ("crates/kernel/src/http/guest.rs", "SignIn", 1, "whose a domain or a sign-on is, is what the read finds out"),
     ("crates/kernel/src/auth/people.rs", "Startup", 1, "whether there is any tenant yet"),
-    ("crates/kernel/src/auth/sessions.rs", "SignIn", 1, "whose a sign-in link is, is what the read finds out"),
+    (
+        "crates/kernel/src/auth/sessions.rs",
+        "SignIn",
+        2,
+        "whose a sign-in link is, or the session that a browser had before, is what the read finds out",
+    ),
     ("crates/kernel/src/jobs/lanes.rs", "Jobs", 4, "which lanes are due, of whichever tenant"),
     ("crates/kernel/src/jobs/mod.rs", "Housekeeping", 2, "last use is noted and old rows are removed for all tenants"),
     ("crates/kernel/src/jobs/mod.rs", "RateLimits", 1, "the counters of all callers are exchanged in one batch"),

@@ -13,7 +13,7 @@ mod told;
 use kernel::auth::{Role, create_session};
 use kernel::base::{HOUR_MS, UserId};
 use serde_json::{Value, json};
-use tenant_control::features::users::NewUser;
+use tenant_control::features::users::{NewUser, find_user};
 
 use crate::support::people::SESSION;
 use crate::support::{Answer, Server, Tenancy, over_http};
@@ -135,7 +135,15 @@ over_http! {
             ("email", json!(null)),
             ("email", json!(format!("{}@acme.test", "a".repeat(245)))),
             ("email", json!("a b@acme.test")),
+            ("email", json!("a@b..c")),
+            ("email", json!("a@b.")),
+            ("email", json!("a@-b.c")),
+            ("email", json!("a@b c")),
+            ("email", json!("a\u{202e}b@acme.test")),
+            ("email", json!("a\u{200b}@acme.test")),
             ("name", json!("x".repeat(201))),
+            ("name", json!("\u{200b}\u{3164}")),
+            ("name", json!("Ann\u{202e}nnA")),
             ("role", json!("Admin")),
             ("status", json!(null)),
         ] {
@@ -157,6 +165,16 @@ over_http! {
             put(&server, &acme.admin, &bob, &but(&bob, "email", "Ann@acme.test")).await.problem("conflict");
         }
         assert_eq!(read(&server, &acme.admin, &bob).await, bob);
+        // A sign that Unicode calls a large k is none: it makes no second owner of an address, and finds nobody.
+        let ken = make(&server, &acme, "ken@acme.test", "viewer").await;
+        for look_alike in ["\u{212a}en@acme.test", "\u{212a}EN@ACME.test"] {
+            let again = server.post(USERS).cookie(&acme.admin).json(&input(look_alike, "viewer")).await;
+            assert_eq!(again.pointers(), ["/email"]);
+            let found = find_user(&server.app.store, &acme.tenant, look_alike).await;
+            assert_eq!(found.expect("an answer"), None);
+        }
+        let found = find_user(&server.app.store, &acme.tenant, "KEN@acme.test").await.expect("an answer");
+        assert_eq!(found.map(|user| user.id.to_string()).as_deref(), Some(id_of(&ken)));
         // In another tenant it is free, and one's own can be written in another case.
         let globex = server.tenant("globex").await;
         make(&server, &globex, "ann@acme.test", "viewer").await;

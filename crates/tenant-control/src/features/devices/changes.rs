@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, HashSet};
 use std::hash::Hash;
 
+pub use kernel::audit::FieldChange;
 use kernel::base::{Error, Result};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
-
-pub use crate::features::tickets::FieldChange;
 
 use super::{Device, FullDevice, Nic, Volume};
 

@@ -10,7 +10,8 @@ mod store;
 
 use std::collections::BTreeMap;
 
-use kernel::base::{Error, Id, Identified, RecordId, Result, Timestamp};
+use kernel::audit::{FieldChange, changed_fields};
+use kernel::base::{Id, Identified, RecordId, Result, Timestamp};
 use kernel::events::EventKind;
 use kernel::http::Record;
 use kernel::store::refer::Referable;
@@ -18,7 +19,6 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-pub use crate::features::tickets::FieldChange;
 pub use store::{STATEMENTS, Update, bring_back, create, create_from, delete, find_by_slug, list, update};
 
 pub const ORGANIZATION_CREATED: EventKind<Organization> =
@@ -105,14 +105,5 @@ const OBSERVED: [&str; 2] = ["version", "updated_at"];
 
 /// The fields in which two states of an organization differ.
 pub fn changes(old: &Organization, new: &Organization) -> Result<Changes> {
-    let object = |one: &Organization| match serde_json::to_value(one).map_err(Error::internal)? {
-        Value::Object(object) => Ok(object),
-        _ => Err(Error::internal("an organization is an object")),
-    };
-    let (old, mut new) = (object(old)?, object(new)?);
-    let differ = |(field, from): (String, Value)| {
-        let to = new.remove(&field).unwrap_or_default();
-        (from != to && !OBSERVED.contains(&field.as_str())).then_some((field, FieldChange { from, to }))
-    };
-    Ok(Changes(old.into_iter().filter_map(differ).collect()))
+    changed_fields(old, new, &OBSERVED).map(Changes)
 }

@@ -134,8 +134,8 @@ pub async fn replace(
 
 /// Delete an organization
 ///
-/// For good. While tickets, devices or ingest keys refer to it, that is 409 `conflict`, which names them; it can be archived
-/// instead.
+/// For good. While tickets, devices, live ingest keys or workflows refer to it, that is 409 `conflict`, which names them; it can
+/// be archived instead.
 #[utoipa::path(
     delete, path = PATH, tag = "Control plane", operation_id = "delete_organization", params(Query<One<OrganizationId>>)
 )]

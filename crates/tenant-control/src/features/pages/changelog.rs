@@ -1,7 +1,7 @@
-//! `/documentation/changelog/`: CHANGELOG.md of this build, and an Atom feed of what it has released.
+//! `/documentation/changelog/`: CHANGELOG.md of this build, as a page and as an Atom feed.
 //!
-//! A release is a heading `## VERSION – DATE`. One without a date is not released: the page shows it, and the feed does not, for
-//! whoever is told of it would not be told again when it is.
+//! A release is a heading `## VERSION – DATE`. One without a date is not released: the feed has it under an id of its own, so
+//! that whoever was told of it is told again when it is.
 
 use askama::Template;
 use axum::extract::State;
@@ -10,11 +10,13 @@ use axum::response::{IntoResponse, Response};
 use kernel::base::{Error, Result, Timestamp};
 use kernel::http::Shared;
 
-use super::markdown::{self, Block};
+use super::markdown;
 use super::page::{Page, REFERRER_POLICY, STILL};
 
 const TEXT: &str = include_str!("../../../../../CHANGELOG.md");
 const PATH: &str = "/documentation/changelog/";
+/// What the heading of a release begins with, below the title of the file.
+const RELEASE: &str = "\n## ";
 
 #[derive(Template)]
 #[template(path = "changelog.html")]
@@ -30,7 +32,18 @@ struct Feed<'a> {
     base_url: &'a str,
     path: &'static str,
     updated: String,
-    releases: Vec<Release>,
+    entries: Vec<Entry>,
+}
+
+/// A version, as a feed tells of it.
+struct Entry {
+    /// What it is known by, below the address of the page.
+    id: String,
+    anchor: String,
+    title: String,
+    /// A day.
+    updated: String,
+    body: String,
 }
 
 /// A version, with what has changed as HTML.
@@ -43,12 +56,12 @@ struct Release {
 }
 
 pub async fn changelog() -> Result<Page> {
-    let (about, releases) = read(TEXT)?;
+    let (about, releases) = read(TEXT);
     Page::new(&Changelog { here: PATH, about, releases })
 }
 
 pub async fn feed(State(app): State<Shared>) -> Result<Response> {
-    let (_, releases) = read(TEXT)?;
+    let (_, releases) = read(TEXT);
     let feed = Feed::of(app.settings.base_url.as_str(), releases);
     let headers =
         [(header::CONTENT_TYPE, "application/atom+xml; charset=utf-8"), (header::CONTENT_SECURITY_POLICY, STILL)];
@@ -57,26 +70,25 @@ pub async fn feed(State(app): State<Shared>) -> Result<Response> {
 }
 
 /// What stands above the first release, and the releases, the newest first as the file has them.
-fn read(text: &str) -> Result<(String, Vec<Release>)> {
-    let (mut about, mut releases) = (Vec::new(), Vec::<(String, Vec<Block>)>::new());
-    for block in markdown::parse(text) {
-        match block {
-            // The page has a title of its own.
-            Block::Heading(1, _) => {}
-            Block::Heading(2, title) => releases.push((title, Vec::new())),
-            block => releases.last_mut().map_or(&mut about, |(_, body)| body).push(block),
-        }
-    }
-    let releases = releases.into_iter().map(|(title, body)| Release::of(&title, body));
-    Ok((markdown::render(about)?, releases.collect::<Result<_>>()?))
+fn read(text: &str) -> (String, Vec<Release>) {
+    let (above, below) = match text.find(RELEASE) {
+        Some(at) => text.split_at(at),
+        None => (text, ""),
+    };
+    // The page has a title of its own.
+    let about: Vec<&str> = above.lines().filter(|line| !line.starts_with("# ")).collect();
+    let releases = below.split(RELEASE).skip(1).map(Release::of).collect();
+    (markdown::render(&about.join("\n")), releases)
 }
 
 impl Release {
-    fn of(title: &str, body: Vec<Block>) -> Result<Self> {
+    /// Of what follows the mark of its heading.
+    fn of(text: &str) -> Self {
+        let (title, body) = text.split_once('\n').unwrap_or((text, ""));
         let (version, when) = title.split_once(" – ").unwrap_or((title, ""));
         let is_date = Timestamp::parse(&format!("{when}T00:00:00Z")).is_some();
         let date = is_date.then(|| when.to_owned());
-        Ok(Release { version: version.to_owned(), date, body: markdown::render(body)? })
+        Release { version: version.to_owned(), date, body: markdown::render(body) }
     }
 
     /// Where it stands on the page, for good.
@@ -90,14 +102,38 @@ impl Release {
     }
 }
 
-/// Of a feed without any release: it must have one, and nothing has been told yet.
-const NEVER: &str = "1970-01-01";
+/// The day on which the changelog was begun, for a feed without any release. It must have a day, and the same after each
+/// restart.
+const BEGUN: &str = "2026-11-15";
 
 impl<'a> Feed<'a> {
-    fn of(base_url: &'a str, mut releases: Vec<Release>) -> Self {
-        releases.retain(|release| release.date.is_some());
-        let newest = releases.iter().filter_map(|release| release.date.as_deref()).max().unwrap_or(NEVER);
-        Feed { base_url, path: PATH, updated: newest.to_owned(), releases }
+    fn of(base_url: &'a str, releases: Vec<Release>) -> Self {
+        let newest = releases.iter().filter_map(|release| release.date.as_deref()).max().unwrap_or(BEGUN).to_owned();
+        let entries = releases.into_iter().map(|release| Entry::of(release, &newest)).collect();
+        Feed { base_url, path: PATH, updated: newest, entries }
+    }
+}
+
+impl Entry {
+    /// What is not released yet has come since the `newest` that is.
+    fn of(release: Release, newest: &str) -> Self {
+        let (anchor, version) = (release.anchor(), &release.version);
+        match release.date {
+            Some(date) => Entry {
+                id: anchor.clone(),
+                title: format!("Tenant Control {version}"),
+                anchor,
+                updated: date,
+                body: release.body,
+            },
+            None => Entry {
+                id: format!("{anchor}-unreleased"),
+                title: format!("Tenant Control {version}, unreleased"),
+                anchor,
+                updated: newest.to_owned(),
+                body: release.body,
+            },
+        }
     }
 }
 
@@ -110,32 +146,40 @@ mod tests {
         ## 0.2.0 – 2026-12-01\n\n### For users\n\n- `a < b` is said.\n\n## 0.1.0 – 2026-11-15\n\nThe ground.\n";
 
     #[test]
-    fn a_release_has_a_date_and_what_has_none_is_not_told() {
-        let (about, releases) = read(SAMPLE).unwrap();
+    fn a_release_has_a_date_and_what_has_none_is_told_as_such() {
+        let (about, releases) = read(SAMPLE);
         assert!(about.contains("<p>What changes.</p>"), "{about}");
         let shown: Vec<_> = releases.iter().map(|release| (release.anchor(), release.when().to_owned())).collect();
         let expected = [("v0.3.0", "unreleased"), ("v0.2.0", "2026-12-01"), ("v0.1.0", "2026-11-15")];
         assert_eq!(shown, expected.map(|(anchor, when)| (anchor.to_owned(), when.to_owned())));
 
         let feed = Feed::of("https://tc.test", releases).render().unwrap();
-        assert_eq!(feed.matches("<entry>").count(), 2, "{feed}");
-        assert!(!feed.contains("0.3.0") && !feed.contains("Soon"), "{feed}");
+        assert_eq!(feed.matches("<entry>").count(), 3, "{feed}");
+        assert!(feed.contains("<title>Tenant Control 0.3.0, unreleased</title>") && feed.contains("Soon"), "{feed}");
+        // Another one than it will have: else nobody would be told when it is released.
+        assert!(feed.contains("<id>https://tc.test/documentation/changelog/#v0.3.0-unreleased</id>"), "{feed}");
+        assert!(feed.contains("href=\"https://tc.test/documentation/changelog/#v0.3.0\""), "{feed}");
         assert!(feed.contains("<id>https://tc.test/documentation/changelog/#v0.2.0</id>"), "{feed}");
-        assert_eq!(feed.matches("<updated>2026-12-01T00:00:00Z</updated>").count(), 2, "{feed}");
+        assert!(feed.contains("<title>Tenant Control 0.2.0</title>"), "{feed}");
+        // Of the feed, the newest release, and what has come since.
+        assert_eq!(feed.matches("<updated>2026-12-01T00:00:00Z</updated>").count(), 3, "{feed}");
         // Escaped once as HTML, and once more as what HTML is in XML.
-        assert!(feed.contains("&#60;code&#62;a &#38;#60; b&#60;/code&#62;"), "{feed}");
+        assert!(feed.contains("&#60;code&#62;a &#38;lt; b&#60;/code&#62;"), "{feed}");
     }
 
     #[test]
-    fn a_feed_of_nothing_is_a_feed() {
-        let (_, releases) = read("## 0.1.0 – unreleased\n\nThe ground.\n").unwrap();
+    fn a_feed_without_a_release_has_a_day_of_its_own() {
+        let (_, releases) = read("# Changelog\n\n## 0.1.0 – unreleased\n\nThe ground.\n");
         let feed = Feed::of("https://tc.test", releases).render().unwrap();
-        assert!(!feed.contains("<entry>") && feed.contains("<updated>1970-01-01T00:00:00Z</updated>"), "{feed}");
+        assert_eq!(feed.matches("<entry>").count(), 1, "{feed}");
+        assert_eq!(feed.matches(&format!("<updated>{BEGUN}T00:00:00Z</updated>")).count(), 2, "{feed}");
+        let nothing = Feed::of("https://tc.test", Vec::new()).render().unwrap();
+        assert!(!nothing.contains("<entry>") && nothing.contains(BEGUN), "{nothing}");
     }
 
     #[test]
     fn the_changelog_of_this_build_can_be_read() {
-        let (about, releases) = read(TEXT).unwrap();
+        let (about, releases) = read(TEXT);
         assert!(!about.is_empty() && !releases.is_empty());
         for release in &releases {
             assert!(!release.body.is_empty() && !release.body.contains("##"), "{release:?}");

@@ -43,7 +43,7 @@ pub async fn errors(State(app): State<Shared>) -> Result<Page> {
     Page::new(&Errors { here: "/documentation/errors/", groups })
 }
 
-fn reason(status: u16) -> &'static str {
+pub fn reason(status: u16) -> &'static str {
     StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or_default()
 }
 

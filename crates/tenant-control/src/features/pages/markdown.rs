@@ -1,159 +1,212 @@
-//! The little of Markdown that the changelog is written in: headings, lists, paragraphs, `code`, **bold** and links. What is
-//! nothing of that is text, and nothing is HTML: the template escapes every word.
+//! Markdown as HTML: the changelog, the guides, and the words of the OpenAPI document. What is HTML in it is shown as text,
+//! a link leads only where it may, and what is wide scrolls inside a box of its own.
 
-use askama::Template;
-use kernel::base::{Error, Result};
+use std::collections::BTreeMap;
 
-#[derive(Debug, PartialEq, Eq)]
-pub enum Block {
-    /// Its level, as the number of its marks.
-    Heading(usize, String),
-    Paragraph(Vec<Span>),
-    List(Vec<Vec<Span>>),
+use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
+
+/// A text whose headings can be pointed to.
+pub struct Text {
+    pub html: String,
+    pub sections: Vec<Section>,
 }
 
-#[derive(Debug, PartialEq, Eq)]
-pub enum Span {
-    Text(String),
-    Code(String),
-    Strong(String),
-    /// What is shown, and where it leads.
-    Link(String, String),
+/// A heading of the second level.
+pub struct Section {
+    pub anchor: String,
+    pub title: String,
 }
 
-/// Blocks below a heading of a release.
-#[derive(Template)]
-#[template(path = "markdown.html")]
-struct Body {
-    blocks: Vec<Block>,
+/// As HTML, which is safe to put into a page. Without anchors, which a page that shows several texts would have twice.
+pub fn render(text: &str) -> String {
+    written(&events(text, &permitted))
 }
 
-/// As HTML, which is safe to put into a page.
-pub fn render(blocks: Vec<Block>) -> Result<String> {
-    Body { blocks }.render().map_err(Error::internal)
+/// The same with anchors, where `lead` says where links lead; what it does not know is no link.
+pub fn render_whole(text: &str, lead: &dyn Fn(&str) -> Option<String>) -> Text {
+    let mut events = events(text, lead);
+    let sections = add_anchors(&mut events);
+    Text { html: written(&events), sections }
 }
 
-pub fn parse(text: &str) -> Vec<Block> {
-    let mut blocks = Vec::new();
-    for line in logical_lines(text) {
-        if let Some((marks, title)) = heading(&line) {
-            blocks.push(Block::Heading(marks, title.to_owned()));
-        } else if let Some(item) = line.strip_prefix(ITEM) {
-            match blocks.last_mut() {
-                Some(Block::List(items)) => items.push(spans(item)),
-                _ => blocks.push(Block::List(vec![spans(item)])),
+/// Where a link may lead from any page: elsewhere, to a page of ours, or to a place on the same page.
+pub fn permitted(url: &str) -> Option<String> {
+    let is_elsewhere = ["https://", "http://", "mailto:", "#"].iter().any(|start| url.starts_with(start));
+    // Two slashes begin the name of a host, and browsers take either kind.
+    let is_ours = url.strip_prefix('/').is_some_and(|rest| !rest.starts_with(['/', '\\']));
+    (is_elsewhere || is_ours).then(|| url.to_owned())
+}
+
+/// What a heading is called in an address.
+pub fn anchor(title: &str) -> String {
+    let kept = |letter: &char| letter.is_alphanumeric() || [' ', '-', '_'].contains(letter);
+    title.to_lowercase().chars().filter(kept).map(|letter| if letter == ' ' { '-' } else { letter }).collect()
+}
+
+fn written(events: &[Event<'_>]) -> String {
+    let mut text = String::new();
+    html::push_html(&mut text, events.iter().cloned());
+    text
+}
+
+fn events<'a>(text: &'a str, lead: &dyn Fn(&str) -> Option<String>) -> Vec<Event<'a>> {
+    let mut is_dropped = false;
+    let parser = Parser::new_ext(text, Options::ENABLE_TABLES);
+    with_tables(&parser.filter_map(|event| harmless(event, lead, &mut is_dropped)).collect::<Vec<_>>())
+}
+
+const CODE_BEGINS: &str = "<pre role=\"group\" aria-label=\"Code\" tabindex=\"0\"><code>";
+
+/// `is_dropped`: the link that is open leads nowhere.
+fn harmless<'a>(event: Event<'a>, lead: &dyn Fn(&str) -> Option<String>, is_dropped: &mut bool) -> Option<Event<'a>> {
+    Some(match event {
+        Event::Html(text) | Event::InlineHtml(text) => Event::Text(text),
+        Event::Start(Tag::Image { .. }) | Event::End(TagEnd::Image) => return None,
+        Event::Start(Tag::Link { link_type, dest_url, title, id }) => {
+            let Some(url) = lead(&dest_url) else {
+                *is_dropped = true;
+                return None;
+            };
+            Event::Start(Tag::Link { link_type, dest_url: url.into(), title, id })
+        }
+        Event::End(TagEnd::Link) if std::mem::take(is_dropped) => return None,
+        Event::Start(Tag::CodeBlock(_)) => Event::Html(CODE_BEGINS.into()),
+        Event::End(TagEnd::CodeBlock) => Event::Html("</code></pre>\n".into()),
+        event => event,
+    })
+}
+
+const TABLE_BEGINS: &str = "<div class=\"scroll\" role=\"group\" aria-label=\"Table\" tabindex=\"0\">\n<table>\n";
+
+/// Tables with the headers that a screen reader needs. One whose first line is empty has them at the side.
+fn with_tables<'a>(events: &[Event<'a>]) -> Vec<Event<'a>> {
+    let mut all = Vec::with_capacity(events.len());
+    let (mut is_head, mut has_head, mut is_first, mut cell) = (false, false, false, ("", ""));
+    for (at, event) in events.iter().enumerate() {
+        let tag = match event {
+            Event::Start(Tag::Table(_)) => TABLE_BEGINS,
+            Event::Start(Tag::TableHead) => {
+                is_head = true;
+                let mut head = events[at..].iter().take_while(|event| **event != Event::End(TagEnd::TableHead));
+                has_head = head.any(|event| matches!(event, Event::Text(_) | Event::Code(_)));
+                if has_head { "<thead><tr>" } else { "<tbody>\n" }
             }
-        } else if !line.is_empty() {
-            blocks.push(Block::Paragraph(spans(&line)));
+            Event::End(TagEnd::TableHead) => {
+                is_head = false;
+                if has_head { "</tr></thead>\n<tbody>\n" } else { "" }
+            }
+            Event::Start(Tag::TableRow) => {
+                is_first = true;
+                "<tr>"
+            }
+            Event::Start(Tag::TableCell) => {
+                let is_empty = matches!(events.get(at + 1), Some(Event::End(TagEnd::TableCell)));
+                cell = match (is_head, has_head) {
+                    (true, false) => ("", ""),
+                    (true, true) if !is_empty => ("<th scope=\"col\">", "</th>"),
+                    (false, false) if is_first => ("<th scope=\"row\">", "</th>"),
+                    _ => ("<td>", "</td>"),
+                };
+                is_first = false;
+                cell.0
+            }
+            Event::End(TagEnd::TableCell) => cell.1,
+            Event::End(TagEnd::TableRow) => "</tr>\n",
+            Event::End(TagEnd::Table) => "</tbody>\n</table>\n</div>\n",
+            other => {
+                all.push(other.clone());
+                continue;
+            }
+        };
+        all.push(Event::Html(tag.into()));
+    }
+    all
+}
+
+fn add_anchors(events: &mut [Event<'_>]) -> Vec<Section> {
+    let starts = events.iter().enumerate().filter(|(_, event)| matches!(event, Event::Start(Tag::Heading { .. })));
+    let titles: Vec<String> = starts.map(|(at, _)| title(&events[at..])).collect();
+    let headings = events.iter_mut().filter_map(|event| match event {
+        Event::Start(Tag::Heading { level, id, .. }) => Some((*level, id)),
+        _ => None,
+    });
+    let (mut sections, mut taken) = (Vec::new(), BTreeMap::<String, usize>::new());
+    for (title, (level, id)) in titles.into_iter().zip(headings) {
+        let mut anchor = anchor(&title);
+        let before = taken.entry(anchor.clone()).or_default();
+        if *before > 0 {
+            anchor = format!("{anchor}-{before}");
+        }
+        *before += 1;
+        *id = Some(anchor.clone().into());
+        if level == HeadingLevel::H2 {
+            sections.push(Section { anchor, title });
         }
     }
-    blocks
+    sections
 }
 
-const ITEM: &str = "- ";
-
-/// A line for each heading, item and paragraph, wherever it was broken.
-fn logical_lines(text: &str) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for line in text.lines().map(str::trim_end) {
-        let begins = line.is_empty() || line.starts_with(ITEM) || heading(line).is_some();
-        match lines.last_mut().filter(|last| !begins && !last.is_empty() && heading(last).is_none()) {
-            Some(last) => {
-                last.push(' ');
-                last.push_str(line.trim_start());
-            }
-            None => lines.push(line.to_owned()),
-        }
-    }
-    lines
-}
-
-fn heading(line: &str) -> Option<(usize, &str)> {
-    let (marks, title) = line.split_once(' ')?;
-    (!marks.is_empty() && marks.bytes().all(|byte| byte == b'#')).then(|| (marks.len(), title.trim()))
-}
-
-fn spans(text: &str) -> Vec<Span> {
-    let (mut spans, mut plain, mut rest) = (Vec::new(), String::new(), text);
-    while let Some(at) = rest.find(['`', '*', '[']) {
-        let (before, marked) = rest.split_at(at);
-        plain.push_str(before);
-        if let Some((span, after)) = marked_span(marked) {
-            if !plain.is_empty() {
-                spans.push(Span::Text(std::mem::take(&mut plain)));
-            }
-            spans.push(span);
-            rest = after;
-        } else {
-            // A mark without its other half is a character like any other.
-            let (mark, after) = marked.split_at(1);
-            plain.push_str(mark);
-            rest = after;
-        }
-    }
-    plain.push_str(rest);
-    if !plain.is_empty() {
-        spans.push(Span::Text(plain));
-    }
-    spans
-}
-
-/// What begins with this mark, and what comes after it.
-fn marked_span(text: &str) -> Option<(Span, &str)> {
-    if let Some(rest) = text.strip_prefix('`') {
-        let (code, after) = rest.split_once('`')?;
-        return Some((Span::Code(code.to_owned()), after));
-    }
-    if let Some(rest) = text.strip_prefix("**") {
-        let (strong, after) = rest.split_once("**")?;
-        return Some((Span::Strong(strong.to_owned()), after));
-    }
-    let (label, rest) = text.strip_prefix('[')?.split_once("](")?;
-    let (url, after) = rest.split_once(')')?;
-    let is_link = !label.contains(['[', ']']) && (url.starts_with("https://") || url.starts_with('/'));
-    is_link.then(|| (Span::Link(label.to_owned(), url.to_owned()), after))
+/// The words of a heading that begins here.
+fn title(events: &[Event<'_>]) -> String {
+    let within = events.iter().take_while(|event| !matches!(event, Event::End(TagEnd::Heading(_))));
+    let words = within.filter_map(|event| match event {
+        Event::Text(words) | Event::Code(words) => Some(&**words),
+        _ => None,
+    });
+    words.collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn text(text: &str) -> Span {
-        Span::Text(text.to_owned())
+    #[test]
+    fn what_the_guides_are_written_in_is_rendered() {
+        let html = render("One\n*two*.\n\n- a\n  - b **c**\n\n1. `d`\n\n```sh\ne <f>\n```\n\n### G\n");
+        for part in
+            ["<em>two</em>.</p>", "<li>b <strong>c</strong></li>", "<ol>\n<li><code>d</code></li>", "<h3>G</h3>"]
+        {
+            assert!(html.contains(part), "{part} in {html}");
+        }
+        assert!(html.contains(&format!("{CODE_BEGINS}e &lt;f&gt;\n</code></pre>")), "{html}");
     }
 
     #[test]
-    fn lines_that_were_broken_are_one() {
-        let parsed = parse("# Title\n\nOne\ntwo.\nthree\n\n## Next\nFour\n- a\n  b\n\n- c\n#5 is no heading\n");
-        assert_eq!(
-            parsed,
-            [
-                Block::Heading(1, "Title".to_owned()),
-                Block::Paragraph(vec![text("One two. three")]),
-                Block::Heading(2, "Next".to_owned()),
-                Block::Paragraph(vec![text("Four")]),
-                Block::List(vec![vec![text("a b")], vec![text("c #5 is no heading")]]),
-            ]
-        );
+    fn a_table_has_headers_above_or_at_the_side() {
+        let above = render("| a | |\n|---|---|\n| b | c |\n");
+        assert!(above.contains("<thead><tr><th scope=\"col\">a</th><td></td></tr></thead>"), "{above}");
+        assert!(above.contains("<tbody>\n<tr><td>b</td><td>c</td></tr>\n</tbody>"), "{above}");
+        let aside = render("| | |\n|---|---|\n| `b` | c |\n");
+        assert!(!aside.contains("<thead>"), "{aside}");
+        assert!(aside.contains("<tbody>\n<tr><th scope=\"row\"><code>b</code></th><td>c</td></tr>"), "{aside}");
     }
 
     #[test]
-    fn code_bold_and_links_are_marked_and_all_else_is_text() {
-        let link = Span::Link("there".to_owned(), "https://a.test/".to_owned());
-        assert_eq!(spans("see [there](https://a.test/)."), [text("see "), link, text(".")]);
-        assert_eq!(
-            spans("`a[b](c)` and **d**"),
-            [Span::Code("a[b](c)".to_owned()), text(" and "), Span::Strong("d".to_owned())]
-        );
-        for plain in ["a * b", "tags[] and `", "[x](javascript:alert(1))", "[a [b](/c", "**", "[x](docs/a.md)"] {
-            assert_eq!(spans(plain), [text(plain)], "{plain}");
+    fn headings_have_anchors_and_no_two_the_same() {
+        let text = render_whole("## Why did it `fail`?\n\n## Again\n\n## Again\n\n### Within\n", &permitted);
+        let anchors: Vec<&str> = text.sections.iter().map(|section| section.anchor.as_str()).collect();
+        assert_eq!(anchors, ["why-did-it-fail", "again", "again-1"]);
+        assert!(text.html.contains("<h2 id=\"why-did-it-fail\">") && text.html.contains("<h3 id=\"within\">"));
+    }
+
+    #[test]
+    fn links_lead_only_where_they_may() {
+        for url in ["https://a.test/", "mailto:a@b.test", "/c/", "#d"] {
+            let html = render(&format!("see [there]({url})."));
+            assert!(html.contains(&format!("see <a href=\"{url}\">there</a>.")), "{html}");
+        }
+        for url in ["javascript:alert(1)", "data:text/html,x", "//a.test", "/\\a.test", "docs/a.md"] {
+            let html = render(&format!("see [there]({url}) and [here](/c/)."));
+            assert_eq!(html, "<p>see there and <a href=\"/c/\">here</a>.</p>\n", "{url}");
         }
     }
 
     #[test]
     fn nothing_that_is_written_becomes_html() {
-        let html = render(parse("### <h>\n\n<b> `<c>` **<d>** [<e>](/\"onclick=)\n\n- <f>\n")).unwrap_or_default();
-        for dangerous in ["<b>", "<c>", "<d>", "<e>", "<f>", "<h>", "\"onclick"] {
+        let html = render(
+            "### <h>\n\n<b> `<c>` **<d>** [<e>](/\"onclick=) ![<i>](/f)\n\n- <g>\n\n| <j> |\n|---|\n\n<script>\n",
+        );
+        for dangerous in ["<b>", "<c>", "<d>", "<e>", "<g>", "<h>", "<i>", "<j>", "<img", "<script", "\"onclick"] {
             assert!(!html.contains(dangerous), "{dangerous} in {html}");
         }
         assert_eq!(html.matches("<li>").count(), 1, "{html}");

@@ -1,17 +1,23 @@
 //! Pages for people: plain HTML that works without scripts, asks nobody else for anything, and escapes what it shows.
 //!
 //! A file per page, beside its template in `templates/`. No tenant's data is here but the name of who is signed in.
+//! `library.rs` keeps the pages of the reference (`reference.rs`, from `contract.rs` and `fields.rs`) and the guides.
 
 pub mod assets;
 mod changelog;
+mod contract;
 mod documentation;
 mod errors;
+mod fields;
+mod guides;
 mod home;
+mod library;
 mod markdown;
-mod not_found;
 mod overview;
 mod page;
 mod rate_limits;
+mod reference;
+mod refused;
 mod signin;
 mod signout;
 mod status;
@@ -22,10 +28,11 @@ pub use changelog::{changelog, feed};
 pub use documentation::documentation;
 pub use errors::errors;
 pub use home::home;
-pub use not_found::not_found;
+pub use library::{Library, library};
 pub use overview::overview;
-pub use page::{Page, REFERRER_POLICY};
+pub use page::{IN_A_MINUTE, Page, REFERRER_POLICY};
 pub use rate_limits::rate_limits;
+pub use refused::refused;
 pub use signin::{begin_signin, signin};
 pub use signout::signout;
 pub use status::status;

@@ -45,7 +45,7 @@ pub async fn overview(caller: Result<Access<Looking>>) -> Result<Response> {
 
 fn page(caller: &Caller, user: &UserIdentity) -> Result<Page> {
     let settings = &caller.app().settings;
-    Page::with_script(&Overview {
+    let overview = Overview {
         here: "/overview",
         base_url: settings.base_url.as_str(),
         cookie_name: settings.base_url.cookie_name(),
@@ -58,7 +58,8 @@ fn page(caller: &Caller, user: &UserIdentity) -> Result<Page> {
         grantable: Scope::ALL.iter().filter(|scope| caller.scopes().holds(**scope)).map(|scope| scope.name()).collect(),
         expires_days_default: EXPIRES_DAYS_DEFAULT,
         expires_days_max: EXPIRES_DAYS_MAX,
-    })
+    };
+    Page::with_script(&overview, &settings.base_url)
 }
 
 fn to_signin() -> Response {

@@ -1,7 +1,7 @@
 //! What every page has in common: its headers, and the few words that more than one page writes.
 
 use askama::Template;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use kernel::base::{Error, HOUR_MS, MINUTE_MS, Result};
 use kernel::http::BaseUrl;
@@ -18,10 +18,6 @@ pub struct Page {
 pub const STILL: &str =
     "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Also our own script, which may call our own API, and forms that are sent to us.
-const SCRIPTED: &str = "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; connect-src 'self'; \
-    base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
-
 /// A form that is sent to us, and whose answer leads on to somebody's provider. Some browsers hold that address against
 /// `form-action` too, and the page cannot know whose it will be: so it may be any, by https.
 const LEADING: &str = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; \
@@ -30,6 +26,14 @@ const LEADING: &str = "default-src 'none'; style-src 'self'; img-src 'self'; bas
 /// The same where the service itself is reached without TLS, to try it out beside a provider that is too.
 const LEADING_PLAIN: &str = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; \
     form-action 'self' https: http:; frame-ancestors 'none'";
+
+/// Also our own script, which may call our own API: whoever signs out may be led to their provider.
+const SCRIPTED: &str = "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; \
+    connect-src 'self'; base-uri 'none'; form-action 'self' https:; frame-ancestors 'none'";
+
+/// The same without TLS.
+const SCRIPTED_PLAIN: &str = "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; \
+    connect-src 'self'; base-uri 'none'; form-action 'self' https: http:; frame-ancestors 'none'";
 
 /// The address of a page may hold a sign-in token: nobody is told where a visitor comes from.
 pub const REFERRER_POLICY: HeaderValue = HeaderValue::from_static("no-referrer");
@@ -40,20 +44,25 @@ const OWN_REFERRER_POLICY: HeaderValue = HeaderValue::from_static("same-origin")
 
 impl Page {
     pub fn new(template: &impl Template) -> Result<Self> {
-        let html = template.render().map_err(Error::internal)?;
-        let (content_security_policy, referrer_policy) = (STILL, REFERRER_POLICY);
-        Ok(Page { status: StatusCode::OK, html, content_security_policy, referrer_policy })
+        template.render().map(Page::rendered).map_err(Error::internal)
     }
 
-    /// The page brings a script and a form of ours.
-    pub fn with_script(template: &impl Template) -> Result<Self> {
-        let (content_security_policy, referrer_policy) = (SCRIPTED, OWN_REFERRER_POLICY);
-        Ok(Page { content_security_policy, referrer_policy, ..Page::new(template)? })
+    /// Of what a template has become before.
+    pub fn rendered(html: String) -> Self {
+        let (content_security_policy, referrer_policy) = (STILL, REFERRER_POLICY);
+        Page { status: StatusCode::OK, html, content_security_policy, referrer_policy }
     }
 
     /// The page has a form that leads to another site.
     pub fn leading(template: &impl Template, base_url: &BaseUrl) -> Result<Self> {
         let content_security_policy = if base_url.is_https() { LEADING } else { LEADING_PLAIN };
+        let referrer_policy = OWN_REFERRER_POLICY;
+        Ok(Page { content_security_policy, referrer_policy, ..Page::new(template)? })
+    }
+
+    /// The same, and the page brings a script of ours.
+    pub fn with_script(template: &impl Template, base_url: &BaseUrl) -> Result<Self> {
+        let content_security_policy = if base_url.is_https() { SCRIPTED } else { SCRIPTED_PLAIN };
         let referrer_policy = OWN_REFERRER_POLICY;
         Ok(Page { content_security_policy, referrer_policy, ..Page::new(template)? })
     }
@@ -73,6 +82,9 @@ impl IntoResponse for Page {
         (self.status, headers, Html(self.html)).into_response()
     }
 }
+
+/// What is not possible right now may be in a minute, as the pages say that tell so.
+pub const IN_A_MINUTE: (HeaderName, HeaderValue) = (header::RETRY_AFTER, HeaderValue::from_static("60"));
 
 /// A length of time as people say it.
 pub fn words(ms: i64) -> String {

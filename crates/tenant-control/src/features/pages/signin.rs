@@ -5,13 +5,13 @@ use std::sync::Arc;
 use askama::Template;
 use axum::Extension;
 use axum::extract::State;
-use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use kernel::auth::{SIGNIN_LINK_MS, Token};
 use kernel::base::{Error, Result, is_email};
-use kernel::http::{Context, Form, FormFields, Settings, Shared};
+use kernel::http::{Context, Form, FormFields, Policy, Settings, Shared};
 
-use super::page::{Page, REFERRER_POLICY, words};
+use super::page::{IN_A_MINUTE, Page, REFERRER_POLICY, words};
 use crate::cookie;
 use crate::features::sso;
 
@@ -81,19 +81,27 @@ impl Refusal {
     }
 }
 
+/// Charges the address.
 pub async fn signin(
     State(app): State<Shared>,
     Extension(context): Extension<Arc<Context>>,
     method: Method,
+    headers: HeaderMap,
     uri: Uri,
 ) -> Result<Response> {
+    let token = token(&uri);
+    // Only a token can be guessed: to look at the form is to look at a page, and an office may do so from one address.
+    context.charge_address(&app, if token.is_some() { Policy::Auth } else { Policy::Public })?;
     let asked = FormFields::parse(uri.query().unwrap_or_default());
     let form = SignIn::new(&app.settings, asked.get("redirect_to").and_then(own_path));
     // Only following the link uses it up: programs that look at links before people do ask with HEAD.
-    let token = token(&uri).filter(|_| method == Method::GET);
+    let token = token.filter(|_| method == Method::GET);
     let Some(token) = token else { return form.page(&app.settings, StatusCode::OK) };
     match app.redeem_signin_link(token, &context).await? {
-        Some(session) => welcome(&app.settings, &session),
+        Some(session) => {
+            app.clone().end_replaced_sessions(headers, context).await;
+            welcome(&app.settings, &session)
+        }
         None => SignIn { is_refused: true, ..form }.page(&app.settings, StatusCode::GONE),
     }
 }
@@ -111,7 +119,8 @@ pub async fn begin_signin(State(app): State<Shared>, form: Form) -> Result<Respo
         Ok((url, cookie)) => redirect(&url, &cookie),
         Err(refusal) => {
             let again = SignIn { email, refusal: Some(refusal), ..SignIn::new(&app.settings, redirect_to) };
-            again.page(&app.settings, refusal.status())
+            let page = again.page(&app.settings, refusal.status())?;
+            Ok(if refusal.is_of_email() { page } else { ([IN_A_MINUTE], page).into_response() })
         }
     }
 }

@@ -1,31 +1,36 @@
-//! `/signout`: ends the session, by a form that needs no script. The session at the provider, if one was used, is left as it is.
+//! `/signout`: ends the session, by a form that needs no script. Whoever was signed in by a provider at which people sign out too is
+//! led on to it; any other session there is left as it is.
 
+use std::sync::Arc;
+
+use axum::Extension;
 use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use kernel::base::{Error, Result};
-use kernel::http::{Access, Policy, Rules, Shared};
-use kernel::rules;
+use kernel::http::{Context, Shared};
 
 use super::page::REFERRER_POLICY;
 use crate::cookie;
+use crate::features::sso;
 
-rules! {
-    SigningOut = Rules::new(Policy::Write, &[])
-        .sessions_only("Only a session can sign out; revoke a key with DELETE /api/admin/api-keys.");
-}
-
-/// Whoever is not signed in any more gets there too: they asked to be signed out, and they are.
-pub async fn signout(State(app): State<Shared>, caller: Result<Access<SigningOut>>) -> Result<Response> {
-    match caller {
-        Ok(caller) => caller.sign_out().await?,
-        Err(error) if error.code().status() == 401 => {}
-        Err(error) => return Err(error),
-    }
+/// Whoever is not signed in any more gets there too: they asked to be signed out, and they are. If their session is only too old,
+/// they may still be signed in at their provider.
+pub async fn signout(
+    State(app): State<Shared>,
+    Extension(context): Extension<Arc<Context>>,
+    headers: HeaderMap,
+) -> Result<Response> {
+    let onward = match app.end_presented_sessions(&headers, &context).await? {
+        Some((tenant, provider)) => sso::sign_out_url(&app, tenant, &provider).await,
+        None => None,
+    };
+    // What cannot stand in a header leads nowhere, for the session has ended by now.
+    let onward = onward.and_then(|url| HeaderValue::try_from(url).ok());
     let base_url = &app.settings.base_url;
     let cookie = cookie::clearing(base_url.cookie_name(), base_url.is_https());
     let headers = [
-        (header::LOCATION, HeaderValue::from_static("/signin")),
+        (header::LOCATION, onward.unwrap_or(HeaderValue::from_static(sso::SIGNED_OUT_PATH))),
         (header::SET_COOKIE, HeaderValue::try_from(cookie).map_err(Error::internal)?),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
         (header::REFERRER_POLICY, REFERRER_POLICY),

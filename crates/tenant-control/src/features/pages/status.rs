@@ -25,6 +25,7 @@ struct StatusPage<'a> {
 
 #[derive(Serialize)]
 struct Status {
+    /// By the service's own parts.
     status: Health,
     components: Vec<Component>,
 }
@@ -70,8 +71,7 @@ async fn look(app: &App) -> Status {
     let is_there = watched.is_database_there(app).await;
     let queue_lag_ms = watched.queue_lag_ms(app.world.now()).filter(|_| is_there);
     let providers: Providers = app.settings.of_feature();
-    let components =
-        vec![database(is_there), queue(is_there, queue_lag_ms), search(&served), sign_on(providers.health())];
+    let mut components = vec![database(is_there), queue(is_there, queue_lag_ms), search(&served)];
     let status = if !is_there {
         Health::Down
     } else if components.iter().all(|component| component.status == Health::Ok) {
@@ -79,6 +79,8 @@ async fn look(app: &App) -> Status {
     } else {
         Health::Degraded
     };
+    // After that: they are not ours, and one that is away is no fault of the service.
+    components.push(sign_on(providers.health()));
     Status { status, components }
 }
 
@@ -117,9 +119,21 @@ fn search(served: &Served) -> Component {
 /// By what this node was told when it asked last; whose they are, nobody learns here.
 fn sign_on((asked, away): (usize, usize)) -> Component {
     let (status, detail) = match (asked, away) {
-        (_, 0) => (Health::Ok, "Identity providers answer, as far as they were asked."),
-        (asked, away) if away < asked => (Health::Degraded, "Some identity providers did not answer when last asked."),
-        _ => (Health::Degraded, "No identity provider answered when last asked."),
+        (_, 0) => (
+            Health::Ok,
+            "The tenants' own identity providers answer, as far as they were asked. They do not count for the service as a \
+             whole.",
+        ),
+        (asked, away) if away < asked => (
+            Health::Degraded,
+            "Some of the tenants' own identity providers did not answer when last asked. They do not count for the service \
+             as a whole.",
+        ),
+        _ => (
+            Health::Degraded,
+            "None of the tenants' own identity providers answered when last asked. They do not count for the service as a \
+             whole.",
+        ),
     };
     Component { name: "providers", status, detail, lag_seconds: None }
 }
@@ -136,7 +150,7 @@ impl Health {
     /// Of the service as a whole.
     fn sentence(self) -> &'static str {
         match self {
-            Health::Ok => "Everything works.",
+            Health::Ok => "The service works.",
             Health::Degraded => "The service works, but not all of it as it should.",
             Health::Down => "The service cannot answer requests right now.",
         }

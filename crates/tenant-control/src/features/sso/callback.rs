@@ -7,13 +7,14 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
+use kernel::auth::cookies;
 use kernel::base::{Error, Result};
 use kernel::http::{BaseUrl, Context, Shared};
 
 use super::flow::{Arrived, Ended, complete, cookie_name};
 use super::refusal::Told;
 use crate::cookie;
-use crate::features::pages::{Page, REFERRER_POLICY};
+use crate::features::pages::{IN_A_MINUTE, Page, REFERRER_POLICY};
 
 #[derive(Template)]
 #[template(path = "sso_refused.html")]
@@ -40,7 +41,6 @@ pub async fn callback(
     let arrived = Arrived {
         query: uri.query().unwrap_or_default(),
         flow_cookies: cookies(&headers, cookie_name(base_url)),
-        old_session: cookies(&headers, base_url.cookie_name()).into_iter().next(),
         address: context.address.0,
         request_id: context.request_id.clone(),
     };
@@ -49,12 +49,13 @@ pub async fn callback(
         // It is a person who waits for the answer.
         Err(error) if error.code().status() == 503 => {
             tracing::warn!(%error, request_id = &*context.request_id, "a sign-on cannot be finished");
-            return page(Told::Unavailable, &context);
+            return Ok(([IN_A_MINUTE], page(Told::Unavailable, &context)?).into_response());
         }
         Err(error) => return Err(error),
     };
     match ended {
         Ended::Welcome { session, redirect_to } => {
+            app.clone().end_replaced_sessions(headers, context).await;
             let session = cookie::setting(base_url.cookie_name(), session.reveal(), base_url.is_https());
             let mut response = StatusCode::SEE_OTHER.into_response();
             let headers = response.headers_mut();
@@ -80,7 +81,8 @@ fn page(told: Told, context: &Context) -> Result<Response> {
         Told::Again => (
             StatusCode::BAD_REQUEST,
             "This sign-in has ended",
-            "It was finished before, took longer than ten minutes, or began in another browser.",
+            "It was finished before, took longer than ten minutes, began in another browser, or the way in was changed \
+             meanwhile.",
             "Begin again, and stay in the same browser until you are back.",
         ),
         Told::Unavailable => (
@@ -112,15 +114,4 @@ fn page(told: Told, context: &Context) -> Result<Response> {
 fn forgetting(base_url: &BaseUrl) -> Result<HeaderValue> {
     let cookie = cookie::clearing(cookie_name(base_url), base_url.is_https());
     HeaderValue::try_from(cookie).map_err(Error::internal)
-}
-
-/// The cookies of a browser by this name are few: one, or as many as others have set beside it.
-const COOKIES_MAX: usize = 8;
-
-/// By bytes: another application's cookie beside ours may hold any of them.
-fn cookies(headers: &HeaderMap, name: &str) -> Vec<String> {
-    let lines = headers.get_all(header::COOKIE).iter();
-    let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';').map(<[u8]>::trim_ascii));
-    let values = pairs.filter_map(|pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
-    values.take(COOKIES_MAX).map(|value| String::from_utf8_lossy(value).into_owned()).collect()
 }

@@ -1,12 +1,13 @@
 //! What a provider says of itself: where it is asked, and the keys that it signs with. Both are remembered for a while.
 //!
 //! Of each provider one thing is read at a time, and whoever comes meanwhile waits for that. A document that is old is used
-//! while it is read anew; keys that are old are not, for one of them may have been withdrawn.
+//! while it is read anew; keys that are old are not, for one of them may have been withdrawn. What the operator says about a
+//! provider is none of this: it is read from the store each time.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use kernel::base::{DAY_MS, HOUR_MS, SECOND_MS, Timestamp};
+use kernel::base::{Clock, DAY_MS, HOUR_MS, SECOND_MS, Timestamp};
 use kernel::http::Shared;
 use kernel::outbound::Target;
 use serde_json::{Map, Value};
@@ -15,7 +16,7 @@ use tokio::time::timeout;
 
 use super::ProviderId;
 use super::asking::{self, EXCHANGE_MAX};
-use super::refusal::{Refusal, Trouble};
+use super::refusal::{Refusal, Refusals, Trouble};
 use super::rules::may_be_asked;
 use super::store::Found;
 use super::token::{Key, read_keys};
@@ -24,6 +25,10 @@ use super::token::{Key, read_keys};
 const FRESH_MS: i64 = HOUR_MS;
 /// How long a document is used while it cannot be read anew.
 const USED_MS: i64 = DAY_MS;
+/// A provider that has failed is left alone for so long: whoever comes meanwhile is told what the last one was.
+const LEFT_ALONE_MS: i64 = 5 * SECOND_MS;
+/// One that nobody has asked for so long, be it because it is disabled, tells nothing about today.
+const HEALTH_MS: i64 = HOUR_MS;
 /// A token with an unknown key makes the keys be read again, but not for everybody who makes such tokens up.
 const REREAD_MS: i64 = 30 * SECOND_MS;
 /// Beyond this one is forgotten for another: those in use are read anew.
@@ -39,12 +44,12 @@ pub struct Metadata {
     pub token_endpoint: Target,
     jwks_uri: Target,
     pub userinfo_endpoint: Option<Target>,
+    /// Where people sign out there.
+    pub end_session_endpoint: Option<Target>,
     /// Whether every answer names the issuer (RFC 9207).
     pub names_issuer: bool,
     /// Whether our secret is sent in the form, where it is not taken otherwise.
     pub posts_secret: bool,
-    /// Who we are there.
-    pub client_id: String,
 }
 
 /// What this node remembers of providers. It is the same for all who have a copy of this.
@@ -54,11 +59,14 @@ pub struct Providers(Arc<Inner>);
 struct Inner {
     entries: Mutex<HashMap<ProviderId, Arc<Entry>>>,
     beginning: Arc<Semaphore>,
+    /// Of whoever was the first to ask a provider.
+    clock: OnceLock<Clock>,
 }
 
 impl Default for Inner {
     fn default() -> Self {
-        Inner { entries: Mutex::default(), beginning: Arc::new(Semaphore::new(BEGINNING_MAX)) }
+        let beginning = Arc::new(Semaphore::new(BEGINNING_MAX));
+        Inner { entries: Mutex::default(), beginning, clock: OnceLock::new() }
     }
 }
 
@@ -67,12 +75,14 @@ struct Entry {
     waiting: Arc<Semaphore>,
     /// Held by whoever reads.
     reading: tokio::sync::Mutex<()>,
+    refusals: Mutex<Refusals>,
 }
 
 impl Default for Entry {
     fn default() -> Self {
         let waiting = Arc::new(Semaphore::new(WAITING_MAX));
-        Entry { known: Mutex::default(), waiting, reading: tokio::sync::Mutex::default() }
+        let (known, reading, refusals) = (Mutex::default(), tokio::sync::Mutex::default(), Mutex::default());
+        Entry { known, waiting, reading, refusals }
     }
 }
 
@@ -82,8 +92,16 @@ struct Known {
     keys: Option<Read<Vec<Key>>>,
     /// When the keys were last read because one was missing.
     reread_at: Option<Timestamp>,
-    /// Whether it did not answer when it was asked last.
-    is_away: Option<bool>,
+    /// When it was asked last, and what went wrong then.
+    asked: Option<(Timestamp, Option<Trouble>)>,
+}
+
+impl Known {
+    /// What has gone wrong a moment ago.
+    fn trouble(&self, now: Timestamp) -> Option<Trouble> {
+        let (at, trouble) = self.asked.as_ref()?;
+        trouble.clone().filter(|_| is_within(*at, now, LEFT_ALONE_MS))
+    }
 }
 
 struct Read<T> {
@@ -100,7 +118,7 @@ impl<T> Clone for Read<T> {
 
 impl<T> Read<T> {
     fn is_younger(&self, now: Timestamp, than_ms: i64) -> bool {
-        now < self.at.plus(than_ms)
+        is_within(self.at, now, than_ms)
     }
 }
 
@@ -127,12 +145,27 @@ impl Providers {
         self.0.beginning.clone().acquire_owned().await.ok()
     }
 
-    /// How many providers this node has asked, and how many of them did not answer when they were asked last.
+    /// How many providers this node has asked within the last hour, and how many of them did not answer the last time.
     pub fn health(&self) -> (usize, usize) {
-        let entries = lock(&self.0.entries);
-        let asked: Vec<bool> = entries.values().filter_map(|entry| lock(&entry.known).is_away).collect();
+        let Some(now) = self.0.clock.get().map(Clock::now) else { return (0, 0) };
+        let is_away = |entry: &Arc<Entry>| {
+            let known = lock(&entry.known);
+            let (at, trouble) = known.asked.as_ref()?;
+            is_within(*at, now, HEALTH_MS).then_some(trouble.is_some())
+        };
+        let asked: Vec<bool> = lock(&self.0.entries).values().filter_map(is_away).collect();
         (asked.len(), asked.iter().filter(|is_away| **is_away).count())
     }
+
+    /// Whether a refusal goes into the tenant's trail, and then how many of its kind did not go there before it.
+    pub fn count(&self, id: ProviderId, refusal: Refusal, now: Timestamp) -> Option<u64> {
+        lock(&self.entry(id).refusals).count(refusal, now)
+    }
+}
+
+/// Whether a moment is no further back. One to come is not: the clock was set back since, and what was read then is of no known age.
+fn is_within(at: Timestamp, now: Timestamp, ms: i64) -> bool {
+    at <= now && now < at.plus(ms)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -150,21 +183,39 @@ pub async fn metadata(app: &Shared, provider: &Found) -> Result<Arc<Metadata>, T
             Ok(read.what)
         }
         _ => {
-            let _place = app.settings.of_feature::<Providers>().place(provider.id)?;
-            let _turn = entry.turn().await?;
-            // Whoever was first has it.
-            let read = lock(&entry.known).metadata.clone();
-            match read.filter(|read| read.is_younger(now, FRESH_MS)) {
-                Some(read) => Ok(read.what),
-                None => entry.read_metadata(app, provider).await,
-            }
+            entry.check(now)?;
+            let place = app.settings.of_feature::<Providers>().place(provider.id)?;
+            // By itself: whoever waits for it may leave, and what it finds out is remembered for those who come.
+            let reading = tokio::spawn(wait_for_document(app.clone(), provider.clone(), entry, place));
+            let ended = |_| Trouble::new(Refusal::ProviderUnreachable, "reading its document ended half-way");
+            reading.await.map_err(ended)?
         }
     }
+}
+
+/// Reads the document for whoever was first, and tells the others.
+async fn wait_for_document(
+    app: Shared,
+    provider: Found,
+    entry: Arc<Entry>,
+    _place: OwnedSemaphorePermit,
+) -> Result<Arc<Metadata>, Trouble> {
+    let _turn = entry.turn().await?;
+    let now = app.world.now();
+    let read = lock(&entry.known).metadata.clone();
+    if let Some(read) = read.filter(|read| read.is_younger(now, FRESH_MS)) {
+        return Ok(read.what);
+    }
+    entry.check(now)?;
+    entry.read_metadata(&app, &provider).await
 }
 
 /// Reads the document anew, unless somebody does.
 async fn renew(app: Shared, provider: Found, entry: Arc<Entry>) {
     let Ok(_turn) = entry.reading.try_lock() else { return };
+    if entry.check(app.world.now()).is_err() {
+        return;
+    }
     if let Err(trouble) = entry.read_metadata(&app, &provider).await {
         tracing::warn!(provider = %provider.id, cause = trouble.detail, "a provider's document could not be read anew");
     }
@@ -192,7 +243,7 @@ pub async fn newer_keys(app: &Shared, provider: &Found, metadata: &Metadata) -> 
         let known = lock(&entry.known);
         (app.world.now(), known.keys.clone(), known.reread_at)
     };
-    if let Some(read) = read.filter(|_| reread_at.is_some_and(|at| now < at.plus(REREAD_MS))) {
+    if let Some(read) = read.filter(|_| reread_at.is_some_and(|at| is_within(at, now, REREAD_MS))) {
         return Ok(read.what);
     }
     lock(&entry.known).reread_at = Some(now);
@@ -200,6 +251,11 @@ pub async fn newer_keys(app: &Shared, provider: &Found, metadata: &Metadata) -> 
 }
 
 impl Entry {
+    /// Refuses whoever asks again right after the provider has failed.
+    fn check(&self, now: Timestamp) -> Result<(), Trouble> {
+        lock(&self.known).trouble(now).map_or(Ok(()), Err)
+    }
+
     async fn turn(&self) -> Result<tokio::sync::MutexGuard<'_, ()>, Trouble> {
         let late = |_| Trouble::new(Refusal::ProviderUnreachable, "others wait for it, too");
         timeout(EXCHANGE_MAX, self.reading.lock()).await.map_err(late)
@@ -207,7 +263,8 @@ impl Entry {
 
     async fn read_metadata(&self, app: &Shared, provider: &Found) -> Result<Arc<Metadata>, Trouble> {
         let read = self.ask_metadata(app, provider).await;
-        lock(&self.known).is_away = Some(read.is_err());
+        app.settings.of_feature::<Providers>().0.clock.get_or_init(|| app.world.clock.clone());
+        lock(&self.known).asked = Some((app.world.now(), read.as_ref().err().cloned()));
         read
     }
 
@@ -254,9 +311,10 @@ impl Reader<'_> {
             token_endpoint: self.endpoint("token_endpoint")?,
             jwks_uri: self.endpoint("jwks_uri")?,
             userinfo_endpoint: self.optional("userinfo_endpoint")?,
+            // One that cannot be used is none: nobody is kept from signing on by it.
+            end_session_endpoint: self.optional("end_session_endpoint").ok().flatten(),
             names_issuer: is_true("authorization_response_iss_parameter_supported"),
             posts_secret: self.posts_secret(),
-            client_id: provider.client_id.clone(),
         })
     }
 

@@ -64,7 +64,7 @@ pub async fn begin(app: &Shared, domain: &str, redirect_to: &str) -> Result<Begu
     let (Some(provider), Some(metadata)) = (found, metadata) else { return Err(not_available()) };
     let base_url = &app.settings.base_url;
     Ok(Begun {
-        url: authorization_url(base_url, &metadata, &state, &secret),
+        url: authorization_url(base_url, &provider, &metadata, &state, &secret),
         cookie: secret.cookie(base_url),
         provider_name: provider.name,
         protocol: provider.protocol,
@@ -80,12 +80,18 @@ fn away(provider: &Found, trouble: &Trouble) -> Error {
     Error::unavailable(format!("the provider {} cannot be used: {}", provider.id, trouble.detail))
 }
 
-fn authorization_url(base_url: &BaseUrl, metadata: &Metadata, state: &str, secret: &Secret) -> String {
+fn authorization_url(
+    base_url: &BaseUrl,
+    provider: &Found,
+    metadata: &Metadata,
+    state: &str,
+    secret: &Secret,
+) -> String {
     let callback = format!("{}{CALLBACK_PATH}", base_url.as_str());
     let (nonce, challenge) = (secret.nonce(), BASE64.encode(sha256(secret.verifier().as_bytes())));
     let parameters = [
         ("response_type", "code"),
-        ("client_id", metadata.client_id.as_str()),
+        ("client_id", provider.client_id.as_str()),
         ("redirect_uri", callback.as_str()),
         ("scope", SCOPE),
         ("state", state),
@@ -97,7 +103,7 @@ fn authorization_url(base_url: &BaseUrl, metadata: &Metadata, state: &str, secre
 }
 
 /// An address may have a query of its own.
-fn with_query(url: &str, parameters: &[(&str, &str)]) -> String {
+pub fn with_query(url: &str, parameters: &[(&str, &str)]) -> String {
     let query: Vec<String> = parameters.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
     format!("{url}{}{}", if url.contains('?') { '&' } else { '?' }, query.join("&"))
 }
@@ -136,8 +142,6 @@ pub struct Arrived<'a> {
     pub query: &'a str,
     /// Every cookie that may be that of the sign-on.
     pub flow_cookies: Vec<String>,
-    /// The session that it has, if it has one.
-    pub old_session: Option<String>,
     pub address: IpAddr,
     pub request_id: Arc<str>,
 }
@@ -166,7 +170,7 @@ pub async fn complete(app: &Shared, arrived: Arrived<'_>) -> Result<Ended> {
     let trouble = match sign_on(app, &db, &flow, &answer, &arrived).await {
         Ok(session) => {
             app.credentials.remember(session.hash());
-            // The role may be another, in older sessions too; and one of those has ended.
+            // The role may be another, in older sessions too.
             app.credentials.forget(flow.tenant);
             return Ok(Ended::Welcome { session, redirect_to: flow.redirect_to });
         }
@@ -180,7 +184,10 @@ pub async fn complete(app: &Shared, arrived: Arrived<'_>) -> Result<Ended> {
         cause = trouble.detail,
         "a sign-on was refused"
     );
-    if let Err(error) = store::note_refusal(&db, flow.provider, trouble.refusal).await {
+    let providers: Providers = app.settings.of_feature();
+    if let Some(left_out) = providers.count(flow.provider, trouble.refusal, app.world.now())
+        && let Err(error) = store::note_refusal(&db, flow.provider, trouble.refusal, left_out).await
+    {
         tracing::warn!(%error, provider = %flow.provider, "a refused sign-on is not in the trail");
     }
     // What this browser has under way may be another sign-on: anybody can lead it here.
@@ -212,12 +219,16 @@ async fn sign_on(app: &Shared, db: &Db, flow: &Flow, answer: &Answer, arrived: &
         return Err(Refusal::FlowExpired.into());
     }
     let provider = store::find_connection(db, flow.provider).await?.ok_or(Refusal::ProviderDisabled)?;
+    // The code is for who we were then, and is shown with no other credentials.
+    if flow.client_id.as_ref().is_some_and(|client_id| *client_id != provider.found.client_id) {
+        return Err(Refusal::ProviderChanged.into());
+    }
     let _place = app.settings.of_feature::<Providers>().place(flow.provider)?;
     let asking = vouch(app, &provider, answer, &secret);
     let late = |_| Trouble::new(Refusal::ProviderUnreachable, "all that was asked of it took too long");
     let claims = timeout(ASKING_MAX, asking).await.map_err(late)??;
     let (who, domain) = read_claims(&provider, &claims)?;
-    let vouched = Vouched { who, domain, old_session: arrived.old_session.clone() };
+    let vouched = Vouched { who, domain, version: provider.version };
     match store::finish(db, vouched, app.settings.session_absolute_ms).await? {
         Finished::Welcome(token) => Ok(token),
         Finished::Refused(refusal) => Err(refusal.into()),

@@ -2,9 +2,10 @@
 //!
 //! The operator sets a provider up at the command line and has it shown that its domains are the tenant's. Whoever says which
 //! domain they are of is sent to its provider (`flow`), comes back with a code (`callback`), and is let in as the user that
-//! the provider's word stands for. What a provider says of itself is read in `discovery`, what is asked of it on the way in
-//! `asking`, its word checked in `token`; `rules` are plain functions. Deliberately left out: SAML, which an OpenID provider
-//! in front of it translates, and keeping anything of a provider's tokens.
+//! the provider's word stands for. Who signs out is led there too, if the operator wants that (`sign_out`). What a provider says
+//! of itself is read in `discovery`, what is asked of it on the way in `asking`, its word checked in `token`; `rules` are plain
+//! functions. Deliberately left out: SAML, which an OpenID provider in front of it translates, and keeping anything of a
+//! provider's tokens.
 
 mod asking;
 pub mod callback;
@@ -13,18 +14,25 @@ mod flow;
 mod refusal;
 pub mod routes;
 mod rules;
+mod sign_out;
 mod store;
 mod token;
+/// What becomes of a provider that the operator changes.
+pub mod update {
+    pub mod store;
+}
 
 pub use discovery::Providers;
 pub use flow::{Begun, begin};
 pub use rules::{
     DEFAULT_REDIRECT, email_domain, is_address, may_be_asked, parse_domain, parse_redirect, parse_role_rule,
 };
-pub use store::{CLEAN_FLOWS, STATEMENTS, add, disable, find_domain, list, release_domain, set_secret, verify_domain};
+pub use sign_out::sign_out_url;
+pub use store::{CLEAN_FLOWS, STATEMENTS, add, disable, find_domain, list, release_domain, verify_domain};
+pub use update::store::update;
 
 use kernel::auth::Role;
-use kernel::base::{Code, Id, Identified, MINUTE_MS, Timestamp};
+use kernel::base::{Code, Id, Identified, MINUTE_MS, Secrets, Timestamp};
 use serde::Serialize;
 
 pub type ProviderId = Id<Provider>;
@@ -38,6 +46,9 @@ pub const OIDC: &str = "oidc";
 
 /// Where providers send people back to, below the base URL.
 pub const CALLBACK_PATH: &str = "/internal/auth/sso/callback";
+
+/// Where they send people back to who have signed out there.
+pub const SIGNED_OUT_PATH: &str = "/signin";
 
 /// How long somebody may take to sign in at their provider.
 pub const FLOW_MS: i64 = 10 * MINUTE_MS;
@@ -73,6 +84,8 @@ pub struct Provider {
     pub role_map: Vec<RoleRule>,
     /// Whether an address counts that the provider does not call verified.
     pub trust_email: bool,
+    /// Whether whoever signs out here is led on to the provider, to sign out there too.
+    pub sign_out_at_provider: bool,
     pub enabled: bool,
     pub domains: Vec<Domain>,
     pub version: i64,
@@ -122,4 +135,24 @@ pub struct NewProvider {
     pub default_role: Role,
     pub role_map: Vec<RoleRule>,
     pub trust_email: bool,
+    pub sign_out_at_provider: bool,
+}
+
+/// What the operator changes about a provider; what is none stays. Never the issuer: who people are there is its word. It does
+/// not print: the secret is among it.
+#[derive(Default)]
+pub struct ProviderChange {
+    pub name: Option<String>,
+    pub client_id: Option<String>,
+    /// And what it is sealed with.
+    pub client_secret: Option<(String, Secrets)>,
+    pub default_role: Option<Role>,
+    /// All of them: they take the place of those before.
+    pub role_map: Option<Vec<RoleRule>>,
+    pub trust_email: Option<bool>,
+    pub sign_out_at_provider: Option<bool>,
+    /// Those that lead there from now on, beside those that do already.
+    pub domains: Vec<String>,
+    /// Lets people sign on at one that is disabled. Domains that lead elsewhere by now stay there.
+    pub enable: bool,
 }

@@ -1,10 +1,12 @@
 //! Why somebody is not signed in: a word for the trail and the log, and apart from it what they are told. That never says who
 //! exists here.
 
-use kernel::base::Error;
+use std::collections::HashMap;
+
+use kernel::base::{Error, MINUTE_MS, Timestamp};
 
 /// Why not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
     /// Somebody has come back with it before.
     FlowUsed,
@@ -26,6 +28,8 @@ pub enum Refusal {
     /// The e-mail address is of no domain that is known to be the tenant's.
     ForeignDomain,
     ProviderDisabled,
+    /// The operator has changed the provider since the sign-on began, and what it began with counts no more.
+    ProviderChanged,
     UserDisabled,
     /// The user with this e-mail address is somebody else where they sign in.
     OtherIdentity,
@@ -59,6 +63,7 @@ impl Refusal {
             Refusal::EmailNotVerified => "email_not_verified",
             Refusal::ForeignDomain => "foreign_domain",
             Refusal::ProviderDisabled => "provider_disabled",
+            Refusal::ProviderChanged => "provider_changed",
             Refusal::UserDisabled => "user_disabled",
             Refusal::OtherIdentity => "other_identity",
         }
@@ -66,7 +71,7 @@ impl Refusal {
 
     pub fn told(self) -> Told {
         match self {
-            Refusal::FlowUsed | Refusal::FlowExpired | Refusal::OtherBrowser => Told::Again,
+            Refusal::FlowUsed | Refusal::FlowExpired | Refusal::OtherBrowser | Refusal::ProviderChanged => Told::Again,
             Refusal::OtherIssuer
             | Refusal::ProviderRefused
             | Refusal::ProviderUnreachable
@@ -82,8 +87,37 @@ impl Refusal {
     }
 }
 
+/// Refusals of one kind at one provider that are in the tenant's trail, each minute and on each node: strangers must not fill
+/// it. All of them are in the log.
+const TRAIL_MAX: u64 = 60;
+
+/// How often a provider's people were refused, by kind.
+#[derive(Default)]
+pub struct Refusals(HashMap<Refusal, Minute>);
+
+#[derive(Clone, Copy)]
+struct Minute {
+    start: Timestamp,
+    count: u64,
+}
+
+impl Refusals {
+    /// Whether one goes into the trail, and then how many of its kind have been left out before it: those of the last minute in
+    /// which there were too many.
+    pub fn count(&mut self, refusal: Refusal, now: Timestamp) -> Option<u64> {
+        let minute = self.0.entry(refusal).or_insert(Minute { start: now, count: 0 });
+        let mut left_out = 0;
+        if now < minute.start || now >= minute.start.plus(MINUTE_MS) {
+            left_out = minute.count.saturating_sub(TRAIL_MAX);
+            *minute = Minute { start: now, count: 0 };
+        }
+        minute.count += 1;
+        (minute.count <= TRAIL_MAX).then_some(left_out)
+    }
+}
+
 /// A refusal with what the log is told of it. Nothing that anybody could sign in with is among that.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Trouble {
     pub refusal: Refusal,
     pub detail: String,
@@ -122,5 +156,26 @@ impl From<Refusal> for Stop {
 impl From<Error> for Stop {
     fn from(error: Error) -> Self {
         Stop::Failed(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_is_told_by_the_next() {
+        let (mut refusals, start) = (Refusals::default(), Timestamp::from_millis(1_768_471_200_000));
+        let mut count = |refusal: Refusal, ms: i64| refusals.count(refusal, start.plus(ms));
+        for _ in 0..TRAIL_MAX {
+            assert_eq!(count(Refusal::FlowUsed, 0), Some(0));
+        }
+        for _ in 0..3 {
+            assert_eq!(count(Refusal::FlowUsed, MINUTE_MS - 1), None);
+        }
+        assert_eq!(count(Refusal::NoEmail, MINUTE_MS - 1), Some(0), "each kind by itself");
+        assert_eq!(count(Refusal::FlowUsed, MINUTE_MS), Some(3));
+        assert_eq!(count(Refusal::FlowUsed, MINUTE_MS), Some(0), "once");
+        assert_eq!(count(Refusal::FlowUsed, 0), Some(0), "a clock that was set back");
     }
 }

@@ -9,7 +9,7 @@ use kernel::outbound::Target;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde_json::{Map, Value};
 
-use super::{DOMAINS_MAX, NewProvider, ROLE_RULES_MAX, RoleRule};
+use super::{DOMAINS_MAX, NewProvider, ProviderChange, ROLE_RULES_MAX, RoleRule};
 
 /// Where somebody is led who has not said where to.
 pub const DEFAULT_REDIRECT: &str = "/overview";
@@ -151,7 +151,7 @@ fn is_visible(text: &str, bytes_max: usize) -> bool {
 }
 
 /// Whether a provider can be asked with it.
-pub fn check_secret(secret: &str) -> Result<()> {
+fn check_secret(secret: &str) -> Result<()> {
     if is_visible(secret, CLIENT_SECRET_BYTES_MAX) {
         return Ok(());
     }
@@ -161,25 +161,63 @@ pub fn check_secret(secret: &str) -> Result<()> {
 
 /// What the operator says, with names trimmed and domains in small letters; or what is wrong with it.
 pub fn check_provider(mut new: NewProvider) -> Result<NewProvider> {
-    let name = Label::parse(&new.name).map_err(|detail| Error::invalid("/name", "invalid_name", detail))?;
-    new.name = name.into_string();
+    new.name = check_name(&new.name)?;
     check_issuer(&new.issuer).map_err(|detail| Error::invalid("/issuer", "invalid_url", detail))?;
-    if !is_visible(&new.client_id, CLIENT_ID_BYTES_MAX) {
-        let detail = format!("must be 1 to {CLIENT_ID_BYTES_MAX} visible ASCII characters");
-        return Err(Error::invalid("/client_id", "invalid_value", detail));
-    }
+    check_client_id(&new.client_id)?;
     check_secret(&new.client_secret)?;
-    let domains: Result<Vec<String>, String> = new.domains.iter().map(|domain| parse_domain(domain)).collect();
-    new.domains = domains.map_err(|detail| Error::invalid("/domain", "invalid_domain", detail))?;
-    new.domains.sort();
-    new.domains.dedup();
-    if new.domains.is_empty() || new.domains.len() > DOMAINS_MAX {
-        return Err(Error::invalid("/domain", "too_many", format!("must be given 1 to {DOMAINS_MAX} times")));
+    new.domains = check_domains(&new.domains)?;
+    if new.domains.is_empty() {
+        return Err(Error::invalid("/domain", "too_few", "must be given at least once"));
     }
-    if new.role_map.len() > ROLE_RULES_MAX {
-        return Err(Error::invalid("/role_map", "too_many", format!("must be given at most {ROLE_RULES_MAX} times")));
-    }
+    check_role_map(&new.role_map)?;
     Ok(new)
+}
+
+/// The same of what the operator changes.
+pub fn check_change(mut change: ProviderChange) -> Result<ProviderChange> {
+    change.name = change.name.as_deref().map(check_name).transpose()?;
+    change.client_id.as_deref().map(check_client_id).transpose()?;
+    change.client_secret.as_ref().map(|(secret, _)| check_secret(secret)).transpose()?;
+    change.domains = check_domains(&change.domains)?;
+    change.role_map.as_deref().map(check_role_map).transpose()?;
+    Ok(change)
+}
+
+fn check_name(name: &str) -> Result<String> {
+    let name = Label::parse(name).map_err(|detail| Error::invalid("/name", "invalid_name", detail))?;
+    Ok(name.into_string())
+}
+
+fn check_client_id(client_id: &str) -> Result<()> {
+    if is_visible(client_id, CLIENT_ID_BYTES_MAX) {
+        return Ok(());
+    }
+    let detail = format!("must be 1 to {CLIENT_ID_BYTES_MAX} visible ASCII characters");
+    Err(Error::invalid("/client_id", "invalid_value", detail))
+}
+
+/// In small letters, and each once.
+fn check_domains(domains: &[String]) -> Result<Vec<String>> {
+    let domains: Result<Vec<String>, String> = domains.iter().map(|domain| parse_domain(domain)).collect();
+    let mut domains = domains.map_err(|detail| Error::invalid("/domain", "invalid_domain", detail))?;
+    domains.sort();
+    domains.dedup();
+    check_domain_count(domains.len())?;
+    Ok(domains)
+}
+
+pub fn check_domain_count(count: usize) -> Result<()> {
+    if count <= DOMAINS_MAX {
+        return Ok(());
+    }
+    Err(Error::invalid("/domain", "too_many", format!("a provider has at most {DOMAINS_MAX} of them")))
+}
+
+fn check_role_map(rules: &[RoleRule]) -> Result<()> {
+    if rules.len() <= ROLE_RULES_MAX {
+        return Ok(());
+    }
+    Err(Error::invalid("/role_map", "too_many", format!("must be given at most {ROLE_RULES_MAX} times")))
 }
 
 /// It is compared with what the provider says to the letter, so it is kept as it was given.

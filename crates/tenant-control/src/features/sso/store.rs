@@ -3,29 +3,30 @@
 
 use kernel::args;
 use kernel::audit::{self, Changes, Entry};
-use kernel::auth::{Role, Token, end_session_by_token, start_session};
+use kernel::auth::{Role, Token, start_session};
 use kernel::base::seal::{Cell, Sealed, SealedColumn};
 use kernel::base::{Code, Error, OnDuplicate, Result, Secrets, TenantId, Timestamp};
 use kernel::store::{Db, FromRow, Row, Tx};
 use serde_json::{Value, json};
 
 use super::refusal::Refusal;
-use super::rules::{check_provider, check_secret};
+use super::rules::check_provider;
 use super::{Domain, NewProvider, OIDC, PROVIDERS_MAX, Provider, ProviderId, RoleRule, TxtRecord};
 use crate::features::users::{SignOn, SignedOn, sign_on};
 
 kernel::columns! {
     /// All of a provider but the secret.
     struct ProviderColumns in "sso_providers" {
-        id, name, protocol, issuer, client_id, default_role, role_map, trust_email, enabled, version, created_at, updated_at,
+        id, name, protocol, issuer, client_id, default_role, role_map, trust_email, sign_out_at_provider, enabled, version,
+        created_at, updated_at,
     }
 }
 
 kernel::columns! {
     /// What is written of a new one.
     struct NewProviderColumns in "sso_providers" {
-        id, name, protocol, issuer, client_id, client_secret, default_role, role_map, trust_email, enabled, version,
-        created_at, updated_at,
+        id, name, protocol, issuer, client_id, client_secret, default_role, role_map, trust_email, sign_out_at_provider,
+        enabled, version, created_at, updated_at,
     }
 }
 
@@ -42,29 +43,34 @@ kernel::statements! {
     INSERT_DOMAIN = "INSERT INTO sso_domains (tenant_id, domain, provider_id, proof, created_at)
         VALUES ($1, $2, $3, $4, $5)";
     MOVE_DOMAIN = "UPDATE sso_domains SET provider_id = $3 WHERE tenant_id = $1 AND domain = $2";
-    SET_SECRET = "UPDATE sso_providers SET client_secret = $3, version = version + 1, updated_at = $4
-        WHERE tenant_id = $1 AND id = $2";
     RELEASE_DOMAIN = "UPDATE sso_domains SET verified_at = NULL
         WHERE tenant_id = $1 AND domain = $2 AND verified_at IS NOT NULL";
     VERIFY_DOMAIN = "UPDATE sso_domains SET verified_at = $3 WHERE tenant_id = $1 AND domain = $2 AND verified_at IS NULL";
-    IS_ENABLED = "SELECT id FROM sso_providers WHERE tenant_id = $1 AND id = $2 AND enabled";
+    ENABLED_VERSION = "SELECT version FROM sso_providers WHERE tenant_id = $1 AND id = $2 AND enabled";
     IS_VERIFIED = "SELECT domain FROM sso_domains WHERE tenant_id = $1 AND domain = $2 AND verified_at IS NOT NULL";
     /// With the secret, and the version that it is sealed for.
-    CONNECT = "SELECT tenant_id, id, name, protocol, issuer, client_id, client_secret, default_role, role_map, trust_email
+    CONNECT = "SELECT tenant_id, id, name, protocol, issuer, client_id, client_secret, default_role, role_map, trust_email,
+            version
         FROM sso_providers WHERE tenant_id = $1 AND id = $2 AND enabled";
     /// Of whichever tenant: that is what the read finds out.
     FIND_BY_DOMAIN = "SELECT p.tenant_id, p.id, p.name, p.protocol, p.issuer, p.client_id
         FROM sso_domains d JOIN sso_providers p ON p.tenant_id = d.tenant_id AND p.id = d.provider_id
         WHERE d.domain = $1 AND d.verified_at IS NOT NULL AND p.enabled";
-    OPEN_FLOW = "INSERT INTO sso_flows (tenant_id, provider_id, state_hash, cookie_hash, redirect_to, expires_at)
-        VALUES ($1, $2, $3, $4, $5, $6)";
+    /// If people who sign out are led there.
+    FIND_TO_SIGN_OUT = "SELECT tenant_id, id, name, protocol, issuer, client_id
+        FROM sso_providers WHERE tenant_id = $1 AND id = $2 AND enabled AND sign_out_at_provider";
+    OPEN_FLOW = "INSERT INTO sso_flows
+            (tenant_id, provider_id, client_id, state_hash, cookie_hash, redirect_to, expires_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7)";
     /// All but the newest.
     TRIM_FLOWS = "DELETE FROM sso_flows WHERE state_hash IN (SELECT state_hash FROM sso_flows
         WHERE tenant_id = $1 AND provider_id = $2 ORDER BY expires_at DESC LIMIT $3 OFFSET $4)";
     /// Of whichever provider, to be taken away again: it is there for the time that it takes.
-    OPEN_NO_FLOW = "INSERT INTO sso_flows (tenant_id, provider_id, state_hash, cookie_hash, redirect_to, expires_at)
-        SELECT p.tenant_id, p.id, $1, $2, $3, $4 FROM sso_providers p ORDER BY p.tenant_id, p.id LIMIT 1";
-    FIND_FLOW = "SELECT tenant_id, provider_id, cookie_hash, redirect_to, expires_at FROM sso_flows WHERE state_hash = $1";
+    OPEN_NO_FLOW = "INSERT INTO sso_flows
+            (tenant_id, provider_id, client_id, state_hash, cookie_hash, redirect_to, expires_at)
+        SELECT p.tenant_id, p.id, p.client_id, $1, $2, $3, $4 FROM sso_providers p ORDER BY p.tenant_id, p.id LIMIT 1";
+    FIND_FLOW = "SELECT tenant_id, provider_id, cookie_hash, redirect_to, expires_at, client_id
+        FROM sso_flows WHERE state_hash = $1";
     USE_FLOW = "UPDATE sso_flows SET used_at = $2 WHERE state_hash = $1 AND used_at IS NULL";
     CLOSE_FLOW = "DELETE FROM sso_flows WHERE state_hash = $1";
     CLEAN_FLOWS = "DELETE FROM sso_flows WHERE state_hash IN
@@ -75,7 +81,7 @@ kernel::statements! {
 const CLIENT_SECRET: SealedColumn<Provider> = SealedColumn::new("sso_providers.client_secret");
 const SECRET_VERSION: i64 = 1;
 
-fn secret_cell(tenant: TenantId, id: ProviderId) -> Cell {
+pub fn secret_cell(tenant: TenantId, id: ProviderId) -> Cell {
     CLIENT_SECRET.cell(tenant, id, SECRET_VERSION)
 }
 
@@ -92,6 +98,7 @@ impl FromRow for Provider {
             default_role: stored_role(&default_role)?,
             role_map: stored_rules(&role_map)?,
             trust_email: row.get(AT.trust_email)?,
+            sign_out_at_provider: row.get(AT.sign_out_at_provider)?,
             enabled: row.get(AT.enabled)?,
             // They are rows of their own.
             domains: Vec::new(),
@@ -120,7 +127,7 @@ fn stored_rules(text: &str) -> Result<Vec<RoleRule>> {
     rules.into_iter().map(|(claim, value, role)| Ok(RoleRule { claim, value, role: stored_role(&role)? })).collect()
 }
 
-fn rules_text(rules: &[RoleRule]) -> Result<String> {
+pub fn rules_text(rules: &[RoleRule]) -> Result<String> {
     let rules: Vec<(&str, &str, &str)> =
         rules.iter().map(|rule| (rule.claim.as_str(), rule.value.as_str(), rule.role.as_str())).collect();
     serde_json::to_string(&rules).map_err(Error::internal)
@@ -148,6 +155,7 @@ pub async fn add(db: &Db, new: NewProvider, secrets: &Secrets) -> Result<Provide
             default_role: new.default_role.as_str().into(),
             role_map: rules_text(&new.role_map)?.into(),
             trust_email: new.trust_email.into(),
+            sign_out_at_provider: new.sign_out_at_provider.into(),
             enabled: true.into(),
             version: SECRET_VERSION.into(),
             created_at: at.into(),
@@ -166,19 +174,21 @@ pub async fn add(db: &Db, new: NewProvider, secrets: &Secrets) -> Result<Provide
 /// Characters of `0-9A-Za-z`, each of which is nearly six bits: nobody publishes it by chance.
 const PROOF_CHARS: usize = 32;
 
-async fn claim(tx: &mut Tx, id: ProviderId, domain: &str, at: Timestamp) -> Result<()> {
+/// Has a domain lead to a provider, if it does not lead to another one that is enabled.
+pub async fn claim(tx: &mut Tx, id: ProviderId, domain: &str, at: Timestamp) -> Result<()> {
     let Some(old) = tx.find::<Domain>(FIND_DOMAIN, args![domain]).await? else {
         let proof = tx.world().chance.base62(PROOF_CHARS);
         return tx.exec(INSERT_DOMAIN, args![domain, id, proof, at]).await.map(drop);
     };
-    if tx.find::<ProviderId>(IS_ENABLED, args![old.provider_id]).await?.is_some() {
+    if tx.find::<i64>(ENABLED_VERSION, args![old.provider_id]).await?.is_some() {
         let detail = format!("The domain {domain} leads to the provider {}. Disable that one first.", old.provider_id);
         return Err(Error::conflict(detail));
     }
     tx.exec(MOVE_DOMAIN, args![domain, id]).await.map(drop)
 }
 
-async fn read(tx: &mut Tx, id: ProviderId) -> Result<Provider> {
+/// None is "not found".
+pub async fn read(tx: &mut Tx, id: ProviderId) -> Result<Provider> {
     let provider: Provider = tx.one(GET, args![id]).await?;
     Ok(Provider { domains: tx.list(LIST_DOMAINS, args![id, DOMAIN_ROWS]).await?, ..provider })
 }
@@ -205,22 +215,6 @@ pub async fn disable(db: &Db, id: ProviderId) -> Result<Provider> {
             audit::record(tx, Entry::new("sso.disable", "sso_provider", id).changes(changes)).await?;
         }
         read(tx, id).await
-    })
-    .await
-}
-
-/// What the provider is asked with from now on. None is "not found".
-pub async fn set_secret(db: &Db, id: ProviderId, secret: &str, secrets: &Secrets) -> Result<Provider> {
-    check_secret(secret)?;
-    let (secret, secrets) = (secret.to_owned(), secrets.clone());
-    db.write(async move |tx| {
-        let at = tx.tick().await?.at;
-        let tenant = tx.tenant_id().ok_or_else(|| Error::internal("a provider belongs to a tenant"))?;
-        let sealed = secret_cell(tenant, id).seal(&secrets, &tx.world().chance, secret.as_bytes())?;
-        tx.exec(SET_SECRET, args![id, sealed, at]).await?;
-        let provider = read(tx, id).await?;
-        audit::record(tx, Entry::new("sso.set_secret", "sso_provider", id)).await?;
-        Ok(provider)
     })
     .await
 }
@@ -314,15 +308,15 @@ const TRIM_ROWS: i64 = 100;
 /// Notes a sign-on. Where there is no provider it takes as long: a row is written and taken away again, so that the answer
 /// waits for the disk in both cases and tells nobody whose domains there are.
 pub async fn open_flow(all: &Db, provider: Option<&Found>, flow: NewFlow) -> Result<()> {
-    let provider = provider.map(|found| (found.tenant, found.id));
+    let provider = provider.map(|found| (found.tenant, found.id, found.client_id.clone()));
     all.write(async move |tx| {
         let NewFlow { state_hash, cookie_hash, redirect_to, expires_at } = flow;
         let (state_hash, cookie_hash) = (state_hash.as_slice(), cookie_hash.as_slice());
-        let Some((tenant, id)) = provider else {
+        let Some((tenant, id, client_id)) = provider else {
             tx.exec(OPEN_NO_FLOW, args![state_hash, cookie_hash, redirect_to, expires_at]).await?;
             return tx.exec(CLOSE_FLOW, args![state_hash]).await.map(drop);
         };
-        tx.exec(OPEN_FLOW, args![tenant, id, state_hash, cookie_hash, redirect_to, expires_at]).await?;
+        tx.exec(OPEN_FLOW, args![tenant, id, client_id, state_hash, cookie_hash, redirect_to, expires_at]).await?;
         tx.exec(TRIM_FLOWS, args![tenant, id, TRIM_ROWS, FLOWS_MAX]).await.map(drop)
     })
     .await
@@ -335,6 +329,8 @@ pub struct Flow {
     pub cookie_hash: Vec<u8>,
     pub redirect_to: String,
     pub expires_at: Timestamp,
+    /// Who we were there when it began.
+    pub client_id: Option<String>,
 }
 
 impl FromRow for Flow {
@@ -345,6 +341,7 @@ impl FromRow for Flow {
             cookie_hash: row.get(2)?,
             redirect_to: row.get(3)?,
             expires_at: row.get(4)?,
+            client_id: row.get(5)?,
         })
     }
 }
@@ -366,6 +363,7 @@ pub struct Connection {
     pub default_role: Role,
     pub role_map: Vec<RoleRule>,
     pub trust_email: bool,
+    pub version: i64,
     sealed: Sealed,
 }
 
@@ -378,6 +376,7 @@ impl FromRow for Connection {
             default_role: stored_role(&default_role)?,
             role_map: stored_rules(&role_map)?,
             trust_email: row.get(9)?,
+            version: row.get(10)?,
         })
     }
 }
@@ -395,6 +394,11 @@ pub async fn find_connection(db: &Db, id: ProviderId) -> Result<Option<Connectio
     db.find(CONNECT, args![id]).await
 }
 
+/// The same of one at which people sign out, too; none if they do not.
+pub async fn find_to_sign_out(db: &Db, id: ProviderId) -> Result<Option<Found>> {
+    db.find(FIND_TO_SIGN_OUT, args![id]).await
+}
+
 /// What a sign-on has come to.
 pub enum Finished {
     Welcome(Token),
@@ -406,18 +410,20 @@ pub struct Vouched {
     pub who: SignOn,
     /// That of their e-mail address.
     pub domain: String,
-    /// The session that their browser had before, which the new one takes the place of.
-    pub old_session: Option<String>,
+    /// That of the provider by whose rules they were looked at.
+    pub version: i64,
 }
 
 /// Lets them in: the user, the session and what is noted of both come together.
 pub async fn finish(db: &Db, vouched: Vouched, lifetime_ms: i64) -> Result<Finished> {
-    let Vouched { who, domain, old_session } = vouched;
+    let Vouched { who, domain, version } = vouched;
     db.write(async move |tx| {
         tx.tick().await?;
         let provider = who.provider;
-        if tx.find::<ProviderId>(IS_ENABLED, args![provider]).await?.is_none() {
-            return Ok(Finished::Refused(Refusal::ProviderDisabled));
+        match tx.find::<i64>(ENABLED_VERSION, args![provider]).await? {
+            None => return Ok(Finished::Refused(Refusal::ProviderDisabled)),
+            Some(now) if now != version => return Ok(Finished::Refused(Refusal::ProviderChanged)),
+            Some(_) => {}
         }
         if tx.find::<String>(IS_VERIFIED, args![domain]).await?.is_none() {
             return Ok(Finished::Refused(Refusal::ForeignDomain));
@@ -428,21 +434,22 @@ pub async fn finish(db: &Db, vouched: Vouched, lifetime_ms: i64) -> Result<Finis
             SignedOn::OtherIdentity => return Ok(Finished::Refused(Refusal::OtherIdentity)),
         };
         audit::record(tx, Entry::new("sso.sign_in", "user", user.id)).await?;
-        if let Some(token) = old_session {
-            end_session_by_token(tx, &token).await?;
-        }
         let provider = provider.to_string();
         start_session(tx, user.id, lifetime_ms, Some(provider.as_str())).await.map(Finished::Welcome)
     })
     .await
 }
 
-/// Notes in the tenant's trail that somebody was not let in, and why: never what they came with.
-pub async fn note_refusal(db: &Db, provider: ProviderId, refusal: Refusal) -> Result<()> {
+/// Notes in the tenant's trail that somebody was not let in, and why: never what they came with. And how many there were before
+/// who are not in it.
+pub async fn note_refusal(db: &Db, provider: ProviderId, refusal: Refusal, left_out: u64) -> Result<()> {
     db.write(async move |tx| {
         tx.tick().await?;
         let mut changes = Changes::default();
         changes.tell("reason", &Value::Null, &json!(refusal.as_str()));
+        if left_out > 0 {
+            changes.tell("left_out", &Value::Null, &json!(left_out));
+        }
         audit::record(tx, Entry::new("sso.refused", "sso_provider", provider).changes(changes)).await
     })
     .await

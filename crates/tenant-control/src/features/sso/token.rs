@@ -152,7 +152,8 @@ fn check(claims: &Map<String, Value>, expected: &Expected<'_>) -> Result<(), &'s
     if !text("nonce").is_some_and(|nonce| equal(nonce.as_bytes(), expected.nonce.as_bytes())) {
         return Err("it is not about this sign-on");
     }
-    if !text("sub").is_some_and(|subject| (1..=SUBJECT_BYTES_MAX).contains(&subject.len())) {
+    let is_subject = |text: &str| (1..=SUBJECT_BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control);
+    if !text("sub").is_some_and(is_subject) {
         return Err("it does not say who it is about");
     }
     Ok(())
@@ -269,6 +270,7 @@ mod tests {
             json!({"nonce": "n-2"}),
             json!({"nonce": null}),
             json!({"sub": ""}),
+            json!({"sub": "a\u{0}b"}),
             json!({"sub": null}),
             json!({"sub": "x".repeat(256)}),
         ] {

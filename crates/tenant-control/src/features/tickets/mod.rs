@@ -16,6 +16,7 @@ pub mod stored;
 
 use std::collections::BTreeMap;
 
+use kernel::audit::{FieldChange, changed_fields};
 use kernel::base::{ActorRef, Code, Error, Id, Identified, RecordId, Result, Timestamp, UserId, Word};
 use kernel::events::EventKind;
 use kernel::http::Record;
@@ -302,15 +303,6 @@ pub struct Change {
 #[serde(transparent)]
 pub struct Changes(pub BTreeMap<String, FieldChange>);
 
-/// One field before and after.
-#[derive(Clone, Debug, PartialEq, Serialize, serde::Deserialize, ToSchema)]
-pub struct FieldChange {
-    #[schema(required)]
-    pub from: Value,
-    #[schema(required)]
-    pub to: Value,
-}
-
 /// A ticket with what has just changed in it.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(example = json!({
@@ -356,14 +348,5 @@ const OBSERVED: [&str; 4] = ["version", "updated_at", "sla_state", "comment_coun
 
 /// The fields in which two states of a ticket differ.
 pub fn changes(old: &Ticket, new: &Ticket) -> Result<Changes> {
-    let (old, new) =
-        (serde_json::to_value(old).map_err(Error::internal)?, serde_json::to_value(new).map_err(Error::internal)?);
-    let (Value::Object(old), Value::Object(mut new)) = (old, new) else {
-        return Err(Error::internal("a ticket is an object"));
-    };
-    let differ = |(field, from): (String, Value)| {
-        let to = new.remove(&field).unwrap_or_default();
-        (from != to && !OBSERVED.contains(&field.as_str())).then_some((field, FieldChange { from, to }))
-    };
-    Ok(Changes(old.into_iter().filter_map(differ).collect()))
+    changed_fields(old, new, &OBSERVED).map(Changes)
 }

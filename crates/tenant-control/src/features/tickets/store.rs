@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kernel::args;
-use kernel::audit::{self, Entry};
+use kernel::audit::{self, Entry, FieldChange};
 use kernel::auth::Rights;
 use kernel::base::{ActorKind, Error, Result, Timestamp, Word};
 use kernel::events;
@@ -16,8 +16,8 @@ use super::input::{Common, NewComment, NewTicket, TicketPatch, check_custom_fiel
 use super::sla::{self, Clock, Policy};
 use super::stored::{ChangeColumns, CommentColumns, StoredTicket, TicketColumns, json};
 use super::{
-    Change, Changes, Comment, CommentId, CommentedTicket, FieldChange, Priority, SlaState, Source, Status,
-    TICKET_COMMENTED, TICKET_CREATED, TICKET_UPDATED, Ticket, TicketDetail, TicketId, Type, UpdatedTicket, changes,
+    Change, Changes, Comment, CommentId, CommentedTicket, Priority, SlaState, Source, Status, TICKET_COMMENTED,
+    TICKET_CREATED, TICKET_UPDATED, Ticket, TicketDetail, TicketId, Type, UpdatedTicket, changes,
 };
 use crate::catalogue;
 

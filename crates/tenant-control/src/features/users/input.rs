@@ -12,8 +12,9 @@ use super::{Status, fold_email};
 #[schema(as = UserInput, example = json!({"email": "ann@acme.test", "name": "Ann", "role": "technician"}))]
 #[serde(deny_unknown_fields)]
 pub struct Input {
-    /// Unique in the tenant, also among those who are disabled. Kept in small letters.
-    #[schema(min_length = 3, max_length = 254, pattern = "^\\s*[^\\s@]+@[^\\s@]+\\s*$")]
+    /// Unique in the tenant, also among those who are disabled. Kept in small letters. At most 64 bytes before the `@`, a host name
+    /// behind it, and nothing in it that cannot be seen.
+    #[schema(min_length = 3, max_length = 254, pattern = "^\\s*[^\\s@]{1,64}@[^\\s@.]+(\\.[^\\s@.]+)*\\s*$")]
     pub email: String,
     #[schema(value_type = String, min_length = 1, max_length = 200, pattern = "\\S")]
     pub name: Label,

@@ -15,16 +15,16 @@ pub mod store;
 
 use std::collections::BTreeMap;
 
+use kernel::audit::{FieldChange, changed_fields};
 use kernel::auth::{Rights, Role, Scopes, Standing};
 use kernel::base::{Error, Result, Timestamp, UserId, is_email};
 use kernel::events::EventKind;
 use kernel::http::Record;
 use serde::Serialize;
-use serde_json::Value;
+use unicode_normalization::UnicodeNormalization;
 use utoipa::ToSchema;
 
 use crate::features::sso::ProviderId;
-use crate::features::tickets::FieldChange;
 
 pub use operator::{
     NewUser, UserChange, create_first_admin, create_user, delete_user, find_user, list_users, update_user,
@@ -122,10 +122,22 @@ impl User {
     }
 }
 
-/// An e-mail address as it is kept and compared, or what is wrong with it.
+/// An e-mail address as it is kept and compared, or what is wrong with it. One with a letter whose small form belongs to another
+/// letter, as that of the sign of a kelvin does, is refused: two addresses would become one. What looks the same whether its accents
+/// stand apart or not is one address.
 pub fn fold_email(text: &str) -> Result<String, String> {
-    let email = text.trim().to_lowercase();
-    if is_email(&email) { Ok(email) } else { Err("must be an e-mail address".to_owned()) }
+    let text = text.trim();
+    if is_email(text) && text.chars().all(has_own_small_form) {
+        let composed: String = text.nfc().collect();
+        return Ok(composed.to_lowercase());
+    }
+    Err("must be an e-mail address".to_owned())
+}
+
+/// Whether it is small, or is the large form of what is its small one.
+fn has_own_small_form(c: char) -> bool {
+    let mut folded = c.to_lowercase();
+    matches!((folded.next(), folded.next()), (Some(small), None) if small == c || small.to_uppercase().eq([c]))
 }
 
 /// As long as a name may be, of those who have none but their address.
@@ -179,16 +191,7 @@ const OBSERVED: [&str; 3] = ["version", "updated_at", "last_signed_in_at"];
 
 /// The fields in which two states of a user differ.
 pub fn changes(old: &User, new: &User) -> Result<Changes> {
-    let object = |user: &User| match serde_json::to_value(user).map_err(Error::internal)? {
-        Value::Object(object) => Ok(object),
-        _ => Err(Error::internal("a user is an object")),
-    };
-    let (old, mut new) = (object(old)?, object(new)?);
-    let differ = |(field, from): (String, Value)| {
-        let to = new.remove(&field).unwrap_or_default();
-        (from != to && !OBSERVED.contains(&field.as_str())).then_some((field, FieldChange { from, to }))
-    };
-    Ok(Changes(old.into_iter().filter_map(differ).collect()))
+    changed_fields(old, new, &OBSERVED).map(Changes)
 }
 
 #[cfg(test)]

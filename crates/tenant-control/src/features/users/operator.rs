@@ -75,7 +75,9 @@ pub async fn delete_user(store: &Store, tenant: &Tenant, user: &User) -> Result<
 
 /// `email` in any case.
 pub async fn find_user(store: &Store, tenant: &Tenant, email: &str) -> Result<Option<User>> {
-    store::find_by_email(&operate(store, tenant), &email.trim().to_lowercase()).await
+    // What no address looks like today may have been one when it was stored.
+    let email = fold_email(email).unwrap_or_else(|_| email.trim().to_owned());
+    store::find_by_email(&operate(store, tenant), &email).await
 }
 
 pub async fn list_users(store: &Store, tenant: &Tenant) -> Result<Vec<User>> {

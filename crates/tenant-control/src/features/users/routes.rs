@@ -15,6 +15,9 @@ use crate::features::asset_inventory::find::{Q_CHARS_MAX, parse_q};
 
 const PATH: &str = "/api/admin/users";
 
+/// Where a write is let in and not begun: tests of races wait until all that race are here.
+const ASKED: &str = "users.write.asked";
+
 rules! {
     Reading = Rules::new(Policy::Read, &[Scope::UsersRead]);
     Writing = Rules::new(Policy::Write, &[Scope::UsersWrite]);
@@ -85,6 +88,7 @@ pub async fn create(
     query.parse()?;
     let body = body.read().await?;
     let (grant, input) = (caller.grant(), body.value);
+    db.world().faults.pass(ASKED).await?;
     idempotency
         .once(&caller, &db, body.digest, async move |tx| {
             let rights = grant.confirm(tx).await?;
@@ -113,6 +117,7 @@ pub async fn replace(
     let input = body.read().await?.value;
     idempotency.check()?;
     let grant = caller.grant();
+    db.world().faults.pass(ASKED).await?;
     let changed = db
         .write(async move |tx| {
             let rights = grant.confirm(tx).await?;
@@ -140,6 +145,7 @@ pub async fn disable(
     let id = query.parse()?.id;
     idempotency.check()?;
     let grant = caller.grant();
+    db.world().faults.pass(ASKED).await?;
     db.write(async move |tx| {
         let rights = grant.confirm(tx).await?;
         store::disable(tx, &rights, id, &if_match).await

@@ -1,6 +1,7 @@
 //! The rules, one by one.
 
 use kernel::base::{RecordId, SessionId};
+use serde_json::Value;
 
 use super::*;
 
@@ -73,6 +74,13 @@ fn the_last_active_admin_stays_one() {
 fn an_address_is_folded_and_a_name_is_made_of_it() {
     assert_eq!(fold_email(" Ann@ACME.test\n").as_deref(), Ok("ann@acme.test"));
     for wrong in ["", "ann", "ann@", "@acme.test", "a@b@c", "a b@c", &format!("{}@b", "a".repeat(253))] {
+        assert!(fold_email(wrong).is_err(), "{wrong}");
+    }
+    assert_eq!(fold_email("ΝΙΚΟΣ@acme.test"), fold_email("νικος@acme.test"));
+    assert_eq!(fold_email("jose\u{301}@acme.test"), fold_email("jos\u{e9}@acme.test"));
+    assert_eq!(fold_email("ÄNN@MÜNCHEN.test").as_deref(), Ok("änn@münchen.test"));
+    // Of these the small form is that of another letter, or is two.
+    for wrong in ["\u{212a}en@acme.test", "\u{130}da@acme.test", "\u{2126}@acme.test", "ken@\u{212a}.test"] {
         assert!(fold_email(wrong).is_err(), "{wrong}");
     }
     assert_eq!(name_of("ann@acme.test"), "ann");

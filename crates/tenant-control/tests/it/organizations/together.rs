@@ -1,10 +1,16 @@
 //! Requests at once.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use kernel::auth::operate;
+use kernel::base::{Fault, Faults};
+use kernel::store::Db;
+use tenant_control::features::organizations::{OrganizationId, Update, update};
 use tokio::task::JoinSet;
 
 use super::*;
+use crate::inventory::imports::import_csv;
+use crate::support::Setup;
 use crate::tickets::{self, TICKETS, generous};
 
 /// Requests that want the same.
@@ -22,6 +28,30 @@ async fn race(server: Arc<Server>, tenancy: &Tenancy, body: &Value) -> Vec<u16> 
     let mut statuses = racing.join_all().await;
     statuses.sort_unstable();
     statuses
+}
+
+/// Something that is done between trying a file of devices and writing it.
+type Deed = Box<dyn FnOnce() + Send>;
+
+/// A server that does it once.
+async fn interrupted(setup: Setup) -> (Server, Arc<Mutex<Option<Deed>>>) {
+    let deed: Arc<Mutex<Option<Deed>>> = Arc::default();
+    let due = deed.clone();
+    let faults = Faults::new(move |place| {
+        let deed = if place == "import.tried" { due.lock().unwrap().take() } else { None };
+        if let Some(deed) = deed {
+            deed();
+        }
+        Fault::None
+    });
+    (setup.with_faults(faults).start().await, deed)
+}
+
+/// Archives it while whoever asked waits.
+fn archive_now(db: &Db, id: OrganizationId) {
+    let change = Update { name: None, slug: None, archived: Some(true) };
+    let changed = tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(update(db, id, change)));
+    assert!(changed.expect("an organization").archived);
 }
 
 over_http! {
@@ -60,5 +90,21 @@ over_http! {
             let target = format!("{ORGANIZATIONS}?id={}", ticket["organization_id"].as_str().expect("an id"));
             server.get(target).cookie(&acme.admin).await.is(200);
         }
+    }
+
+    async fn rows_of_one_that_is_archived_while_a_file_is_imported_are_named_and_the_others_stay(setup: Setup) {
+        let (server, deed) = interrupted(setup).await;
+        let acme = server.tenant("acme").await;
+        let made = make(&server, &acme, &json!({"name": "Globex"})).await;
+        let (db, id) = (operate(&server.app.store, &acme.tenant), id_of(&made).parse().unwrap());
+        *deed.lock().unwrap() = Some(Box::new(move || archive_now(&db, id)));
+        let lines = "hostname,organization\nweb01,\nweb02,globex\nweb03,\n";
+        let done = import_csv(&server, &acme, lines).await;
+        assert!(deed.lock().unwrap().is_none(), "it was archived meanwhile");
+        assert_eq!((done.created, done.tried, done.errors.len()), (2, false, 1), "{:?}", done.errors);
+        assert_eq!((done.errors[0].row, done.errors[0].column.as_str()), (2, "organization"));
+        // Once the row is mended the file can be imported as a whole.
+        let again = import_csv(&server, &acme, &lines.replace("globex", "")).await;
+        assert_eq!((again.created, again.unchanged, again.errors.len()), (1, 2, 0), "{:?}", again.errors);
     }
 }

@@ -65,9 +65,16 @@ over_http! {
         server.head(FEED).await.is(200);
     }
 
-    async fn what_is_not_released_is_on_the_page_alone(server: Server) {
+    async fn the_feed_has_every_version_and_says_what_is_not_released(server: Server) {
         let (page, feed) = (html(&server.get(CHANGELOG).await), html(&server.get(FEED).await));
-        let released = page.matches("<h2 id=\"v").count() - page.matches("<span class=\"when\">unreleased</span>").count();
-        assert_eq!(feed.matches("<entry>").count(), released);
+        assert_eq!(feed.matches("<entry>").count(), page.matches("<h2 id=\"v").count());
+        let unreleased = page.matches("<span class=\"when\">unreleased</span>").count();
+        assert_eq!(feed.matches(", unreleased</title>").count(), unreleased);
+        assert_eq!(feed.matches("-unreleased</id>").count(), unreleased);
+        // A reader tells entries apart by their ids, and what is new by when it was changed.
+        let ids: BTreeSet<&str> = feed.split("<id>").skip(1).collect();
+        assert_eq!(ids.len(), 1 + feed.matches("<entry>").count());
+        server.advance(MINUTE_MS);
+        assert_eq!(html(&server.get(FEED).await), feed);
     }
 }

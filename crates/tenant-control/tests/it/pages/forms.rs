@@ -3,11 +3,11 @@
 use super::*;
 use crate::support::call::Call;
 
-const SIGNOUT: &str = "/signout";
+pub const SIGNOUT: &str = "/signout";
 const UNKNOWN: &str = "No sign-on is set up for this address. Ask your administrator, or use a sign-in link.";
 
 /// What a browser sends when a form of ours is submitted.
-fn send<'a>(server: &'a Server, path: &str, fields: &str) -> Call<'a> {
+pub fn send<'a>(server: &'a Server, path: &str, fields: &str) -> Call<'a> {
     server.post(path).header("content-type", "application/x-www-form-urlencoded").body(fields)
 }
 
@@ -111,10 +111,26 @@ over_http! {
         }
     }
 
+    async fn every_session_that_a_browser_has_is_over(server: Server) {
+        let (acme, globex) = (server.tenant("acme").await, server.tenant("globex").await);
+        let cookies = format!("session=nothing; {}; {}", acme.admin, globex.admin);
+        assert_eq!(send(&server, SIGNOUT, "").header("cookie", &cookies).await.is(303).header("location"), SIGNIN);
+        for one in [&acme.admin, &globex.admin] {
+            server.get(SESSION).cookie(one).await.problem("unauthenticated");
+        }
+    }
+
+    async fn who_signs_out_is_charged_once(server: Server) {
+        send(&server, SIGNOUT, "").await.is(303);
+        assert_eq!(server.get("/api/openapi.json").await.is(200).remaining(), ("public".to_owned(), 118));
+    }
+
     async fn a_key_has_no_session_to_end(server: Server) {
         let acme = server.tenant("acme").await;
         let key = server.key(&acme, &["*"]).await;
-        send(&server, SIGNOUT, "").key(&key.plain).await.problem("insufficient_scope");
+        let answer = send(&server, SIGNOUT, "").key(&key.plain).await;
+        assert_eq!(answer.is(303).header("location"), SIGNIN);
+        server.get(SESSION).key(&key.plain).await.is(200);
         let answer = server.get(SIGNOUT).cookie(&acme.admin).await;
         answer.problem("method_not_allowed");
         assert_eq!(answer.header("allow"), "POST");

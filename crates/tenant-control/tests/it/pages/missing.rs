@@ -2,12 +2,9 @@
 
 use super::*;
 
-/// What browsers send when an address is typed.
-const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8";
-
 over_http! {
     async fn a_browser_is_shown_a_page(server: Server) {
-        for path in ["/nowhere", "/documentation/nowhere", "/status", "/apiary", "/%3Cscript%3E"] {
+        for path in ["/nowhere", "/documentation/nowhere", "/status/x", "/apiary", "/%3Cscript%3E"] {
             let answer = server.get(path).header("accept", BROWSER).await;
             let page = html(answer.is(404));
             assert_eq!(answer.header("content-type"), "text/html; charset=utf-8");
@@ -15,7 +12,8 @@ over_http! {
             assert_eq!(answer.header("referrer-policy"), "no-referrer");
             assert_eq!(answer.header("cache-control"), "no-store");
             assert!(answer.header("content-security-policy").starts_with("default-src 'none'; "));
-            assert!(answer.headers.contains_key("x-request-id"));
+            assert_eq!(answer.header("vary"), "accept");
+            assert!(page.contains(&format!("<code>{}</code>", answer.header("x-request-id"))), "{page}");
             assert!(page.contains("<h1>Page not found</h1>") && page.contains("<nav aria-label="), "{page}");
             assert!(!page.contains("<script>") && !page.contains("aria-current"), "{page}");
         }
@@ -38,6 +36,8 @@ over_http! {
         let server = setup.start().await;
         server.get("/nowhere").header("accept", BROWSER).await.is(404);
         server.get("/nowhere").await.problem("not_found");
-        server.get("/nowhere").header("accept", BROWSER).await.problem("rate_limited");
+        let refused = server.get("/nowhere").header("accept", BROWSER).await;
+        assert!(html(refused.is(429)).contains("<h1>Too many requests</h1>"));
+        server.get("/nowhere").await.problem("rate_limited");
     }
 }

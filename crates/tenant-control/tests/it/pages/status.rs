@@ -43,7 +43,8 @@ over_http! {
 
         let page = server.get(STATUS).await;
         assert!(page.headers.get_all("vary").iter().any(|value| value == "accept"), "{:?}", page.headers);
-        assert!(html(page.is(200)).contains("Everything works."));
+        assert_eq!(page.header("cache-control"), "no-store");
+        assert!(html(page.is(200)).contains("The service works."));
         assert!(server.head(STATUS).await.is(200).body.is_empty());
     }
 

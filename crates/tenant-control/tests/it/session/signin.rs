@@ -35,6 +35,30 @@ over_http! {
         server.get(SESSION).cookie(cookie).await.is(200);
     }
 
+    async fn the_session_that_the_browser_had_is_over_whosever_it_was(server: Server) {
+        let acme = server.tenant("acme").await;
+        let globex = server.tenant("globex").await;
+        let elsewhere = server.user(&globex.tenant, Role::Viewer).await;
+        for old in [&globex.admin, &acme.admin] {
+            let link = link(&server, &acme).await;
+            server.head(&link).cookie(old).await.is(200);
+            server.get(SESSION).cookie(old).await.is(200);
+            let answer = server.get(&link).cookie(old).await;
+            let new = answer.is(303).header("set-cookie").split(';').next().unwrap_or_default();
+            server.get(SESSION).cookie(old).await.problem("unauthenticated");
+            // A link that is used up signs nobody in, and nobody out.
+            server.get(&link).cookie(new).await.is(410);
+            server.get(SESSION).cookie(new).await.is(200);
+        }
+        server.get(SESSION).cookie(&elsewhere).await.is(200);
+        let (one, other) = (server.user(&acme.tenant, Role::Admin).await, elsewhere);
+        let both = format!("session=nothing; {one}; {other}");
+        server.get(&link(&server, &acme).await).header("cookie", &both).await.is(303);
+        for old in [&one, &other] {
+            server.get(SESSION).cookie(old).await.problem("unauthenticated");
+        }
+    }
+
     async fn looking_at_a_link_does_not_use_it_up(server: Server) {
         let acme = server.tenant("acme").await;
         let link = link(&server, &acme).await;

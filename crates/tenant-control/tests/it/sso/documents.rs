@@ -145,9 +145,10 @@ over_http! {
             let headers = vec![("content-type".to_owned(), "application/json".to_owned())];
             let says = Behaviour::AnswerWith { status: 200, headers, body: document.to_string().into_bytes() };
             receiver.on(&format!("{path}{DISCOVERY}"), [says]);
-            let told = Told { issuer: receiver.url(&path), domain: &domain, role_map: &[], trust_email: false };
+            let (issuer, domain) = (receiver.url(&path), domain.as_str());
+            let told = Told { issuer, domain, role_map: &[], trust_email: false, sign_out_at_provider: false };
             provide(&server, &acme, told).await;
-            let answer = begin(&server, &domain).await;
+            let answer = begin(&server, domain).await;
             if plain.is_empty() {
                 assert!(Flow::of(&answer).url.starts_with("https://"));
             } else {

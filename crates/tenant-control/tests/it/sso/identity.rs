@@ -1,10 +1,11 @@
 //! Who somebody is: the provider's subject, and an e-mail address only the first time and only if it is theirs.
 
-use kernel::auth::operate;
 use serde_json::{Value, json};
-use tenant_control::features::sso;
+use tenant_control::features::sso::ProviderChange;
 
-use super::{Flow, Scene, Told, USERS, add, assert_turned_away, begin, finish, provide, scene, scene_with, session_of};
+use super::{
+    Flow, Scene, Told, USERS, add, assert_turned_away, begin, finish, provide, scene, scene_with, session_of, update,
+};
 use crate::support::idp::{CLIENT_SECRET, Idp, USERINFO, person};
 use crate::support::over_http;
 use crate::support::people::SESSION;
@@ -60,16 +61,21 @@ over_http! {
     async fn the_next_secret_of_a_provider_keeps_everybody_known(setup: Setup) {
         let scene = scene(setup).await;
         let ann = scene.session(&scene.signed_on().await).await;
-        let db = operate(&scene.server.app.store, &scene.acme.tenant);
         let set = async |secret: &str| {
-            let id = scene.provider.parse().expect("an id");
-            sso::set_secret(&db, id, secret, &scene.server.app.secrets).await.expect("a provider")
+            let client_secret = Some((secret.to_owned(), scene.server.app.secrets.clone()));
+            let change = ProviderChange { client_secret, ..ProviderChange::default() };
+            update(&scene.server, &scene.acme, &scene.provider, change).await.expect("a provider")
         };
         set("of another time").await;
         scene.refuses("a secret that the provider does not know", scene.sign_on()).await;
         set(CLIENT_SECRET).await;
         assert_eq!(scene.session(&scene.signed_on().await).await["actor"], ann["actor"]);
-        assert_eq!(scene.trail("sso.set_secret").await.len(), 2);
+        set(CLIENT_SECRET).await;
+        let entries = scene.trail("sso.update").await;
+        assert_eq!(entries.len(), 2, "the same secret again is no change");
+        for entry in entries {
+            assert_eq!(entry["changes"], json!({"client_secret": {"from": null, "to": "(new)"}}));
+        }
     }
 
     async fn letters_that_look_alike_are_nobody_elses(setup: Setup) {

@@ -1,17 +1,35 @@
 //! A provider that is away, slow or out of its mind: its people wait or are told so, and nobody else notices.
 
 use serde_json::json;
+use tenant_control::features::pages;
 use tokio::sync::watch;
 
 use super::{DOMAIN, Flow, Told, assert_not_begun, assert_turned_away, begin, finish, provide, replaced, scene};
 use crate::support::idp::{DISCOVERY, Idp, Says, TOKEN, USERINFO, person};
 use crate::support::over_http;
+use crate::support::search::Indexed;
 
 over_http! {
     async fn where_nobody_listens_nothing_begins(setup: Setup) {
         let mut scene = scene(setup).await;
         scene.idp.stop().await;
         assert_not_begun(&begin(&scene.server, DOMAIN).await, "nobody listens");
+    }
+
+    async fn a_provider_that_is_away_is_told_and_no_fault_of_the_service(setup: Setup) {
+        let mut scene = scene(setup).await;
+        scene.idp.stop().await;
+        assert_not_begun(&begin(&scene.server, DOMAIN).await, "nobody listens");
+        let _indexed = Indexed::of(&scene.server).await;
+        pages::measure(&scene.server.app).await.unwrap();
+        let status = scene.server.get("/status/").header("accept", "application/json").await.ok(200);
+        assert_eq!(status["status"], "ok", "{status}");
+        let parts = status["components"].as_array().expect("components");
+        let providers = parts.iter().find(|part| part["name"] == "providers").expect("providers");
+        assert_eq!(providers["status"], "degraded", "{status}");
+        assert!(providers["detail"].as_str().is_some_and(|detail| detail.contains("do not count")), "{status}");
+        let page = scene.server.get("/status/").await;
+        assert!(String::from_utf8_lossy(&page.is(200).body).contains("The service works."));
     }
 
     async fn a_provider_that_goes_away_in_the_middle_lets_nobody_in(setup: Setup) {

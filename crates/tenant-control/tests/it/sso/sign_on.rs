@@ -1,6 +1,7 @@
 //! The whole way of somebody who may sign on, and what they have then.
 
 use jsonwebtoken::Algorithm;
+use kernel::auth::Role;
 use kernel::base::{MINUTE_MS, SECOND_MS};
 use kernel::http::BaseUrl;
 use serde_json::json;
@@ -10,7 +11,7 @@ use super::{
     set_cookies, target,
 };
 use crate::support::idp::{DISCOVERY, JWKS, Key, USERINFO, person};
-use crate::support::people::SESSION;
+use crate::support::people::{AUDIT, SESSION};
 use crate::support::{Answer, over_http};
 
 /// Both halves of a cookie that an answer sets: the pair, and what browsers are told to do with it.
@@ -156,6 +157,31 @@ over_http! {
         scene.server.get(SESSION).cookie(&old).await.problem("unauthenticated");
         scene.server.get(SESSION).cookie(&elsewhere).await.is(200);
         scene.server.get(SESSION).cookie(&new).await.is(200);
+    }
+
+    async fn so_is_one_of_another_tenant_and_no_other_of_theirs(setup: Setup) {
+        let scene = scene(setup).await;
+        let globex = scene.server.tenant("globex").await;
+        let elsewhere = scene.server.user(&globex.tenant, Role::Admin).await;
+        let attempt = async || {
+            let flow = scene.begin().await;
+            let back = scene.approve(&flow).await;
+            let both = format!("{}; {}", flow.cookie, globex.admin);
+            scene.server.get(target(&back)).cookie(&both).await
+        };
+        scene.idp.person(person("subject-1", "ann@evil.test"));
+        assert_turned_away(&attempt().await, "a foreign domain");
+        scene.server.get(SESSION).cookie(&globex.admin).await.is(200);
+        scene.idp.person(person("subject-1", "ann@acme.test"));
+        let new = session_of(attempt().await.is(303)).expect("a session");
+        scene.server.get(SESSION).cookie(&globex.admin).await.problem("unauthenticated");
+        for cookie in [&new, &elsewhere] {
+            scene.server.get(SESSION).cookie(cookie).await.is(200);
+        }
+        let page = scene.server.get(format!("{AUDIT}?action=session.delete")).cookie(&elsewhere).await.ok(200);
+        let entries = page["data"].as_array().expect("entries");
+        assert_eq!((entries.len(), &entries[0]["actor"]["type"]), (1, &json!("user")), "{page}");
+        assert_eq!(entries[0]["credential"]["id"], entries[0]["target"]["id"], "it was ended by itself");
     }
 
     async fn what_is_begun_on_one_node_ends_on_another(setup: Setup) {

@@ -69,6 +69,13 @@ impl Desk {
         Ended { code, stdout: stdout.text(), stderr: stderr.text() }
     }
 
+    /// Begins a command, for a test that does something meanwhile.
+    pub fn begin(&self, arguments: &[&str]) -> Running {
+        let mut child = self.command(arguments).spawn().expect("the binary starts");
+        let (stdout, stderr) = (Lines::of(child.stdout.take()), Lines::of(child.stderr.take()));
+        Running { child, stdout, stderr }
+    }
+
     /// Runs a command that must succeed, and reads its JSON.
     #[track_caller]
     pub fn json(&self, arguments: &[&str]) -> Value {
@@ -105,6 +112,37 @@ impl Desk {
         let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
         names.sort();
         names
+    }
+}
+
+/// A command that may not have ended yet. It is killed with this value.
+pub struct Running {
+    child: Child,
+    stdout: Lines,
+    stderr: Lines,
+}
+
+impl Running {
+    /// The first line on stderr that has this in it, as soon as it is there.
+    #[track_caller]
+    pub fn warns(&self, text: &str) -> String {
+        let found = self.stderr.wait_for(|line| line.contains(text));
+        found.unwrap_or_else(|| panic!("{text:?} is not in {}", self.stderr.text()))
+    }
+
+    /// Waits for its end.
+    #[track_caller]
+    pub fn ends(mut self) -> Ended {
+        let code = ended(&mut self.child, [&self.stdout, &self.stderr]).expect("the command ends");
+        Ended { code, stdout: self.stdout.text(), stderr: self.stderr.text() }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

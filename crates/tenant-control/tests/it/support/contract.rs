@@ -13,8 +13,8 @@ pub struct Contract {
     validators: Mutex<HashMap<String, Arc<Validator>>>,
 }
 
-/// Served under /api/ for people, and therefore not in the document.
-const PAGES: &[&str] = &["/api/rate-limits/"];
+/// Served under /api/ for people, and therefore not in the document; and what leads there.
+const PAGES: &[&str] = &["/api/rate-limits/", "/api/rate-limits"];
 
 /// What a route answers that no operation of the document stands for.
 const OF_NO_OPERATION: &[u16] = &[404, 405, 429, 503];

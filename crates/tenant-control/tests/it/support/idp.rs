@@ -26,6 +26,7 @@ pub const AUTHORIZE: &str = "/authorize";
 pub const TOKEN: &str = "/token";
 pub const JWKS: &str = "/jwks";
 pub const USERINFO: &str = "/userinfo";
+pub const END_SESSION: &str = "/end-session";
 
 pub const CLIENT_ID: &str = "tenant-control";
 /// With everything in it that means something in a header or a form.
@@ -50,6 +51,8 @@ struct State {
 
 /// What the provider knows and was told.
 struct Dials {
+    /// Who may ask: id and secret.
+    clients: HashMap<String, String>,
     keys: Vec<Key>,
     /// What it says of its user.
     person: Value,
@@ -103,6 +106,7 @@ impl Says {
 
 /// What a code stands for.
 struct Grant {
+    client_id: String,
     redirect_uri: String,
     challenge: String,
     nonce: String,
@@ -115,6 +119,7 @@ impl Idp {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().unwrap();
         let dials = Dials {
+            clients: HashMap::from([(CLIENT_ID.to_owned(), CLIENT_SECRET.to_owned())]),
             keys: vec![Key::ec("first")],
             person: person("subject-1", "ann@acme.test"),
             in_token: None,
@@ -144,6 +149,11 @@ impl Idp {
     /// Who is signed in at the provider from now on: the claims it has of them.
     pub fn person(&self, claims: Value) {
         self.state.dials().person = claims;
+    }
+
+    /// Another client may ask from now on.
+    pub fn register(&self, client_id: &str, secret: &str) {
+        self.state.dials().clients.insert(client_id.to_owned(), secret.to_owned());
     }
 
     /// Which claims of the user are in the ID token; the others userinfo alone tells.

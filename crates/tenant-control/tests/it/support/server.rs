@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use kernel::base::{Clock, Faults, Secrets, Timestamp, World};
+use kernel::base::{Clock, Faults, Secrets, Tally, Timestamp, World};
 use kernel::http::{Api, BaseUrl, Listener, Settings};
 use kernel::jobs::Node;
 use kernel::outbound::Names;
 use kernel::store::Store;
-use tenant_control::features::pages::Watched;
+use tenant_control::features::pages::{Library, Watched};
 use tenant_control::features::search::served::Served;
 use tenant_control::features::sso::Providers;
 use tenant_control::features::webhooks::sender::{self, Sender};
@@ -45,7 +45,7 @@ impl Setup {
     }
 
     async fn at(place: Place) -> Setup {
-        let world = World { clock: Clock::manual(START), ..World::default() };
+        let world = World { clock: Clock::manual(START), statements: Tally::counting(), ..World::default() };
         let (listener, base_url) = listen().await;
         let mut settings = Settings::new(base_url);
         // No test asks a name server: a name means nothing until the test says what.
@@ -88,6 +88,7 @@ impl Setup {
         settings.set_of_feature(Served::default());
         settings.set_of_feature(Providers::default());
         settings.set_of_feature(Watched::default());
+        settings.set_of_feature(Library::default());
         let store = Store::open(place.options(), world.clone()).await.expect("the store opens");
         let secrets = Secrets::parse(&Secrets::generate(&world.chance).unwrap()).unwrap();
         let app = Node::new(store, secrets, settings).expect("the service");
@@ -188,6 +189,11 @@ impl Server {
 
     pub fn now(&self) -> Timestamp {
         self.app.world.now()
+    }
+
+    /// What the database was asked so far.
+    pub fn statements(&self) -> u64 {
+        self.app.world.statements.count()
     }
 
     /// What the process does at SIGTERM.

@@ -92,7 +92,7 @@ over_http! {
     async fn a_name_is_neither_blank_nor_long_nor_has_it_control_characters(server: Server) {
         let (acme, ticket) = scene(&server).await;
         let long = "ü".repeat(201);
-        for text in ["", " \t\n", &long, "a\nb", "a\u{0}b", "a\u{7f}b", "a\u{85}b", "\u{1b}[31m", "a\tb"] {
+        for text in ["", " \t\n", &long, "a\nb", "a\u{0}b", "a\u{7f}b", "a\u{85}b", "\u{1b}[31m", "a\tb", "a\u{202e}b", "\u{200b}"] {
             refuse(&server, &acme, &ticket, &[
                 (json!({"subject": text}), &["/subject"]),
                 (json!({"team": text}), &["/team"]),
@@ -114,7 +114,10 @@ over_http! {
     async fn addresses_and_times_are_what_they_say(server: Server) {
         let (acme, ticket) = scene(&server).await;
         let long = format!("{}@acme.test", "a".repeat(300));
-        for email in ["", "nonsense", "@acme.test", "sam@", "a@b@c.test", "sam o@acme.test", "sam\n@acme.test", "s\u{0}@a.test", &long] {
+        for email in [
+            "", "nonsense", "@acme.test", "sam@", "a@b@c.test", "sam o@acme.test", "sam\n@acme.test", "s\u{0}@a.test",
+            "sam@a..test", "sam@acme.test.", "sam@-a.test", "s\u{200b}am@a.test", &long,
+        ] {
             refuse(&server, &acme, &ticket, &[(json!({"requester": {"email": email}}), &["/requester/email"])]).await;
         }
         for time in [

@@ -75,6 +75,7 @@ over_http! {
         for query in [
             "email=",
             "email=bob",
+            "email=bob@hub..test",
             "role=",
             "role=boss",
             "role=Admin",

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::keys::{Draft, Key};
 use super::wire::{Request, to_bytes};
-use super::{AUTHORIZE, CLIENT_ID, CLIENT_SECRET, DISCOVERY, Grant, JWKS, State, TOKEN, USERINFO, issuer};
+use super::{AUTHORIZE, DISCOVERY, END_SESSION, Grant, JWKS, State, TOKEN, USERINFO, issuer};
 
 struct Reply {
     status: u16,
@@ -52,6 +52,7 @@ fn discovery(state: &State) -> Value {
         "authorization_endpoint": at(AUTHORIZE),
         "token_endpoint": at(TOKEN),
         "userinfo_endpoint": at(USERINFO),
+        "end_session_endpoint": at(END_SESSION),
         "jwks_uri": at(JWKS),
         "response_types_supported": ["code"],
         "subject_types_supported": ["public"],
@@ -77,11 +78,15 @@ fn pairs(text: &str) -> Result<HashMap<String, String>, String> {
 fn authorize(request: &Request, state: &State) -> Result<Reply, String> {
     let mut query = pairs(&request.query)?;
     let mut take = |name: &str| query.remove(name).ok_or_else(|| format!("{name} is missing"));
-    for (name, wanted) in [("response_type", "code"), ("client_id", CLIENT_ID), ("code_challenge_method", "S256")] {
+    for (name, wanted) in [("response_type", "code"), ("code_challenge_method", "S256")] {
         let value = take(name)?;
         if value != wanted {
             return Err(format!("{name} is {value:?}"));
         }
+    }
+    let client_id = take("client_id")?;
+    if !state.dials().clients.contains_key(&client_id) {
+        return Err(format!("client_id is {client_id:?}"));
     }
     let (scope, redirect_uri, sent) = (take("scope")?, take("redirect_uri")?, take("state")?);
     let (challenge, nonce) = (take("code_challenge")?, take("nonce")?);
@@ -99,7 +104,7 @@ fn authorize(request: &Request, state: &State) -> Result<Reply, String> {
         .append_pair("iss", &issuer(state.address));
     let mut dials = state.dials();
     let person = dials.person.clone();
-    dials.grants.insert(code, Grant { redirect_uri, challenge, nonce, person });
+    dials.grants.insert(code, Grant { client_id, redirect_uri, challenge, nonce, person });
     Ok(Reply { status: 303, location: Some(back.to_string()), body: Value::Null })
 }
 
@@ -111,7 +116,7 @@ fn token(request: &Request, state: &State) -> Result<Reply, (u16, &'static str)>
     if !kind.starts_with("application/x-www-form-urlencoded") {
         return Err((400, "invalid_request"));
     }
-    authenticate(request, &form, state)?;
+    let client_id = authenticate(request, &form, state)?;
     if said("grant_type") != "authorization_code" {
         return Err((400, "unsupported_grant_type"));
     }
@@ -119,6 +124,10 @@ fn token(request: &Request, state: &State) -> Result<Reply, (u16, &'static str)>
     let grant = state.dials().grants.remove(said("code")).ok_or((400, "invalid_grant"))?;
     let verifier = said("code_verifier");
     let is_verified = URL_SAFE_NO_PAD.encode(sha256(verifier.as_bytes())) == grant.challenge;
+    // It was given to one client, and is good for nobody else.
+    if client_id != grant.client_id {
+        return Err((400, "invalid_grant"));
+    }
     if said("redirect_uri") != grant.redirect_uri || !is_verified || !(43..=128).contains(&verifier.len()) {
         return Err((400, "invalid_grant"));
     }
@@ -130,8 +139,12 @@ fn token(request: &Request, state: &State) -> Result<Reply, (u16, &'static str)>
     Ok(ok(json!({"access_token": access_token, "token_type": "Bearer", "expires_in": 300, "id_token": id_token})))
 }
 
-/// By HTTP Basic, whose halves are encoded as in forms, or in the form; not by both.
-fn authenticate(request: &Request, form: &HashMap<String, String>, state: &State) -> Result<(), (u16, &'static str)> {
+/// Who asks: by HTTP Basic, whose halves are encoded as in forms, or in the form; not by both.
+fn authenticate(
+    request: &Request,
+    form: &HashMap<String, String>,
+    state: &State,
+) -> Result<String, (u16, &'static str)> {
     let refused = (401, "invalid_client");
     let basic = request.headers.get("authorization").and_then(|value| value.strip_prefix("Basic "));
     let (by, id, secret) = match (basic, form.get("client_secret")) {
@@ -146,15 +159,16 @@ fn authenticate(request: &Request, form: &HashMap<String, String>, state: &State
         }
         _ => return Err(refused),
     };
-    state.dials().authenticated_by.push(by);
-    if id == CLIENT_ID && secret == CLIENT_SECRET { Ok(()) } else { Err(refused) }
+    let mut dials = state.dials();
+    dials.authenticated_by.push(by);
+    if dials.clients.get(&id) == Some(&secret) { Ok(id) } else { Err(refused) }
 }
 
 fn draft(grant: &Grant, state: &State) -> Draft {
     let now = state.now_seconds();
     let mut claims = json!({
         "iss": issuer(state.address),
-        "aud": CLIENT_ID,
+        "aud": grant.client_id,
         "exp": now + 5 * MINUTE_MS / SECOND_MS,
         "iat": now,
         "nonce": grant.nonce,

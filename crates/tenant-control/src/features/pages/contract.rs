@@ -1,0 +1,232 @@
+//! The OpenAPI document as the reference reads it: in the order in which it is written, and without what is not shown.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+
+use kernel::base::{Error, Result};
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Number, Value};
+
+#[derive(Deserialize)]
+pub struct Contract {
+    pub info: Info,
+    pub tags: Vec<Tag>,
+    /// Operations by path and method.
+    pub paths: Entries<Entries<Operation>>,
+    /// What is sent to endpoints, by kind of event and method.
+    pub webhooks: Entries<Entries<Operation>>,
+    components: Components,
+}
+
+#[derive(Deserialize)]
+pub struct Info {
+    pub description: String,
+    pub version: String,
+}
+
+#[derive(Deserialize)]
+pub struct Tag {
+    pub name: String,
+    pub description: String,
+}
+
+#[derive(Deserialize)]
+struct Components {
+    schemas: BTreeMap<String, Schema>,
+    responses: BTreeMap<String, Answer>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Operation {
+    #[serde(rename = "operationId")]
+    pub id: String,
+    #[serde(default)]
+    pub tags: Vec<String>,
+    #[serde(default)]
+    pub summary: String,
+    #[serde(default)]
+    pub description: String,
+    #[serde(default)]
+    pub parameters: Vec<Parameter>,
+    pub request_body: Option<Body>,
+    /// By status.
+    #[serde(default)]
+    pub responses: BTreeMap<String, Answer>,
+    /// Any one of these is enough: the ways to present a credential, each with the scopes it needs.
+    #[serde(default)]
+    pub security: Vec<BTreeMap<String, Vec<String>>>,
+}
+
+#[derive(Deserialize)]
+pub struct Parameter {
+    pub name: String,
+    #[serde(rename = "in")]
+    pub place: String,
+    #[serde(default)]
+    pub required: bool,
+    #[serde(default)]
+    pub description: String,
+    pub schema: Schema,
+}
+
+#[derive(Deserialize)]
+pub struct Body {
+    pub content: Entries<Media>,
+}
+
+/// What a request is answered with, or where that is written.
+#[derive(Deserialize)]
+pub struct Answer {
+    #[serde(rename = "$ref")]
+    pub reference: Option<String>,
+    #[serde(default)]
+    pub description: String,
+    #[serde(default)]
+    pub content: Entries<Media>,
+}
+
+#[derive(Deserialize)]
+pub struct Media {
+    #[serde(default)]
+    pub schema: Schema,
+    pub example: Option<Value>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Schema {
+    #[serde(rename = "$ref")]
+    pub reference: Option<String>,
+    #[serde(rename = "type")]
+    pub kinds: Option<Kinds>,
+    pub format: Option<String>,
+    pub description: Option<String>,
+    pub properties: Entries<Schema>,
+    pub required: Vec<String>,
+    pub items: Option<Box<Schema>>,
+    /// What every other field is, where that is said.
+    #[serde(deserialize_with = "schema_or_nothing")]
+    pub additional_properties: Option<Box<Schema>>,
+    pub one_of: Vec<Schema>,
+    pub any_of: Vec<Schema>,
+    pub all_of: Vec<Schema>,
+    #[serde(rename = "enum")]
+    pub values: Vec<Value>,
+    pub default: Option<Value>,
+    pub pattern: Option<String>,
+    pub min_length: Option<Number>,
+    pub max_length: Option<Number>,
+    pub minimum: Option<Number>,
+    pub maximum: Option<Number>,
+    pub min_items: Option<Number>,
+    pub max_items: Option<Number>,
+    pub max_properties: Option<Number>,
+    pub example: Option<Value>,
+    pub examples: Vec<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub enum Kinds {
+    One(String),
+    Any(Vec<String>),
+}
+
+/// References are followed so far: one that leads in a circle leads nowhere.
+const REFERENCES_MAX: usize = 8;
+
+impl Contract {
+    pub fn parse(json: &str) -> Result<Self> {
+        serde_json::from_str(json).map_err(Error::internal)
+    }
+
+    /// The schema itself, or the one that it refers to.
+    pub fn resolve<'a>(&'a self, schema: &'a Schema) -> &'a Schema {
+        let mut found = schema;
+        for _ in 0..REFERENCES_MAX {
+            match found.name().and_then(|name| self.components.schemas.get(name)) {
+                Some(next) => found = next,
+                None => break,
+            }
+        }
+        found
+    }
+
+    /// The answer itself, or the one that it refers to.
+    pub fn answer<'a>(&'a self, answer: &'a Answer) -> &'a Answer {
+        let name = answer.reference.as_deref().map(last_word);
+        name.and_then(|name| self.components.responses.get(name)).unwrap_or(answer)
+    }
+}
+
+impl Schema {
+    /// Of the schema that this one refers to.
+    pub fn name(&self) -> Option<&str> {
+        self.reference.as_deref().map(last_word)
+    }
+
+    /// What it can be, where it is one of several.
+    pub fn variants(&self) -> impl Iterator<Item = &Schema> {
+        self.one_of.iter().chain(&self.any_of)
+    }
+
+    pub fn is_null(&self) -> bool {
+        matches!(&self.kinds, Some(Kinds::One(kind)) if kind == "null")
+    }
+}
+
+fn last_word(reference: &str) -> &str {
+    reference.rsplit('/').next().unwrap_or_default()
+}
+
+/// Most objects say whether they have other fields, and few of which kind those are.
+fn schema_or_nothing<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<Box<Schema>>, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::Object(said) if !said.is_empty() => {
+            serde_json::from_value(Value::Object(said)).map(Some).map_err(serde::de::Error::custom)
+        }
+        _ => Ok(None),
+    }
+}
+
+/// An object with its members as they are written: fields stand in the order in which they are best read.
+pub struct Entries<T>(Vec<(String, T)>);
+
+impl<T> Entries<T> {
+    pub fn all(&self) -> impl Iterator<Item = (&str, &T)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value))
+    }
+}
+
+impl<T> Default for Entries<T> {
+    fn default() -> Self {
+        Entries(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        deserializer.deserialize_map(Members(PhantomData))
+    }
+}
+
+struct Members<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
+    type Value = Entries<T>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Entries<T>, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(Entries(entries))
+    }
+}

@@ -1,0 +1,291 @@
+//! Schemas as people read them: a row for each field, those within others below them and further in.
+
+use serde_json::{Number, Value};
+
+use super::contract::{Contract, Kinds, Media, Parameter, Schema};
+use super::markdown;
+
+/// A line of a table.
+pub struct Field {
+    /// How many others it is in.
+    pub depth: usize,
+    pub name: String,
+    /// The field that it is in.
+    pub parent: String,
+    /// Its type, in words.
+    pub kind: String,
+    pub need: &'static str,
+    pub notes: Vec<Note>,
+    /// As HTML.
+    pub description: String,
+}
+
+/// A bound, or what can be chosen from.
+pub struct Note {
+    pub words: String,
+    pub codes: Vec<String>,
+}
+
+/// One form of a body or of an answer.
+pub struct Shape {
+    /// Unique on its page.
+    pub anchor: String,
+    /// Empty where there is no other.
+    pub title: String,
+    pub fields: Vec<Field>,
+    pub example: Option<String>,
+}
+
+/// Deeper than any record of ours: what is deeper is said by its type alone.
+const DEPTH_MAX: usize = 5;
+
+/// Types and bounds are looked for so far within lists and choices.
+const WITHIN_MAX: usize = 4;
+
+/// What a body or an answer can look like, each with an example if there is one.
+pub fn shapes(contract: &Contract, media: &Media, anchor: &str) -> Vec<Shape> {
+    let whole = contract.resolve(&media.schema);
+    let mut forms: Vec<&Schema> = whole.variants().collect();
+    if forms.is_empty() {
+        forms.push(&media.schema);
+    }
+    let is_alone = forms.len() == 1;
+    let mut given = media.example.as_ref();
+    let mut shapes = Vec::new();
+    for (number, form) in forms.into_iter().enumerate() {
+        let found = contract.resolve(form);
+        let example = given.take().or(found.example.as_ref()).or(found.examples.first());
+        shapes.push(Shape {
+            anchor: format!("{anchor}-{}", number + 1),
+            title: form.name().filter(|_| !is_alone).unwrap_or_default().to_owned(),
+            fields: fields(contract, form),
+            example: example.map(pretty),
+        });
+    }
+    shapes
+}
+
+/// As a reader would write it: a text by itself, and all else as JSON.
+pub fn pretty(example: &Value) -> String {
+    match example {
+        Value::String(text) => text.clone(),
+        // Indented; a value of JSON can always be written.
+        other => format!("{other:#}"),
+    }
+}
+
+pub fn parameter(contract: &Contract, parameter: &Parameter) -> Field {
+    let walk = Walk { contract, within: Vec::new(), fields: Vec::new() };
+    let field = walk.row(&parameter.name, &parameter.schema, need(parameter.required), Place::default());
+    Field { description: markdown::render(&parameter.description), ..field }
+}
+
+fn fields(contract: &Contract, schema: &Schema) -> Vec<Field> {
+    let mut walk = Walk { contract, within: Vec::new(), fields: Vec::new() };
+    walk.members(schema, Place::default(), false);
+    walk.fields
+}
+
+fn need(is_required: bool) -> &'static str {
+    if is_required { "required" } else { "optional" }
+}
+
+struct Walk<'a> {
+    contract: &'a Contract,
+    /// The schemas that are being shown: one within itself is not shown again.
+    within: Vec<&'a str>,
+    fields: Vec<Field>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Place<'a> {
+    depth: usize,
+    parent: &'a str,
+}
+
+impl<'a> Walk<'a> {
+    /// The fields of an object, however it is put together; of a list, those of what is in it.
+    fn members(&mut self, schema: &'a Schema, place: Place<'a>, is_choice: bool) {
+        let name = schema.name();
+        if place.depth > DEPTH_MAX || name.is_some_and(|name| self.within.contains(&name)) {
+            return;
+        }
+        self.within.extend(name);
+        let found = self.contract.resolve(schema);
+        for part in &found.all_of {
+            self.members(part, place, is_choice);
+        }
+        let is_one_of_many = found.variants().filter(|variant| !variant.is_null()).count() > 1;
+        for variant in found.variants() {
+            self.members(variant, place, is_choice || is_one_of_many);
+        }
+        for (name, field) in found.properties.all() {
+            let is_required = found.required.iter().any(|required| required == name);
+            let need = if is_required && is_choice { "one of these" } else { need(is_required) };
+            self.field(name, field, need, place);
+        }
+        if let Some(each) = &found.additional_properties {
+            self.field("any other name", each, "optional", place);
+        }
+        if let Some(items) = &found.items {
+            self.members(items, place, is_choice);
+        }
+        if name.is_some() {
+            self.within.pop();
+        }
+    }
+
+    fn field(&mut self, name: &'a str, schema: &'a Schema, need: &'static str, place: Place<'a>) {
+        let row = self.row(name, schema, need, place);
+        self.fields.push(row);
+        self.members(schema, Place { depth: place.depth + 1, parent: name }, false);
+    }
+
+    fn row(&self, name: &str, schema: &Schema, need: &'static str, place: Place<'_>) -> Field {
+        let found = self.contract.resolve(schema);
+        let said = [schema, found].into_iter().chain(found.variants()).find_map(|schema| schema.description.as_deref());
+        let mut notes = Vec::new();
+        self.add_notes(schema, "", WITHIN_MAX, &mut notes);
+        Field {
+            depth: place.depth,
+            name: name.to_owned(),
+            parent: place.parent.to_owned(),
+            kind: self.kind(schema, WITHIN_MAX),
+            need,
+            notes,
+            description: said.map(markdown::render).unwrap_or_default(),
+        }
+    }
+
+    fn kind(&self, schema: &Schema, left: usize) -> String {
+        let found = self.contract.resolve(schema);
+        let named: &[String] = match &found.kinds {
+            Some(Kinds::One(kind)) => std::slice::from_ref(kind),
+            Some(Kinds::Any(kinds)) => kinds,
+            None => &[],
+        };
+        let mut kinds: Vec<String> = Vec::new();
+        for kind in named {
+            kinds.push(match (kind.as_str(), &found.items, &found.format) {
+                ("array", Some(items), _) if left > 0 => format!("array of {}", self.kind(items, left - 1)),
+                ("string", _, Some(format)) => format!("string ({format})"),
+                (kind, _, _) => kind.to_owned(),
+            });
+        }
+        if kinds.is_empty() && left > 0 {
+            kinds.extend(found.variants().map(|variant| self.kind(variant, left - 1)));
+        }
+        if kinds.is_empty() {
+            let is_object = !found.all_of.is_empty() || found.properties.all().next().is_some();
+            let kind = if is_object { "object" } else { "any JSON" };
+            kinds.push(kind.to_owned());
+        }
+        let mut told: Vec<String> = Vec::new();
+        for kind in kinds {
+            if !told.contains(&kind) {
+                told.push(kind);
+            }
+        }
+        told.join(" or ")
+    }
+
+    /// Of the schema, of what it can be, and of what is in it.
+    fn add_notes(&self, schema: &Schema, whose: &str, left: usize, notes: &mut Vec<Note>) {
+        let found = self.contract.resolve(schema);
+        let bounds = [
+            range(found.min_length.as_ref(), found.max_length.as_ref(), " characters"),
+            range(found.minimum.as_ref(), found.maximum.as_ref(), ""),
+            range(found.min_items.as_ref(), found.max_items.as_ref(), " items"),
+            range(None, found.max_properties.as_ref(), " fields"),
+        ];
+        for words in bounds.into_iter().flatten() {
+            notes.push(Note { words: format!("{whose}{words}"), codes: Vec::new() });
+        }
+        let written = |values: &[Value]| -> Vec<String> { values.iter().map(plain).collect() };
+        if !found.values.is_empty() {
+            notes.push(Note { words: format!("{whose}one of"), codes: written(&found.values) });
+        }
+        if let Some(pattern) = &found.pattern {
+            notes.push(Note { words: format!("{whose}matches"), codes: vec![pattern.clone()] });
+        }
+        if let Some(default) = &found.default {
+            notes.push(Note { words: format!("{whose}default"), codes: written(std::slice::from_ref(default)) });
+        }
+        if left > 0 {
+            for variant in found.variants() {
+                self.add_notes(variant, whose, left - 1, notes);
+            }
+            if let Some(items) = &found.items {
+                self.add_notes(items, "each ", left - 1, notes);
+            }
+        }
+    }
+}
+
+/// A value on one line.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn range(least: Option<&Number>, most: Option<&Number>, unit: &str) -> Option<String> {
+    match (least, most) {
+        (Some(least), Some(most)) => Some(format!("{least} to {most}{unit}")),
+        (Some(least), None) => Some(format!("at least {least}{unit}")),
+        (None, Some(most)) => Some(format!("at most {most}{unit}")),
+        (None, None) => None,
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    const SAMPLE: &str = r##"{
+        "info": {"description": "", "version": "1"}, "tags": [], "paths": {}, "webhooks": {},
+        "components": {"responses": {}, "schemas": {
+            "Node": {"type": "object", "required": ["name"], "properties": {
+                "name": {"type": "string", "minLength": 1, "maxLength": 9},
+                "children": {"type": "array", "maxItems": 3, "items": {"$ref": "#/components/schemas/Node"}},
+                "at": {"oneOf": [{"$ref": "#/components/schemas/At", "description": "When."}, {"type": "null"}]}}},
+            "At": {"type": "string", "format": "date-time"},
+            "Circle": {"$ref": "#/components/schemas/Circle"},
+            "Either": {"oneOf": [
+                {"type": "object", "required": ["b"], "properties": {"b": {"type": "integer", "default": 4}}},
+                {"type": "object", "required": ["a"], "properties": {"a": {"type": "string", "enum": ["x", "y"]}}}]}}}
+    }"##;
+
+    fn rows(contract: &Contract, name: &str) -> Vec<String> {
+        let schema = Schema { reference: Some(format!("#/components/schemas/{name}")), ..Schema::default() };
+        let shown = |field: Field| {
+            let notes = field.notes.iter().map(|note| format!("{} {}", note.words, note.codes.join(" ")));
+            let notes: Vec<String> = notes.map(|note| note.trim_end().to_owned()).collect();
+            format!("{} {} {} {} [{}]", field.depth, field.name, field.kind, field.need, notes.join("; "))
+        };
+        fields(contract, &schema).into_iter().map(shown).collect()
+    }
+
+    #[test]
+    fn a_schema_within_itself_is_shown_once() {
+        let contract = Contract::parse(SAMPLE).unwrap();
+        assert_eq!(
+            rows(&contract, "Node"),
+            [
+                "0 name string required [1 to 9 characters]",
+                "0 children array of object optional [at most 3 items]",
+                "0 at string (date-time) or null optional []",
+            ]
+        );
+        assert!(rows(&contract, "Circle").is_empty());
+    }
+
+    #[test]
+    fn fields_of_a_choice_stand_in_the_order_of_the_document() {
+        let contract = Contract::parse(SAMPLE).unwrap();
+        let expected = ["0 b integer one of these [default 4]", "0 a string one of these [one of x y]"];
+        assert_eq!(rows(&contract, "Either"), expected);
+    }
+}

@@ -1,0 +1,157 @@
+//! `/documentation/guides/`: the files of `docs/`, as they were when the program was built.
+
+use askama::Template;
+use kernel::base::{Error, Result};
+
+use super::library::Pages;
+use super::markdown::{self, Section};
+
+pub const PATH: &str = "/documentation/guides/";
+
+/// A file of `docs/`. Its first line is its title.
+pub struct Guide {
+    name: &'static str,
+    pub about: &'static str,
+    text: &'static str,
+}
+
+/// In the order in which they are best read.
+pub const GUIDES: &[Guide] = &[
+    Guide {
+        name: "tickets",
+        about: "Make, change and find tickets, keep a copy, and what is promised.",
+        text: include_str!("../../../../../docs/tickets.md"),
+    },
+    Guide {
+        name: "workflows",
+        about: "Have things done when something happens, at night, or when somebody asks.",
+        text: include_str!("../../../../../docs/workflows.md"),
+    },
+    Guide {
+        name: "inventory",
+        about: "Devices: connect agents, read what they find, keep a copy.",
+        text: include_str!("../../../../../docs/inventory.md"),
+    },
+    Guide {
+        name: "search",
+        about: "Find anything as people type it: the language, the order, and how fresh it is.",
+        text: include_str!("../../../../../docs/search.md"),
+    },
+    Guide {
+        name: "webhooks",
+        about: "Be told when something happens: verify, answer, and find out why something did not come.",
+        text: include_str!("../../../../../docs/webhooks.md"),
+    },
+    Guide {
+        name: "organizations",
+        about: "Your customers: make, change, archive and find them.",
+        text: include_str!("../../../../../docs/organizations.md"),
+    },
+    Guide {
+        name: "users",
+        about: "People of a tenant: make, change, disable and find them.",
+        text: include_str!("../../../../../docs/users.md"),
+    },
+    Guide {
+        name: "single-sign-on",
+        about: "Sign in with the accounts of an organization, by OpenID Connect.",
+        text: include_str!("../../../../../docs/single-sign-on.md"),
+    },
+    Guide {
+        name: "operating",
+        about: "For operators: start, several nodes, upgrades, backups, and what to do when something is wrong.",
+        text: include_str!("../../../../../docs/operating.md"),
+    },
+];
+
+impl Guide {
+    pub fn title(&self) -> &'static str {
+        self.parts().0
+    }
+
+    pub fn path(&self) -> String {
+        format!("{PATH}{}/", self.name)
+    }
+
+    /// Title and text.
+    fn parts(&self) -> (&'static str, &'static str) {
+        let (title, text) = self.text.split_once('\n').unwrap_or((self.text, ""));
+        (title.trim_start_matches("# "), text)
+    }
+}
+
+#[derive(Template)]
+#[template(path = "guides.html")]
+struct Guides {
+    here: &'static str,
+    guides: &'static [Guide],
+}
+
+#[derive(Template)]
+#[template(path = "guide.html")]
+struct GuidePage {
+    here: &'static str,
+    title: &'static str,
+    sections: Vec<Section>,
+    /// As HTML.
+    body: String,
+}
+
+/// What the guides call the service; on these pages it is called by the name that it has.
+const SERVICE: &str = "http://127.0.0.1:8080";
+
+pub fn write(pages: &mut Pages, base_url: &str) -> Result<()> {
+    let guides = Guides { here: PATH, guides: GUIDES };
+    pages.insert(PATH.to_owned(), guides.render().map_err(Error::internal)?);
+    for guide in GUIDES {
+        let (title, text) = guide.parts();
+        let text = markdown::render_whole(&text.replace(SERVICE, base_url), &lead);
+        let page = GuidePage { here: "", title, sections: text.sections, body: text.html };
+        pages.insert(guide.path(), page.render().map_err(Error::internal)?);
+    }
+    Ok(())
+}
+
+/// Where a link of a file in `docs/` leads here. A file that has no page is no link.
+fn lead(url: &str) -> Option<String> {
+    let (file, place) = url.split_at(url.find('#').unwrap_or(url.len()));
+    let name = file.strip_suffix(".md");
+    let page = match file {
+        "../README.md" => "/documentation/".to_owned(),
+        "../CHANGELOG.md" => "/documentation/changelog/".to_owned(),
+        _ => match GUIDES.iter().find(|guide| Some(guide.name) == name) {
+            Some(guide) => guide.path(),
+            None => return markdown::permitted(url),
+        },
+    };
+    Some(format!("{page}{place}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_leads_to_the_page_of_the_file() {
+        for (url, page) in [
+            ("search.md#for-operators", "/documentation/guides/search/#for-operators"),
+            ("single-sign-on.md", "/documentation/guides/single-sign-on/"),
+            ("../README.md", "/documentation/"),
+            ("../CHANGELOG.md", "/documentation/changelog/"),
+            ("#here", "#here"),
+            ("https://cel.dev", "https://cel.dev"),
+        ] {
+            assert_eq!(lead(url).as_deref(), Some(page));
+        }
+        for url in ["../LICENSE", "nothing.md", "javascript:alert(1)"] {
+            assert_eq!(lead(url), None, "{url}");
+        }
+    }
+
+    #[test]
+    fn every_guide_begins_with_its_title() {
+        for guide in GUIDES {
+            assert!(guide.text.starts_with("# ") && !guide.title().is_empty(), "{}", guide.name);
+        }
+    }
+}

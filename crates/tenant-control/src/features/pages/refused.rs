@@ -1,0 +1,80 @@
+//! What a browser is shown when it is refused: where there is nothing, and at a page or a form.
+
+use askama::Template;
+use axum::response::{IntoResponse, Response};
+use kernel::base::{Code, Error, Result};
+
+use super::page::Page;
+use crate::features::sso;
+
+#[derive(Template)]
+#[template(path = "refused.html")]
+struct Refused<'a> {
+    here: &'static str,
+    title: &'static str,
+    detail: &'a str,
+    advice: Option<String>,
+    /// The page to go on from, if there is one.
+    back: Option<&'static str>,
+    request_id: &'a str,
+}
+
+pub fn refused(error: &Error, request_id: &str, page: Option<&'static str>) -> Result<Response> {
+    let shown = if error.code() == Code::NotFound {
+        Refused {
+            here: "",
+            title: "Page not found",
+            detail: "There is nothing at this address. It may have been mistyped, or a link to it is out of date.",
+            advice: None,
+            back: None,
+            request_id,
+        }
+    } else {
+        let (title, detail) = (error.code().title(), error.detail());
+        Refused { here: "", title, detail, advice: Some(advice(error)), back: page.map(back), request_id }
+    };
+    Page::new(&shown).map(Page::into_response)
+}
+
+/// What to do about it, with a browser.
+fn advice(error: &Error) -> String {
+    match error.retry_after_seconds() {
+        Some(1) => "Try again in 1 second.".to_owned(),
+        Some(seconds) => format!("Try again in {seconds} seconds."),
+        None if error.code().status() >= 500 => {
+            "Try again. If it happens once more, tell whoever operates this service, with the request id.".to_owned()
+        }
+        None => "Open the page again, and go on from there.".to_owned(),
+    }
+}
+
+/// The page itself, or the one that leads to where it cannot be opened by itself.
+fn back(page: &'static str) -> &'static str {
+    match page {
+        sso::CALLBACK_PATH => "/signin",
+        "/signout" => "/overview",
+        // Of pages that are many at one route: to where they are listed.
+        page => page.split('{').next().unwrap_or(page),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_says_when_to_come_back() {
+        assert_eq!(advice(&Error::rate_limited(1, "")), "Try again in 1 second.");
+        assert_eq!(advice(&Error::rate_limited(37, "")), "Try again in 37 seconds.");
+        assert!(advice(&Error::internal("a cause")).contains("request id"));
+        assert!(advice(&Error::new(Code::CsrfRejected, "")).starts_with("Open the page again"));
+    }
+
+    #[test]
+    fn nobody_is_sent_back_to_what_cannot_be_opened() {
+        assert_eq!(back(sso::CALLBACK_PATH), "/signin");
+        assert_eq!(back("/signout"), "/overview");
+        assert_eq!(back("/status/"), "/status/");
+        assert_eq!(back("/documentation/guides/{name}/"), "/documentation/guides/");
+    }
+}

@@ -1,0 +1,121 @@
+//! Changing a provider, so that everybody who has signed on there stays who they are.
+
+use kernel::args;
+use kernel::audit::{self, Changes, Entry};
+use kernel::base::seal::Sealed;
+use kernel::base::{Error, Result, Secrets};
+use kernel::store::{Db, Tx};
+use serde_json::{Value, json};
+
+use super::super::rules::{check_change, check_domain_count};
+use super::super::store::{claim, read, rules_text, secret_cell};
+use super::super::{Provider, ProviderChange, ProviderId, RoleRule};
+
+kernel::statements! {
+    UPDATE = "UPDATE sso_providers SET name = $3, client_id = $4, default_role = $5, role_map = $6, trust_email = $7,
+            sign_out_at_provider = $8, enabled = $9, version = $10, updated_at = $11
+        WHERE tenant_id = $1 AND id = $2";
+    END_FLOWS = "UPDATE sso_flows SET used_at = $3 WHERE tenant_id = $1 AND provider_id = $2 AND used_at IS NULL";
+    GET_SECRET = "SELECT client_secret FROM sso_providers WHERE tenant_id = $1 AND id = $2";
+    SET_SECRET = "UPDATE sso_providers SET client_secret = $3 WHERE tenant_id = $1 AND id = $2";
+}
+
+/// How the trail tells of a secret.
+const NEW_SECRET: &str = "(new)";
+
+/// Changes a provider, in force for whoever begins to sign on from now on. What changes nothing writes nothing. None is
+/// "not found".
+pub async fn update(db: &Db, id: ProviderId, change: ProviderChange) -> Result<Provider> {
+    let change = check_change(change)?;
+    db.write(async move |tx| {
+        let at = tx.tick().await?.at;
+        let old = read(tx, id).await?;
+        let new = changed(&old, &change);
+        let mut changes = differences(&old, &new);
+        if let Some((secret, secrets)) = &change.client_secret
+            && set_secret(tx, id, secret, secrets).await?
+        {
+            changes.tell("client_secret", &Value::Null, &json!(NEW_SECRET));
+        }
+        let has = |name: &String| old.domains.iter().any(|known| known.domain == *name);
+        let added: Vec<&String> = change.domains.iter().filter(|name| !has(name)).collect();
+        if !added.is_empty() {
+            check_domain_count(old.domains.len() + added.len())?;
+            for domain in &added {
+                claim(tx, id, domain, at).await?;
+            }
+            changes.tell("added_domains", &Value::Null, &json!(added));
+        }
+        if changes.is_empty() {
+            return Ok(old);
+        }
+        let new_enabled = new.enabled;
+        let row = vec![
+            id.into(),
+            new.name.into(),
+            new.client_id.into(),
+            new.default_role.as_str().into(),
+            rules_text(&new.role_map)?.into(),
+            new.trust_email.into(),
+            new.sign_out_at_provider.into(),
+            new.enabled.into(),
+            (old.version + 1).into(),
+            at.into(),
+        ];
+        tx.later(UPDATE, row).await?;
+        // Those from before it was disabled must not be finished when it is back.
+        if new_enabled != old.enabled {
+            tx.exec(END_FLOWS, args![id, at]).await?;
+        }
+        audit::record(tx, Entry::new("sso.update", "sso_provider", id).changes(changes)).await?;
+        read(tx, id).await
+    })
+    .await
+}
+
+/// What becomes of the provider itself; domains and the secret are apart.
+fn changed(old: &Provider, change: &ProviderChange) -> Provider {
+    Provider {
+        name: change.name.clone().unwrap_or_else(|| old.name.clone()),
+        client_id: change.client_id.clone().unwrap_or_else(|| old.client_id.clone()),
+        default_role: change.default_role.unwrap_or(old.default_role),
+        role_map: change.role_map.clone().unwrap_or_else(|| old.role_map.clone()),
+        trust_email: change.trust_email.unwrap_or(old.trust_email),
+        sign_out_at_provider: change.sign_out_at_provider.unwrap_or(old.sign_out_at_provider),
+        enabled: old.enabled || change.enable,
+        ..old.clone()
+    }
+}
+
+fn differences(old: &Provider, new: &Provider) -> Changes {
+    let mut changes = Changes::default();
+    changes.add("name", old.name.as_str(), new.name.as_str());
+    changes.add("client_id", old.client_id.as_str(), new.client_id.as_str());
+    changes.add("default_role", old.default_role.as_str(), new.default_role.as_str());
+    if old.role_map != new.role_map {
+        changes.tell("role_map", &told(&old.role_map), &told(&new.role_map));
+    }
+    changes.add("trust_email", old.trust_email, new.trust_email);
+    changes.add("sign_out_at_provider", old.sign_out_at_provider, new.sign_out_at_provider);
+    changes.add("enabled", old.enabled, new.enabled);
+    changes
+}
+
+/// As the operator writes them.
+fn told(rules: &[RoleRule]) -> Value {
+    rules.iter().map(|rule| format!("{}={}:{}", rule.claim, rule.value, rule.role.as_str())).collect()
+}
+
+/// What the provider is asked with from now on; whether it is another.
+async fn set_secret(tx: &mut Tx, id: ProviderId, secret: &str, secrets: &Secrets) -> Result<bool> {
+    let tenant = tx.tenant_id().ok_or_else(|| Error::internal("a provider belongs to a tenant"))?;
+    let cell = secret_cell(tenant, id);
+    let (stored,): (Sealed,) = tx.one(GET_SECRET, args![id]).await?;
+    // One that does not open is no use to anybody, and is replaced.
+    if cell.open(secrets, &stored).is_ok_and(|known| known == secret.as_bytes()) {
+        return Ok(false);
+    }
+    let sealed = cell.seal(secrets, &tx.world().chance, secret.as_bytes())?;
+    tx.exec(SET_SECRET, args![id, sealed]).await?;
+    Ok(true)
+}
