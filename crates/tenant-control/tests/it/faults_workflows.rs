@@ -95,9 +95,11 @@ async fn start_runs(api: &Api, workflow: &str) -> Vec<String> {
         let (api, body) = (api.clone(), json!({"workflow_id": workflow}));
         calls.spawn(async move { api.post(WORKFLOWS, &body).await.unwrap() });
     }
-    let answers = calls.join_all().await;
-    assert!(answers.iter().all(|answer| answer.status == 202));
-    answers.iter().map(|answer| answer.text("id")).collect()
+    // A database that is starved may refuse some, which are promised nothing.
+    let (begun, refused): (Vec<_>, Vec<_>) =
+        calls.join_all().await.into_iter().partition(|answer| answer.status == 202);
+    assert!(begun.len() > RUNS_OF_CYCLE / 2 && refused.iter().all(|answer| answer.status == 503), "{}", begun.len());
+    begun.iter().map(|answer| answer.text("id")).collect()
 }
 
 /// The bodies that were sent under each name.
