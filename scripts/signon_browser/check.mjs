@@ -1,7 +1,7 @@
 // What every check has in common: it says a sentence when it holds, it is counted, and it does not wait for ever.
 
 // Each wait ends after this: the machine may be busy, and everything asked for here takes milliseconds.
-export const WAIT_MS = 15_000;
+export const WAIT_MS = 60_000;
 
 let count = 0;
 
