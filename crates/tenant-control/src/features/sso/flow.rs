@@ -11,9 +11,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use kernel::auth::Token;
-use kernel::base::{
-    Actor, ActorKind, ActorRef, Chain, Error, Label, Result, Timestamp, equal, hmac_sha256, is_email, sha256,
-};
+use kernel::base::{Actor, ActorKind, ActorRef, Chain, Error, Label, Result, Timestamp, equal, hmac_sha256, sha256};
 use kernel::http::{BaseUrl, Shared};
 use kernel::store::Db;
 use serde_json::{Map, Value};
@@ -26,7 +24,7 @@ use super::rules::{decode_query, email_domain, encode, find_claim, parse_redirec
 use super::store::{self, Connection, Finished, Flow, Found, NewFlow, Vouched};
 use super::token::{Expected, Fault, verify};
 use super::{CALLBACK_PATH, FLOW_MS, SSO_NOT_AVAILABLE};
-use crate::features::users::SignOn;
+use crate::features::users::{SignOn, fold_email};
 
 /// All that is asked of a provider when somebody comes back: shorter than a request may take.
 const ASKING_MAX: Duration = Duration::from_secs(25);
@@ -315,18 +313,17 @@ fn add_claims(claims: &mut Map<String, Value>, more: Map<String, Value>) -> Resu
 fn read_claims(provider: &Connection, claims: &Map<String, Value>) -> Result<(SignOn, String), Trouble> {
     let text = |name: &str| claims.get(name).and_then(Value::as_str);
     let subject = text("sub").ok_or(Refusal::TokenInvalid)?.to_owned();
-    // Letters that only look like others are small ones of them to Unicode: such an address is nobody's here.
-    let is_plain = |email: &&str| is_email(email) && email.to_lowercase() == email.to_ascii_lowercase();
-    let email = text("email").map(str::trim).filter(is_plain).ok_or(Refusal::NoEmail)?;
+    // As addresses of users are kept: one that only looks like another is nobody's.
+    let email = text("email").and_then(|email| fold_email(email).ok()).ok_or(Refusal::NoEmail)?;
     // Some write it as a text.
     let is_verified = claims.get("email_verified").is_some_and(|said| *said == true || *said == "true");
     if !is_verified && !provider.trust_email {
         return Err(Refusal::EmailNotVerified.into());
     }
-    let domain = email_domain(email).ok_or(Refusal::NoEmail)?;
+    let domain = email_domain(&email).ok_or(Refusal::NoEmail)?;
     let name = text("name").and_then(|name| Label::parse(name).ok()).map(Label::into_string);
     let role = role_of(&provider.role_map, provider.default_role, claims);
-    Ok((SignOn { provider: provider.found.id, subject, email: email.to_lowercase(), name, role }, domain))
+    Ok((SignOn { provider: provider.found.id, subject, email, name, role }, domain))
 }
 
 /// What a provider sends a browser back with.

@@ -87,6 +87,16 @@ over_http! {
         assert_eq!(scene.user("ken@acme.test").await["identities"], json!([]));
     }
 
+    async fn an_address_is_the_same_however_it_is_spelled(setup: Setup) {
+        let scene = scene(setup).await;
+        let made = make(&scene, "jos\u{e9}@acme.test", "viewer").await;
+        for (at, spelled) in ["JOSE\u{301}@acme.test", "Jos\u{c9}@ACME.test"].into_iter().enumerate() {
+            scene.idp.person(person("subject-1", spelled));
+            let told = scene.session(&scene.signed_on().await).await;
+            assert_eq!((&told["actor"]["id"], &told["actor"]["email"]), (&made["id"], &made["email"]), "{at}");
+        }
+    }
+
     async fn subjects_of_two_providers_are_two_people(setup: Setup) {
         let scene = scene(setup).await;
         let ann = scene.session(&scene.signed_on().await).await;
