@@ -95,6 +95,13 @@ impl Error {
         error
     }
 
+    /// The same where it is not this service that is away: the client is told what is, and when to come again.
+    #[must_use]
+    pub fn telling(mut self, detail: impl Into<String>, retry_after_seconds: u64) -> Self {
+        (self.0.detail, self.0.retry_after_seconds) = (detail.into(), Some(retry_after_seconds));
+        self
+    }
+
     /// A fault of ours. The client learns only the request id.
     pub fn internal(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         let mut error =

@@ -71,7 +71,9 @@ impl Refusal {
         match self {
             Refusal::Malformed => "Type your whole e-mail address, such as you@example.com.",
             Refusal::Unknown => "No sign-on is set up for this address. Ask your administrator, or use a sign-in link.",
-            Refusal::Away => "Signing in is not possible right now. Try again in a minute.",
+            Refusal::Away => {
+                "Your provider or this service cannot be used right now. Try again in a minute, or use a sign-in link."
+            }
         }
     }
 

@@ -70,12 +70,18 @@ pub async fn begin(app: &Shared, domain: &str, redirect_to: &str) -> Result<Begu
     })
 }
 
+/// By then a provider that has failed is asked again.
+const AWAY_RETRY_AFTER_SECONDS: u64 = 60;
+
 fn not_available() -> Error {
     Error::new(SSO_NOT_AVAILABLE, SSO_NOT_AVAILABLE.example())
 }
 
 fn away(provider: &Found, trouble: &Trouble) -> Error {
-    Error::unavailable(format!("the provider {} cannot be used: {}", provider.id, trouble.detail))
+    Error::unavailable(format!("the provider {} cannot be used: {}", provider.id, trouble.detail)).telling(
+        "The provider of this domain cannot be used right now. Try again in a minute, or use a sign-in link.",
+        AWAY_RETRY_AFTER_SECONDS,
+    )
 }
 
 fn authorization_url(

@@ -23,11 +23,15 @@ over_http! {
         let scene = scene(setup).await;
         scene.idp.say(DISCOVERY, Says::status(500));
         for _ in 0..3 {
-            assert_not_begun(&begin(&scene.server, DOMAIN).await, "an error");
+            let answer = begin(&scene.server, DOMAIN).await;
+            assert_not_begun(&answer, "an error");
+            let told = answer.problem("unavailable")["detail"].to_string();
+            assert!(told.contains("provider") && answer.header("retry-after") == "60", "{told}");
         }
         let form = scene.server.post("/signin").header("content-type", "application/x-www-form-urlencoded");
         let page = form.body(format!("email=ann%40{DOMAIN}")).header("sec-fetch-site", "same-origin").await;
         assert_eq!(page.is(503).header("retry-after"), "60");
+        assert!(String::from_utf8_lossy(&page.body).contains("Your provider or this service cannot be used right now."));
         assert_eq!(scene.idp.asked(DISCOVERY), 1);
         scene.idp.behave();
         scene.server.advance(5 * SECOND_MS - 1);
