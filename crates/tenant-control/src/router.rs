@@ -113,7 +113,7 @@ pub fn table(app: &Shared) -> Api {
         .page("/status/", Policy::Public, pages::status)
         .charging_page("/signin", pages::signin)
         .form("/signin", Policy::Auth, pages::begin_signin)
-        .page(sso::CALLBACK_PATH, Policy::Auth, sso::callback::callback)
+        .page(sso::CALLBACK_PATH, Policy::Auth, pages::callback)
         .form("/signout", Policy::Public, pages::signout)
         // Finding the caller charges its own budget, or the address's when there is none.
         .charging_page("/overview", pages::overview)

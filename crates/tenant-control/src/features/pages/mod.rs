@@ -4,6 +4,7 @@
 //! `library.rs` keeps the pages of the reference (`reference.rs`, from `contract.rs` and `fields.rs`) and the guides.
 
 pub mod assets;
+mod callback;
 mod changelog;
 mod contract;
 mod documentation;
@@ -24,13 +25,13 @@ mod status;
 mod watched;
 
 pub use assets::{icon, overview_script, stylesheet};
+pub use callback::callback;
 pub use changelog::{changelog, feed};
 pub use documentation::documentation;
 pub use errors::errors;
 pub use home::home;
 pub use library::{Library, library};
 pub use overview::overview;
-pub use page::{IN_A_MINUTE, Page, REFERRER_POLICY};
 pub use rate_limits::rate_limits;
 pub use refused::refused;
 pub use signin::{begin_signin, signin};

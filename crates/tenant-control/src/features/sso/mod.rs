@@ -1,14 +1,13 @@
 //! Single sign-on: people of a tenant sign in where they do for everything else, by OpenID Connect.
 //!
 //! The operator sets a provider up at the command line and has it shown that its domains are the tenant's. Whoever says which
-//! domain they are of is sent to its provider (`flow`), comes back with a code (`callback`), and is let in as the user that
-//! the provider's word stands for. Who signs out is led there too, if the operator wants that (`sign_out`). What a provider says
+//! domain they are of is sent to its provider (`flow`), comes back with a code, and is let in as the user that the
+//! provider's word stands for. Who signs out is led there too, if the operator wants that (`sign_out`). What a provider says
 //! of itself is read in `discovery`, what is asked of it on the way in `asking`, its word checked in `token`; `rules` are plain
 //! functions. Deliberately left out: SAML, which an OpenID provider in front of it translates, and keeping anything of a
 //! provider's tokens.
 
 mod asking;
-pub mod callback;
 mod discovery;
 mod flow;
 mod refusal;
@@ -23,7 +22,8 @@ pub mod update {
 }
 
 pub use discovery::Providers;
-pub use flow::{Begun, begin};
+pub use flow::{Arrived, Begun, Ended, begin, complete, cookie_name};
+pub use refusal::Told;
 pub use rules::{
     DEFAULT_REDIRECT, email_domain, is_address, may_be_asked, parse_domain, parse_redirect, parse_role_rule,
 };

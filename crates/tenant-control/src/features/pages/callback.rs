@@ -11,10 +11,9 @@ use kernel::auth::cookies;
 use kernel::base::{Error, Result};
 use kernel::http::{BaseUrl, Context, Shared};
 
-use super::flow::{Arrived, Ended, complete, cookie_name};
-use super::refusal::Told;
+use super::page::{IN_A_MINUTE, Page, REFERRER_POLICY};
 use crate::cookie;
-use crate::features::pages::{IN_A_MINUTE, Page, REFERRER_POLICY};
+use crate::features::sso::{Arrived, Ended, Told, complete, cookie_name};
 
 #[derive(Template)]
 #[template(path = "sso_refused.html")]
