@@ -10,8 +10,8 @@ use super::raw::Raw;
 use super::rules::BodyRules;
 use crate::base::Result;
 
-/// More than an e-mail address and any path of ours take.
-const FORM_BYTES_MAX: usize = 4 * 1024;
+/// More than an e-mail address and any path of ours take, each byte of them written as three.
+const FORM_BYTES_MAX: usize = 8 * 1024;
 
 /// Of every form; noted for whoever reads it.
 pub(super) const FORM: BodyRules =

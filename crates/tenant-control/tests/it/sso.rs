@@ -57,7 +57,9 @@ impl<'a> Told<'a> {
 
 /// A server that may call this machine, and on which an address may sign on as often as a test has to.
 async fn open(mut setup: Setup) -> Server {
-    setup.settings.outbound.allow = vec!["127.0.0.0/8".parse().unwrap()];
+    if setup.settings.outbound.allow.is_empty() {
+        setup.settings.outbound.allow = vec!["127.0.0.0/8".parse().unwrap()];
+    }
     for policy in [Policy::Auth, Policy::Public] {
         setup.settings.rate_table.set(policy, 100_000);
     }
@@ -135,8 +137,13 @@ impl Flow {
     fn of(answer: &Answer) -> Flow {
         let url = answer.ok(200)["url"].as_str().expect("an address").to_owned();
         let cookie = answer.header("set-cookie").split(';').next().unwrap_or_default().to_owned();
-        assert!(cookie.contains("sso_flow="), "{cookie}");
+        assert!(cookie.contains("sso_flow_"), "{cookie}");
         Flow { cookie, url }
+    }
+
+    /// The name of its cookie.
+    fn cookie_name(&self) -> &str {
+        self.cookie.split('=').next().unwrap_or_default()
     }
 
     /// What the provider is asked, by name.

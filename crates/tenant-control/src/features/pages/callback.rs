@@ -7,13 +7,12 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use kernel::auth::cookies;
 use kernel::base::{Error, Result};
 use kernel::http::{BaseUrl, Context, Shared};
 
 use super::page::{IN_A_MINUTE, Page, REFERRER_POLICY};
 use crate::cookie;
-use crate::features::sso::{Arrived, Ended, Told, complete, cookie_name};
+use crate::features::sso::{Arrived, Ended, Told, complete};
 
 #[derive(Template)]
 #[template(path = "sso_refused.html")]
@@ -39,7 +38,7 @@ pub async fn callback(
     let base_url = &app.settings.base_url;
     let arrived = Arrived {
         query: uri.query().unwrap_or_default(),
-        flow_cookies: cookies(&headers, cookie_name(base_url)),
+        headers: &headers,
         address: context.address.0,
         request_id: context.request_id.clone(),
     };
@@ -53,7 +52,7 @@ pub async fn callback(
         Err(error) => return Err(error),
     };
     match ended {
-        Ended::Welcome { session, redirect_to } => {
+        Ended::Welcome { session, redirect_to, cookie } => {
             app.clone().end_replaced_sessions(headers, context).await;
             let session = cookie::setting(base_url.cookie_name(), session.reveal(), base_url.is_https());
             let mut response = StatusCode::SEE_OTHER.into_response();
@@ -62,14 +61,15 @@ pub async fn callback(
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
             headers.insert(header::REFERRER_POLICY, REFERRER_POLICY);
             headers.append(header::SET_COOKIE, HeaderValue::try_from(session).map_err(Error::internal)?);
-            headers.append(header::SET_COOKIE, forgetting(base_url)?);
+            headers.append(header::SET_COOKIE, forgetting(base_url, &cookie)?);
             Ok(response)
         }
         Ended::Unknown => page(Told::Again, &context),
-        Ended::Refused { told, is_own: false } => page(told, &context),
-        Ended::Refused { told, is_own: true } => {
+        Ended::Refused { told, cookie } => {
             let mut response = page(told, &context)?;
-            response.headers_mut().append(header::SET_COOKIE, forgetting(base_url)?);
+            if let Some(cookie) = cookie {
+                response.headers_mut().append(header::SET_COOKIE, forgetting(base_url, &cookie)?);
+            }
             Ok(response)
         }
     }
@@ -110,7 +110,7 @@ fn page(told: Told, context: &Context) -> Result<Response> {
 }
 
 /// The sign-on is over, and its cookie good for nothing.
-fn forgetting(base_url: &BaseUrl) -> Result<HeaderValue> {
-    let cookie = cookie::clearing(cookie_name(base_url), base_url.is_https());
+fn forgetting(base_url: &BaseUrl, name: &str) -> Result<HeaderValue> {
+    let cookie = cookie::clearing(name, base_url.is_https());
     HeaderValue::try_from(cookie).map_err(Error::internal)
 }

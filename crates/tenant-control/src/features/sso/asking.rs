@@ -7,16 +7,15 @@ use axum::http::{HeaderMap, HeaderValue, Method, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
-use kernel::base::TenantId;
 use kernel::http::Shared;
 use kernel::outbound::{Request, Response, Target};
 use serde_json::{Map, Value};
 
 use super::CALLBACK_PATH;
-use super::discovery::Metadata;
+use super::discovery::{Metadata, Providers};
 use super::refusal::{Refusal, Stop, Trouble};
 use super::rules::encode;
-use super::store::Connection;
+use super::store::{Connection, Found};
 
 /// People wait for it.
 pub const EXCHANGE_MAX: Duration = Duration::from_secs(10);
@@ -27,8 +26,8 @@ const ERROR_BYTES_MAX: usize = 64;
 const USER_AGENT: &str = concat!("tenant-control/", env!("CARGO_PKG_VERSION"));
 
 /// A JSON object that anybody may read.
-pub async fn get(app: &Shared, tenant: TenantId, target: &Target) -> Result<Map<String, Value>, Trouble> {
-    read(&send(app, tenant, Method::GET, target, headers(), Bytes::new()).await?)
+pub async fn get(app: &Shared, provider: &Found, target: &Target) -> Result<Map<String, Value>, Trouble> {
+    read(&send(app, provider, Method::GET, target, headers(), Bytes::new()).await?)
 }
 
 /// What a provider gives for a code.
@@ -67,7 +66,7 @@ pub async fn redeem(
     }
     let form: Vec<String> = form.into_iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
     let body = Bytes::from(form.join("&"));
-    let answer = send(app, provider.found.tenant, Method::POST, &metadata.token_endpoint, headers, body).await?;
+    let answer = send(app, &provider.found, Method::POST, &metadata.token_endpoint, headers, body).await?;
     Ok(read_tokens(&answer)?)
 }
 
@@ -97,7 +96,7 @@ pub fn plain_word(text: &str) -> Option<String> {
 /// What a provider knows of whoever its token is about.
 pub async fn ask_userinfo(
     app: &Shared,
-    tenant: TenantId,
+    provider: &Found,
     target: &Target,
     access_token: &str,
 ) -> Result<Map<String, Value>, Trouble> {
@@ -105,7 +104,7 @@ pub async fn ask_userinfo(
     let bearer = HeaderValue::try_from(format!("Bearer {access_token}"));
     let bearer = bearer.map_err(|_| Trouble::new(Refusal::ProviderBroken, "its access token is no text"))?;
     headers.insert(header::AUTHORIZATION, bearer);
-    read(&send(app, tenant, Method::GET, target, headers, Bytes::new()).await?)
+    read(&send(app, provider, Method::GET, target, headers, Bytes::new()).await?)
 }
 
 fn headers() -> HeaderMap {
@@ -117,7 +116,7 @@ fn headers() -> HeaderMap {
 
 async fn send(
     app: &Shared,
-    tenant: TenantId,
+    provider: &Found,
     method: Method,
     target: &Target,
     headers: HeaderMap,
@@ -125,8 +124,10 @@ async fn send(
 ) -> Result<Response, Trouble> {
     let target = target.clone();
     // One byte more, to see that there is more.
-    let (timeout, body_max, for_whom) = (EXCHANGE_MAX, ANSWER_BYTES_MAX + 1, Some(tenant));
+    let (timeout, body_max, for_whom) = (EXCHANGE_MAX, ANSWER_BYTES_MAX + 1, Some(provider.tenant));
     let answer = app.outbound.send(Request { method, target, headers, body, timeout, body_max, for_whom }).await;
+    let is_away = answer.as_ref().map_or(true, |answer| answer.status >= 500);
+    app.settings.of_feature::<Providers>().hear(provider.id, &app.world.clock, is_away);
     answer.map_err(|failure| {
         let detail = format!("{}: {}", failure.kind.as_str(), failure.detail);
         Trouble::new(Refusal::ProviderUnreachable, detail)

@@ -5,6 +5,7 @@
 //! provider is none of this: it is read from the store each time.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use kernel::base::{Clock, DAY_MS, HOUR_MS, SECOND_MS, Timestamp};
@@ -33,9 +34,13 @@ const HEALTH_MS: i64 = HOUR_MS;
 const REREAD_MS: i64 = 30 * SECOND_MS;
 /// Beyond this one is forgotten for another: those in use are read anew.
 const PROVIDERS_MAX: usize = 1_000;
+/// More than any provider has that is of use here.
+const SCOPES_MAX: usize = 200;
 /// Who waits for one provider at a time, and who writes a sign-on down.
 const WAITING_MAX: usize = 32;
 const BEGINNING_MAX: usize = 16;
+/// Giving up what is too much walks all there is.
+const BEGINS_BETWEEN_TRIMS: u64 = 64;
 
 /// Where a provider is asked, and how.
 #[derive(Clone, Debug)]
@@ -46,6 +51,8 @@ pub struct Metadata {
     pub userinfo_endpoint: Option<Target>,
     /// Where people sign out there.
     pub end_session_endpoint: Option<Target>,
+    /// What can be asked for, as far as it says.
+    pub scopes: Vec<String>,
     /// Whether every answer names the issuer (RFC 9207).
     pub names_issuer: bool,
     /// Whether our secret is sent in the form, where it is not taken otherwise.
@@ -59,6 +66,8 @@ pub struct Providers(Arc<Inner>);
 struct Inner {
     entries: Mutex<HashMap<ProviderId, Arc<Entry>>>,
     beginning: Arc<Semaphore>,
+    /// How many sign-ons have begun here.
+    begun: AtomicU64,
     /// Of whoever was the first to ask a provider.
     clock: OnceLock<Clock>,
 }
@@ -66,12 +75,14 @@ struct Inner {
 impl Default for Inner {
     fn default() -> Self {
         let beginning = Arc::new(Semaphore::new(BEGINNING_MAX));
-        Inner { entries: Mutex::default(), beginning, clock: OnceLock::new() }
+        Inner { entries: Mutex::default(), beginning, begun: AtomicU64::default(), clock: OnceLock::new() }
     }
 }
 
 struct Entry {
     known: Mutex<Known>,
+    /// For those who come back from it, and for those who need its document, be it that they are the same.
+    coming_back: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
     /// Held by whoever reads.
     reading: tokio::sync::Mutex<()>,
@@ -80,9 +91,9 @@ struct Entry {
 
 impl Default for Entry {
     fn default() -> Self {
-        let waiting = Arc::new(Semaphore::new(WAITING_MAX));
+        let places = || Arc::new(Semaphore::new(WAITING_MAX));
         let (known, reading, refusals) = (Mutex::default(), tokio::sync::Mutex::default(), Mutex::default());
-        Entry { known, waiting, reading, refusals }
+        Entry { known, coming_back: places(), waiting: places(), reading, refusals }
     }
 }
 
@@ -92,8 +103,10 @@ struct Known {
     keys: Option<Read<Vec<Key>>>,
     /// When the keys were last read because one was missing.
     reread_at: Option<Timestamp>,
-    /// When it was asked last, and what went wrong then.
+    /// When its document was asked for last, and what went wrong then.
     asked: Option<(Timestamp, Option<Trouble>)>,
+    /// When it was asked anything last, and whether it gave no answer.
+    heard: Option<(Timestamp, bool)>,
 }
 
 impl Known {
@@ -133,11 +146,15 @@ impl Providers {
         entries.entry(id).or_default().clone()
     }
 
-    /// A place among those who wait for a provider. Beyond so many nobody waits more: a provider that is silent must not take
-    /// the places of all who call this service.
+    /// A place among those who come back from a provider. Beyond so many nobody waits more: a provider that is silent must not
+    /// take the places of all who call this service.
     pub fn place(&self, id: ProviderId) -> Result<OwnedSemaphorePermit, Trouble> {
-        let crowded = |_| Trouble::new(Refusal::ProviderUnreachable, "too many wait for it");
-        self.entry(id).waiting.clone().try_acquire_owned().map_err(crowded)
+        take(&self.entry(id).coming_back)
+    }
+
+    /// Whether, as a sign-on begins, those beyond the bound are given up.
+    pub fn is_time_to_trim(&self) -> bool {
+        self.0.begun.fetch_add(1, Ordering::Relaxed) % BEGINS_BETWEEN_TRIMS == BEGINS_BETWEEN_TRIMS - 1
     }
 
     /// A turn to write a sign-on down, known or not: strangers who begin many wait for each other.
@@ -150,17 +167,28 @@ impl Providers {
         let Some(now) = self.0.clock.get().map(Clock::now) else { return (0, 0) };
         let is_away = |entry: &Arc<Entry>| {
             let known = lock(&entry.known);
-            let (at, trouble) = known.asked.as_ref()?;
-            is_within(*at, now, HEALTH_MS).then_some(trouble.is_some())
+            let (at, is_away) = known.heard?;
+            is_within(at, now, HEALTH_MS).then_some(is_away)
         };
         let asked: Vec<bool> = lock(&self.0.entries).values().filter_map(is_away).collect();
         (asked.len(), asked.iter().filter(|is_away| **is_away).count())
+    }
+
+    /// Notes whether a provider has answered.
+    pub fn hear(&self, id: ProviderId, clock: &Clock, is_away: bool) {
+        self.0.clock.get_or_init(|| clock.clone());
+        lock(&self.entry(id).known).heard = Some((clock.now(), is_away));
     }
 
     /// Whether a refusal goes into the tenant's trail, and then how many of its kind did not go there before it.
     pub fn count(&self, id: ProviderId, refusal: Refusal, now: Timestamp) -> Option<u64> {
         lock(&self.entry(id).refusals).count(refusal, now)
     }
+}
+
+fn take(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Trouble> {
+    let crowded = |_| Trouble::new(Refusal::ProviderUnreachable, "too many wait for it");
+    places.clone().try_acquire_owned().map_err(crowded)
 }
 
 /// Whether a moment is no further back. One to come is not: the clock was set back since, and what was read then is of no known age.
@@ -184,7 +212,7 @@ pub async fn metadata(app: &Shared, provider: &Found) -> Result<Arc<Metadata>, T
         }
         _ => {
             entry.check(now)?;
-            let place = app.settings.of_feature::<Providers>().place(provider.id)?;
+            let place = take(&entry.waiting)?;
             // By itself: whoever waits for it may leave, and what it finds out is remembered for those who come.
             let reading = tokio::spawn(wait_for_document(app.clone(), provider.clone(), entry, place));
             let ended = |_| Trouble::new(Refusal::ProviderUnreachable, "reading its document ended half-way");
@@ -263,8 +291,14 @@ impl Entry {
 
     async fn read_metadata(&self, app: &Shared, provider: &Found) -> Result<Arc<Metadata>, Trouble> {
         let read = self.ask_metadata(app, provider).await;
-        app.settings.of_feature::<Providers>().0.clock.get_or_init(|| app.world.clock.clone());
-        lock(&self.known).asked = Some((app.world.now(), read.as_ref().err().cloned()));
+        let (now, trouble) = (app.world.now(), read.as_ref().err().cloned());
+        let mut known = lock(&self.known);
+        // A document that cannot be used is no answer.
+        if trouble.is_some() {
+            known.heard = Some((now, true));
+        }
+        known.asked = Some((now, trouble));
+        drop(known);
         read
     }
 
@@ -277,7 +311,7 @@ impl Entry {
             let detail = "its issuer is neither https nor at an address that the operator has allowed";
             return Err(broken(detail.to_owned()));
         }
-        let document = asking::get(app, provider.tenant, &place).await?;
+        let document = asking::get(app, provider, &place).await?;
         let reader = Reader { document: &document, issuer: &issuer, app };
         let metadata = Arc::new(reader.read(provider).map_err(broken)?);
         lock(&self.known).metadata = Some(Read { at: app.world.now(), what: metadata.clone() });
@@ -285,7 +319,7 @@ impl Entry {
     }
 
     async fn read_keys(&self, app: &Shared, provider: &Found, from: &Metadata) -> Result<Arc<Vec<Key>>, Trouble> {
-        let set = asking::get(app, provider.tenant, &from.jwks_uri).await?;
+        let set = asking::get(app, provider, &from.jwks_uri).await?;
         let keys = Arc::new(read_keys(&Value::Object(set)));
         lock(&self.known).keys = Some(Read { at: app.world.now(), what: keys.clone() });
         Ok(keys)
@@ -313,6 +347,7 @@ impl Reader<'_> {
             userinfo_endpoint: self.optional("userinfo_endpoint")?,
             // One that cannot be used is none: nobody is kept from signing on by it.
             end_session_endpoint: self.optional("end_session_endpoint").ok().flatten(),
+            scopes: self.texts("scopes_supported").take(SCOPES_MAX).map(str::to_owned).collect(),
             names_issuer: is_true("authorization_response_iss_parameter_supported"),
             posts_secret: self.posts_secret(),
         })
@@ -320,6 +355,11 @@ impl Reader<'_> {
 
     fn text(&self, name: &str) -> Option<&str> {
         self.document.get(name).and_then(Value::as_str)
+    }
+
+    fn texts(&self, name: &str) -> impl Iterator<Item = &str> {
+        let list = self.document.get(name).and_then(Value::as_array);
+        list.into_iter().flatten().filter_map(Value::as_str)
     }
 
     fn endpoint(&self, name: &str) -> Result<Target, String> {
@@ -337,8 +377,7 @@ impl Reader<'_> {
     }
 
     fn posts_secret(&self) -> bool {
-        let methods = self.document.get("token_endpoint_auth_methods_supported").and_then(Value::as_array);
-        let has = |name: &str| methods.is_some_and(|methods| methods.iter().any(|method| method == name));
+        let has = |name: &str| self.texts("token_endpoint_auth_methods_supported").any(|method| method == name);
         has("client_secret_post") && !has("client_secret_basic")
     }
 }

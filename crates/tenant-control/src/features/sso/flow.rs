@@ -8,9 +8,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::HeaderMap;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
-use kernel::auth::Token;
+use kernel::auth::{Token, cookies};
 use kernel::base::{Actor, ActorKind, ActorRef, Chain, Error, Label, Result, Timestamp, equal, hmac_sha256, sha256};
 use kernel::http::{BaseUrl, Shared};
 use kernel::store::Db;
@@ -20,7 +21,7 @@ use tokio::time::timeout;
 use super::asking::{ask_userinfo, plain_word, redeem};
 use super::discovery::{self, Metadata, Providers};
 use super::refusal::{Refusal, Stop, Told, Trouble};
-use super::rules::{decode_query, email_domain, encode, find_claim, parse_redirect, role_of};
+use super::rules::{decode_query, email_domain, encode, find_claim, parse_redirect, role_of, scope};
 use super::store::{self, Connection, Finished, Flow, Found, NewFlow, Vouched};
 use super::token::{Expected, Fault, verify};
 use super::{CALLBACK_PATH, FLOW_MS, SSO_NOT_AVAILABLE};
@@ -28,7 +29,6 @@ use crate::features::users::{SignOn, fold_email};
 
 /// All that is asked of a provider when somebody comes back: shorter than a request may take.
 const ASKING_MAX: Duration = Duration::from_secs(25);
-const SCOPE: &str = "openid email profile";
 
 /// Where somebody is sent, and what their browser keeps until they come back.
 pub struct Begun {
@@ -40,30 +40,30 @@ pub struct Begun {
     pub expires_at: Timestamp,
 }
 
-/// Begins a sign-on for the people of a domain. What is not available is the same for all that it can be, and takes as long
-/// as a sign-on that begins.
+/// Begins a sign-on for the people of a domain. What is not available is the same for all that it can be, and is found out by
+/// the same read.
 pub async fn begin(app: &Shared, domain: &str, redirect_to: &str) -> Result<Begun> {
     let redirect_to =
         parse_redirect(redirect_to).map_err(|detail| Error::invalid("/redirect_to", "invalid_path", detail))?;
     let all = app.signing_on();
     let providers: Providers = app.settings.of_feature();
     let found = store::find_by_domain(&all, &domain.to_ascii_lowercase()).await?;
-    let metadata = match &found {
-        Some(provider) => Some(discovery::metadata(app, provider).await.map_err(|trouble| away(provider, &trouble))?),
-        None => None,
-    };
+    let provider = found.ok_or_else(|| Error::new(SSO_NOT_AVAILABLE, SSO_NOT_AVAILABLE.example()))?;
+    let metadata = discovery::metadata(app, &provider).await.map_err(|trouble| away(&provider, &trouble))?;
     let secret = Secret(BASE64.encode(app.world.chance.bytes::<32>()));
     let state = BASE64.encode(app.world.chance.bytes::<32>());
     let expires_at = app.world.now().plus(FLOW_MS);
     let (state_hash, cookie_hash) = (sha256(state.as_bytes()), secret.hash());
     let turn = providers.turn().await;
-    store::open_flow(&all, found.as_ref(), NewFlow { state_hash, cookie_hash, redirect_to, expires_at }).await?;
+    store::open_flow(&all, &provider, NewFlow { state_hash, cookie_hash, redirect_to, expires_at }).await?;
+    if providers.is_time_to_trim() {
+        store::trim_flows(&all, &provider).await?;
+    }
     drop(turn);
-    let (Some(provider), Some(metadata)) = (found, metadata) else { return Err(not_available()) };
     let base_url = &app.settings.base_url;
     Ok(Begun {
         url: authorization_url(base_url, &provider, &metadata, &state, &secret),
-        cookie: secret.cookie(base_url),
+        cookie: secret.cookie(base_url, &state_hash),
         provider_name: provider.name,
         protocol: provider.protocol,
         expires_at,
@@ -72,10 +72,6 @@ pub async fn begin(app: &Shared, domain: &str, redirect_to: &str) -> Result<Begu
 
 /// By then a provider that has failed is asked again.
 const AWAY_RETRY_AFTER_SECONDS: u64 = 60;
-
-fn not_available() -> Error {
-    Error::new(SSO_NOT_AVAILABLE, SSO_NOT_AVAILABLE.example())
-}
 
 fn away(provider: &Found, trouble: &Trouble) -> Error {
     Error::unavailable(format!("the provider {} cannot be used: {}", provider.id, trouble.detail)).telling(
@@ -92,12 +88,13 @@ fn authorization_url(
     secret: &Secret,
 ) -> String {
     let callback = format!("{}{CALLBACK_PATH}", base_url.as_str());
+    let scope = scope(&provider.role_map, &metadata.scopes);
     let (nonce, challenge) = (secret.nonce(), BASE64.encode(sha256(secret.verifier().as_bytes())));
     let parameters = [
         ("response_type", "code"),
         ("client_id", provider.client_id.as_str()),
         ("redirect_uri", callback.as_str()),
-        ("scope", SCOPE),
+        ("scope", scope.as_str()),
         ("state", state),
         ("nonce", nonce.as_str()),
         ("code_challenge", challenge.as_str()),
@@ -130,22 +127,23 @@ impl Secret {
     }
 
     /// Sent when somebody comes back from another site, which is why it is not `Strict`.
-    fn cookie(&self, base_url: &BaseUrl) -> String {
+    fn cookie(&self, base_url: &BaseUrl, state_hash: &[u8; 32]) -> String {
         let secure = if base_url.is_https() { "; Secure" } else { "" };
-        let (name, seconds) = (cookie_name(base_url), FLOW_MS / 1_000);
+        let (name, seconds) = (cookie_name(base_url, state_hash), FLOW_MS / 1_000);
         format!("{name}={}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}", self.0)
     }
 }
 
-pub fn cookie_name(base_url: &BaseUrl) -> &'static str {
-    if base_url.is_https() { "__Host-sso_flow" } else { "sso_flow" }
+/// One for each sign-on: people have several windows, and begin in each of them.
+fn cookie_name(base_url: &BaseUrl, state_hash: &[u8; 32]) -> String {
+    let prefix = if base_url.is_https() { "__Host-" } else { "" };
+    format!("{prefix}sso_flow_{}", BASE64.encode(&state_hash[..6]))
 }
 
 /// A browser that comes back.
 pub struct Arrived<'a> {
     pub query: &'a str,
-    /// Every cookie that may be that of the sign-on.
-    pub flow_cookies: Vec<String>,
+    pub headers: &'a HeaderMap,
     pub address: IpAddr,
     pub request_id: Arc<str>,
 }
@@ -155,11 +153,13 @@ pub enum Ended {
     Welcome {
         session: Token,
         redirect_to: String,
+        /// The name of its cookie, which is good for nothing any more.
+        cookie: String,
     },
     Refused {
         told: Told,
-        /// It was this browser's own sign-on, which is over.
-        is_own: bool,
+        /// The same, if it was this browser's own sign-on.
+        cookie: Option<String>,
     },
     /// There is no such sign-on, or not any more. Nothing of this browser's is touched: anybody can lead it here.
     Unknown,
@@ -168,15 +168,17 @@ pub enum Ended {
 /// Ends a sign-on. It is used up before anything is asked of the provider, whatever becomes of it.
 pub async fn complete(app: &Shared, arrived: Arrived<'_>) -> Result<Ended> {
     let Some(answer) = Answer::read(arrived.query) else { return Ok(Ended::Unknown) };
-    let found = store::find_flow(&app.signing_on(), sha256(answer.state.as_bytes())).await?;
+    let state_hash = sha256(answer.state.as_bytes());
+    let found = store::find_flow(&app.signing_on(), state_hash).await?;
     let Some(flow) = found else { return Ok(Ended::Unknown) };
+    let cookie = cookie_name(&app.settings.base_url, &state_hash);
     let db = app.signing_on_to(flow.tenant, actor(&flow, &arrived));
-    let trouble = match sign_on(app, &db, &flow, &answer, &arrived).await {
+    let trouble = match sign_on(app, &db, &flow, &answer, cookies(arrived.headers, &cookie)).await {
         Ok(session) => {
             app.credentials.remember(session.hash());
             // The role may be another, in older sessions too.
             app.credentials.forget(flow.tenant);
-            return Ok(Ended::Welcome { session, redirect_to: flow.redirect_to });
+            return Ok(Ended::Welcome { session, redirect_to: flow.redirect_to, cookie });
         }
         Err(Stop::Failed(error)) => return Err(error),
         Err(Stop::Refused(trouble)) => trouble,
@@ -194,9 +196,8 @@ pub async fn complete(app: &Shared, arrived: Arrived<'_>) -> Result<Ended> {
     {
         tracing::warn!(%error, provider = %flow.provider, "a refused sign-on is not in the trail");
     }
-    // What this browser has under way may be another sign-on: anybody can lead it here.
     let is_own = !matches!(trouble.refusal, Refusal::FlowUsed | Refusal::OtherBrowser);
-    Ok(Ended::Refused { told: trouble.refusal.told(), is_own })
+    Ok(Ended::Refused { told: trouble.refusal.told(), cookie: is_own.then_some(cookie) })
 }
 
 /// Nobody is known yet, so it is the service that acts, on the provider's word.
@@ -211,15 +212,19 @@ fn actor(flow: &Flow, arrived: &Arrived<'_>) -> Actor {
     }
 }
 
-async fn sign_on(app: &Shared, db: &Db, flow: &Flow, answer: &Answer, arrived: &Arrived<'_>) -> Result<Token, Stop> {
-    let mut secrets = arrived.flow_cookies.iter().map(|cookie| Secret(cookie.clone()));
-    let secret = secrets.find(|secret| equal(&secret.hash(), &flow.cookie_hash));
+async fn sign_on(app: &Shared, db: &Db, flow: &Flow, answer: &Answer, cookies: Vec<String>) -> Result<Token, Stop> {
+    let secret = cookies.into_iter().map(Secret).find(|secret| equal(&secret.hash(), &flow.cookie_hash));
     // A stranger does not even use it up.
     let secret = secret.ok_or(Refusal::OtherBrowser)?;
+    // Whoever finds no place has used nothing up either, and can come again.
+    let place = app.settings.of_feature::<Providers>().place(flow.provider);
+    let _place = place.map_err(|trouble| Stop::Failed(Error::unavailable(trouble.detail)))?;
     if !store::use_flow(&app.signing_on(), sha256(answer.state.as_bytes())).await? {
         return Err(Refusal::FlowUsed.into());
     }
-    if flow.expires_at <= app.world.now() {
+    // One that ends later than any that begins now was begun by a clock that was ahead.
+    let now = app.world.now();
+    if flow.expires_at <= now || now.plus(FLOW_MS) < flow.expires_at {
         return Err(Refusal::FlowExpired.into());
     }
     let provider = store::find_connection(db, flow.provider).await?.ok_or(Refusal::ProviderDisabled)?;
@@ -227,7 +232,6 @@ async fn sign_on(app: &Shared, db: &Db, flow: &Flow, answer: &Answer, arrived: &
     if flow.client_id.as_ref().is_some_and(|client_id| *client_id != provider.found.client_id) {
         return Err(Refusal::ProviderChanged.into());
     }
-    let _place = app.settings.of_feature::<Providers>().place(flow.provider)?;
     let asking = vouch(app, &provider, answer, &secret);
     let late = |_| Trouble::new(Refusal::ProviderUnreachable, "all that was asked of it took too long");
     let claims = timeout(ASKING_MAX, asking).await.map_err(late)??;
@@ -275,7 +279,7 @@ async fn vouch(
     })?;
     let way = metadata.userinfo_endpoint.as_ref().zip(tokens.access_token.as_deref());
     if let Some((target, token)) = way.filter(|_| lacks(provider, &claims)) {
-        match ask_userinfo(app, found.tenant, target, token).await {
+        match ask_userinfo(app, found, target, token).await {
             Ok(more) => add_claims(&mut claims, more)?,
             // A name is nice to have; all else decides who somebody is and what they may.
             Err(trouble) if needs(provider, &claims) => return Err(trouble.into()),
@@ -292,7 +296,7 @@ fn lacks(provider: &Connection, claims: &Map<String, Value>) -> bool {
 
 /// Whether it leaves something out that nobody is let in without, or that their role depends on.
 fn needs(provider: &Connection, claims: &Map<String, Value>) -> bool {
-    let mut names = ["email"].into_iter().chain(provider.role_map.iter().map(|rule| rule.claim.as_str()));
+    let mut names = ["email"].into_iter().chain(provider.found.role_map.iter().map(|rule| rule.claim.as_str()));
     let is_verified_missing = !provider.trust_email && !claims.contains_key("email_verified");
     is_verified_missing || names.any(|name| find_claim(claims, name).is_none())
 }
@@ -328,7 +332,7 @@ fn read_claims(provider: &Connection, claims: &Map<String, Value>) -> Result<(Si
     }
     let domain = email_domain(&email).ok_or(Refusal::NoEmail)?;
     let name = text("name").and_then(|name| Label::parse(name).ok()).map(Label::into_string);
-    let role = role_of(&provider.role_map, provider.default_role, claims);
+    let role = role_of(&provider.found.role_map, provider.default_role, claims);
     Ok((SignOn { provider: provider.found.id, subject, email, name, role }, domain))
 }
 

@@ -22,13 +22,13 @@ pub mod update {
 }
 
 pub use discovery::Providers;
-pub use flow::{Arrived, Begun, Ended, begin, complete, cookie_name};
+pub use flow::{Arrived, Begun, Ended, begin, complete};
 pub use refusal::Told;
 pub use rules::{
     DEFAULT_REDIRECT, email_domain, is_address, may_be_asked, parse_domain, parse_redirect, parse_role_rule,
 };
 pub use sign_out::sign_out_url;
-pub use store::{CLEAN_FLOWS, STATEMENTS, add, disable, find_domain, list, release_domain, verify_domain};
+pub use store::{CLEAN_FLOWS, FLOWS_MAX, STATEMENTS, add, disable, find_domain, list, release_domain, verify_domain};
 pub use update::store::update;
 
 use kernel::auth::Role;

@@ -116,6 +116,22 @@ pub fn find_claim<'a>(claims: &'a Map<String, Value>, name: &str) -> Option<&'a 
     rest.split('.').try_fold(claims.get(first)?, |claim, part| claim.as_object()?.get(part))
 }
 
+/// What everybody is asked for.
+const SCOPE: &str = "openid email profile";
+
+/// What a provider is asked for: also what it has to be asked for to tell what the rules look at, if it says that it can be.
+pub fn scope(rules: &[RoleRule], supported: &[String]) -> String {
+    let mut scope = SCOPE.to_owned();
+    for rule in rules {
+        let claim = rule.claim.split('.').next().unwrap_or_default();
+        let is_asked = scope.split(' ').any(|asked| asked == claim);
+        if !is_asked && !claim.contains(' ') && supported.iter().any(|known| known == claim) {
+            scope.extend([" ", claim]);
+        }
+    }
+    scope
+}
+
 /// Whether a claim is this value, or has it.
 fn says(claim: &Value, value: &str) -> bool {
     match claim {

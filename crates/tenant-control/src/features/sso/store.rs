@@ -49,15 +49,15 @@ kernel::statements! {
     ENABLED_VERSION = "SELECT version FROM sso_providers WHERE tenant_id = $1 AND id = $2 AND enabled";
     IS_VERIFIED = "SELECT domain FROM sso_domains WHERE tenant_id = $1 AND domain = $2 AND verified_at IS NOT NULL";
     /// With the secret, and the version that it is sealed for.
-    CONNECT = "SELECT tenant_id, id, name, protocol, issuer, client_id, client_secret, default_role, role_map, trust_email,
+    CONNECT = "SELECT tenant_id, id, name, protocol, issuer, client_id, role_map, client_secret, default_role, trust_email,
             version
         FROM sso_providers WHERE tenant_id = $1 AND id = $2 AND enabled";
     /// Of whichever tenant: that is what the read finds out.
-    FIND_BY_DOMAIN = "SELECT p.tenant_id, p.id, p.name, p.protocol, p.issuer, p.client_id
+    FIND_BY_DOMAIN = "SELECT p.tenant_id, p.id, p.name, p.protocol, p.issuer, p.client_id, p.role_map
         FROM sso_domains d JOIN sso_providers p ON p.tenant_id = d.tenant_id AND p.id = d.provider_id
         WHERE d.domain = $1 AND d.verified_at IS NOT NULL AND p.enabled";
     /// If people who sign out are led there.
-    FIND_TO_SIGN_OUT = "SELECT tenant_id, id, name, protocol, issuer, client_id
+    FIND_TO_SIGN_OUT = "SELECT tenant_id, id, name, protocol, issuer, client_id, role_map
         FROM sso_providers WHERE tenant_id = $1 AND id = $2 AND enabled AND sign_out_at_provider";
     OPEN_FLOW = "INSERT INTO sso_flows
             (tenant_id, provider_id, client_id, state_hash, cookie_hash, redirect_to, expires_at)
@@ -65,14 +65,9 @@ kernel::statements! {
     /// All but the newest.
     TRIM_FLOWS = "DELETE FROM sso_flows WHERE state_hash IN (SELECT state_hash FROM sso_flows
         WHERE tenant_id = $1 AND provider_id = $2 ORDER BY expires_at DESC LIMIT $3 OFFSET $4)";
-    /// Of whichever provider, to be taken away again: it is there for the time that it takes.
-    OPEN_NO_FLOW = "INSERT INTO sso_flows
-            (tenant_id, provider_id, client_id, state_hash, cookie_hash, redirect_to, expires_at)
-        SELECT p.tenant_id, p.id, p.client_id, $1, $2, $3, $4 FROM sso_providers p ORDER BY p.tenant_id, p.id LIMIT 1";
     FIND_FLOW = "SELECT tenant_id, provider_id, cookie_hash, redirect_to, expires_at, client_id
         FROM sso_flows WHERE state_hash = $1";
     USE_FLOW = "UPDATE sso_flows SET used_at = $2 WHERE state_hash = $1 AND used_at IS NULL";
-    CLOSE_FLOW = "DELETE FROM sso_flows WHERE state_hash = $1";
     CLEAN_FLOWS = "DELETE FROM sso_flows WHERE state_hash IN
         (SELECT state_hash FROM sso_flows WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)";
 }
@@ -271,10 +266,12 @@ pub struct Found {
     pub protocol: String,
     pub issuer: String,
     pub client_id: String,
+    pub role_map: Vec<RoleRule>,
 }
 
 impl FromRow for Found {
     fn from_row(row: &Row<'_>) -> Result<Self> {
+        let role_map: String = row.get(6)?;
         Ok(Found {
             tenant: row.get(0)?,
             id: row.get(1)?,
@@ -282,6 +279,7 @@ impl FromRow for Found {
             protocol: row.get(3)?,
             issuer: row.get(4)?,
             client_id: row.get(5)?,
+            role_map: stored_rules(&role_map)?,
         })
     }
 }
@@ -301,25 +299,26 @@ pub struct NewFlow {
 
 /// Sign-ons under way at one provider: more than hundreds of addresses can begin in ten minutes, so that nobody crowds others'
 /// out. Beyond it the oldest are given up.
-const FLOWS_MAX: i64 = 20_000;
-/// One is added at a time, so this many are never beyond it at once.
-const TRIM_ROWS: i64 = 100;
+pub const FLOWS_MAX: i64 = 20_000;
+/// More than are added between two times that they are given up.
+const TRIM_ROWS: i64 = 1_000;
 
-/// Notes a sign-on. Where there is no provider it takes as long: a row is written and taken away again, so that the answer
-/// waits for the disk in both cases and tells nobody whose domains there are.
-pub async fn open_flow(all: &Db, provider: Option<&Found>, flow: NewFlow) -> Result<()> {
-    let provider = provider.map(|found| (found.tenant, found.id, found.client_id.clone()));
+/// Notes a sign-on.
+pub async fn open_flow(all: &Db, provider: &Found, flow: NewFlow) -> Result<()> {
+    let (tenant, id, client_id) = (provider.tenant, provider.id, provider.client_id.clone());
     all.write(async move |tx| {
         let NewFlow { state_hash, cookie_hash, redirect_to, expires_at } = flow;
         let (state_hash, cookie_hash) = (state_hash.as_slice(), cookie_hash.as_slice());
-        let Some((tenant, id, client_id)) = provider else {
-            tx.exec(OPEN_NO_FLOW, args![state_hash, cookie_hash, redirect_to, expires_at]).await?;
-            return tx.exec(CLOSE_FLOW, args![state_hash]).await.map(drop);
-        };
-        tx.exec(OPEN_FLOW, args![tenant, id, client_id, state_hash, cookie_hash, redirect_to, expires_at]).await?;
-        tx.exec(TRIM_FLOWS, args![tenant, id, TRIM_ROWS, FLOWS_MAX]).await.map(drop)
+        let row = args![tenant, id, client_id, state_hash, cookie_hash, redirect_to, expires_at];
+        tx.exec(OPEN_FLOW, row).await.map(drop)
     })
     .await
+}
+
+/// Gives up what is beyond the bound. It walks all that are under way, so it is for now and then.
+pub async fn trim_flows(all: &Db, provider: &Found) -> Result<()> {
+    let (tenant, id) = (provider.tenant, provider.id);
+    all.write(async move |tx| tx.exec(TRIM_FLOWS, args![tenant, id, TRIM_ROWS, FLOWS_MAX]).await.map(drop)).await
 }
 
 /// A sign-on that somebody has come back from.
@@ -361,7 +360,6 @@ pub async fn use_flow(all: &Db, state_hash: [u8; 32]) -> Result<bool> {
 pub struct Connection {
     pub found: Found,
     pub default_role: Role,
-    pub role_map: Vec<RoleRule>,
     pub trust_email: bool,
     pub version: i64,
     sealed: Sealed,
@@ -369,12 +367,11 @@ pub struct Connection {
 
 impl FromRow for Connection {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        let (default_role, role_map): (String, String) = (row.get(7)?, row.get(8)?);
+        let default_role: String = row.get(8)?;
         Ok(Connection {
             found: Found::from_row(row)?,
-            sealed: row.get(6)?,
+            sealed: row.get(7)?,
             default_role: stored_role(&default_role)?,
-            role_map: stored_rules(&role_map)?,
             trust_email: row.get(9)?,
             version: row.get(10)?,
         })

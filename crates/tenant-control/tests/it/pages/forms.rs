@@ -63,7 +63,7 @@ over_http! {
     }
 
     async fn a_form_is_small_and_sent_as_browsers_do(server: Server) {
-        let long = format!("email={}", "a".repeat(4 * 1024));
+        let long = format!("email={}", "a".repeat(8 * 1024));
         send(&server, SIGNIN, &long).await.problem("payload_too_large");
         server.post(SIGNIN).json(&json!({"email": "ann@acme.test"})).await.problem("unsupported_media_type");
         server.post(SIGNIN).body("email=ann%40acme.test").await.problem("unsupported_media_type");

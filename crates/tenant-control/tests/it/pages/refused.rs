@@ -95,7 +95,7 @@ over_http! {
     }
 
     async fn a_form_that_cannot_be_read_is_refused_with_a_page(server: Server) {
-        let long = send(&server, SIGNIN, &format!("email={}", "a".repeat(4 * 1024))).header("accept", BROWSER).await;
+        let long = send(&server, SIGNIN, &format!("email={}", "a".repeat(8 * 1024))).header("accept", BROWSER).await;
         page(&long, 413, "The body is too large", SIGNIN);
         let json = server.post(SIGNIN).json(&json!({"email": "ann@acme.test"})).header("accept", BROWSER).await;
         page(&json, 415, "The body's type is not supported", SIGNIN);

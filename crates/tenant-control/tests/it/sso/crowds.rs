@@ -1,15 +1,39 @@
 //! Many who come at once, or again and again: a provider that fails is not asked for each of them, and no trail fills up.
 
-use kernel::base::{HOUR_MS, MINUTE_MS, SECOND_MS};
+use futures_util::future::join_all;
+use kernel::args;
+use kernel::base::{Actor, HOUR_MS, MINUTE_MS, SECOND_MS};
+use kernel::store::Engine;
+use reqwest::Url;
 use serde_json::{Value, json};
+use tenant_control::features::sso::FLOWS_MAX;
 use tokio::sync::watch;
 
-use super::{DOMAIN, Scene, assert_not_begun, assert_turned_away, begin, disable, finish, reason, scene};
-use crate::support::idp::{DISCOVERY, Says, person};
+use super::{
+    DOMAIN, Flow, Scene, assert_not_begun, assert_turned_away, begin, disable, finish, reason, scene, set_cookies,
+};
+use crate::support::idp::{DISCOVERY, JWKS, Says, TOKEN, USERINFO, person};
 use crate::support::over_http;
 
 /// Of one kind, each minute, in the trail.
 const NOTED: usize = 60;
+
+/// From one provider at a time.
+const COMING_BACK: usize = 32;
+
+/// After so many, what is too much has been given up.
+const BEGINS: usize = 64;
+
+/// Sign-ons that the provider has sent back already.
+async fn ways_back(scene: &Scene, count: usize) -> Vec<(Flow, Url)> {
+    let mut ways = Vec::new();
+    for _ in 0..count {
+        let flow = scene.begin().await;
+        let back = scene.approve(&flow).await;
+        ways.push((flow, back));
+    }
+    ways
+}
 
 /// What `/status/` says of providers.
 async fn health(scene: &Scene) -> Value {
@@ -52,11 +76,93 @@ over_http! {
             gate.send_replace(true);
         };
         let all = (0..20).map(|_| begin(&scene.server, DOMAIN));
-        let (answers, ()) = tokio::join!(futures_util::future::join_all(all), meanwhile);
+        let (answers, ()) = tokio::join!(join_all(all), meanwhile);
         for answer in answers {
             assert_not_begun(&answer, "a document of another");
         }
         assert_eq!(scene.idp.asked(DISCOVERY), 1, "and the provider is asked for all of them once");
+    }
+
+    async fn beyond_so_many_who_come_back_at_once_nobody_is_used_up(setup: Setup) {
+        let scene = scene(setup).await;
+        let flows = ways_back(&scene, COMING_BACK + 1).await;
+        let ((flow, back), others) = flows.split_last().expect("flows");
+        let (gate, held) = watch::channel(false);
+        scene.idp.say(TOKEN, Says::Hold(held));
+        let meanwhile = async {
+            scene.idp.wait_for_many(TOKEN, COMING_BACK).await;
+            let answer = finish(&scene.server, flow, back).await;
+            gate.send_replace(true);
+            answer
+        };
+        let all = others.iter().map(|(flow, back)| finish(&scene.server, flow, back));
+        let (answers, crowded) = tokio::join!(join_all(all), meanwhile);
+        for answer in answers {
+            answer.is(303);
+        }
+        assert_eq!((crowded.is(503).header("retry-after"), set_cookies(&crowded)), ("60", vec![]));
+        finish(&scene.server, flow, back).await.is(303);
+    }
+
+    async fn as_many_come_back_to_a_node_that_knows_nothing_of_the_provider(setup: Setup) {
+        let scene = scene(setup).await;
+        let flows = ways_back(&scene, COMING_BACK).await;
+        let node = scene.server.second_node().await;
+        let known = scene.idp.asked(DISCOVERY);
+        let (gate, held) = watch::channel(false);
+        scene.idp.say(DISCOVERY, Says::Hold(held));
+        let meanwhile = async {
+            scene.idp.wait_for_many(DISCOVERY, known + 1).await;
+            gate.send_replace(true);
+        };
+        let all = flows.iter().map(|(flow, back)| finish(&node, flow, back));
+        let (answers, ()) = tokio::join!(join_all(all), meanwhile);
+        for answer in answers {
+            answer.is(303);
+        }
+        assert_eq!(scene.idp.asked(DISCOVERY), known + 1);
+    }
+
+    async fn what_is_begun_and_left_is_given_up_beyond_a_bound(setup: Setup) {
+        let scene = scene(setup).await;
+        let flow = scene.begin().await;
+        let back = scene.approve(&flow).await;
+        let hash = match scene.server.app.store.engine() {
+            Engine::Sqlite => "CAST('flow ' || n AS BLOB)",
+            Engine::Postgres => "CAST('flow ' || n AS BYTEA)",
+        };
+        let (more, now) = (FLOWS_MAX + 50, scene.server.now().as_millis());
+        let fill = format!(
+            "INSERT INTO sso_flows (tenant_id, provider_id, client_id, state_hash, cookie_hash, redirect_to, expires_at)
+            WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {more})
+            SELECT $1, $2, 'client', {hash}, {hash}, '/', {now} + n FROM numbers"
+        );
+        let (db, provider) = (scene.server.app.store.tenant_for_test(scene.acme.tenant.id, Actor::system()), scene.provider.clone());
+        let made = db.write(async move |tx| tx.exec(&fill, args![provider]).await).await;
+        assert_eq!(made.unwrap(), u64::try_from(more).unwrap());
+        for _ in 0..BEGINS {
+            scene.begin().await;
+        }
+        let count = "SELECT COUNT(*) FROM sso_flows WHERE tenant_id = $1";
+        let (left,): (i64,) = db.one(count, args![]).await.unwrap();
+        assert!((FLOWS_MAX..FLOWS_MAX + i64::try_from(BEGINS).unwrap()).contains(&left), "{left}");
+        // The oldest are given up, and this is none of them.
+        finish(&scene.server, &flow, &back).await.is(303);
+    }
+
+    async fn whatever_a_provider_does_not_answer_is_seen(setup: Setup) {
+        let scene = scene(setup).await;
+        for path in [TOKEN, JWKS, USERINFO] {
+            scene.signed_on().await;
+            assert_eq!(health(&scene).await, "ok");
+            // Its keys are too old to be used then.
+            scene.server.advance(HOUR_MS);
+            scene.idp.tell_in_token(&[]);
+            scene.idp.say(path, Says::status(500));
+            scene.refuses(path, scene.sign_on()).await;
+            assert_eq!(health(&scene).await, "degraded", "{path}");
+            scene.idp.behave();
+        }
     }
 
     async fn a_provider_that_nobody_asks_any_more_is_forgotten(setup: Setup) {

@@ -1,8 +1,10 @@
 //! What a provider says of itself: a document that is not what it should be begins nothing, and leads nowhere inside.
 
+use futures_util::FutureExt;
 use kernel::base::{HOUR_MS, MINUTE_MS, SECOND_MS};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::net::TcpListener;
 
 use super::{DOMAIN, Flow, Scene, Told, assert_not_begun, assert_turned_away, begin, finish, open, provide, scene};
 use crate::support::idp::{DISCOVERY, Idp, JWKS, Key, Says, TOKEN, USERINFO, person};
@@ -122,6 +124,22 @@ over_http! {
             idp.tell_in_token(&[]);
             idp.alter(DISCOVERY, move |document| document[endpoint] = json!(url));
             comes_to_nothing(&scene, &idp, &domain, &format!("{endpoint} at {url}")).await;
+        }
+    }
+
+    async fn nor_is_what_listens_there_by_https(setup: Setup) {
+        let mut setup = setup;
+        setup.settings.outbound.allow = vec!["127.0.0.1/32".parse().unwrap()];
+        let scene = scene(setup).await;
+        let inside = TcpListener::bind("127.0.0.2:0").await.unwrap();
+        let url = format!("https://{}/", inside.local_addr().unwrap());
+        for (at, endpoint) in ["token_endpoint", "jwks_uri", "userinfo_endpoint"].into_iter().enumerate() {
+            let domain = format!("case-{at}.test");
+            let (idp, url) = (another(&scene, &domain).await, url.clone());
+            idp.tell_in_token(&[]);
+            idp.alter(DISCOVERY, move |document| document[endpoint] = json!(url));
+            comes_to_nothing(&scene, &idp, &domain, endpoint).await;
+            assert!(inside.accept().now_or_never().is_none(), "{endpoint}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! Flows that are not ended by whom they were begun, or not as they were begun, or twice.
 
-use kernel::base::MINUTE_MS;
+use kernel::base::{DAY_MS, MINUTE_MS};
 use reqwest::{Method, Url};
 
 use super::{
@@ -63,14 +63,17 @@ over_http! {
         let scene = scene(setup).await;
         let users = scene.users().await;
         let other = scene.begin().await;
-        let forged = format!("sso_flow={}", "A".repeat(43));
+        let forged = format!("NAME={}", "A".repeat(43));
+        let moved = other.cookie.replace(other.cookie_name(), "NAME");
         let both = format!("{forged}; {}", other.cookie);
-        let cookies = ["", "sso_flow=", "sso_flow", &forged, &other.cookie, &both, &scene.acme.admin];
+        // By the name that the cookie of the sign-on has.
+        let cookies = ["", "NAME=", "NAME", &forged, &other.cookie, &moved, &both, &scene.acme.admin];
         for cookie in cookies {
             let flow = scene.begin().await;
             let back = scene.approve(&flow).await;
             let call = scene.server.get(target(&back));
-            let answer = async { if cookie.is_empty() { call.await } else { call.cookie(cookie).await } };
+            let cookie = cookie.replace("NAME", flow.cookie_name());
+            let answer = async { if cookie.is_empty() { call.await } else { call.cookie(&cookie).await } };
             let about = format!("a browser with {cookie:?}");
             scene.refuses(&about, async {
                 let answer = answer.await;
@@ -83,12 +86,35 @@ over_http! {
         // What the address has is no cookie.
         let flow = scene.begin().await;
         let back = scene.approve(&flow).await;
-        let stolen = format!("sso_flow={}", value_of(&back, "state"));
+        let stolen = format!("{}={}", flow.cookie_name(), value_of(&back, "state"));
         assert_turned_away(&scene.server.get(target(&back)).cookie(&stolen).await, "the state as a cookie");
         assert_eq!(scene.users().await, users);
         assert_eq!(scene.idp.asked(TOKEN), 0, "no code was shown for a stranger");
         // And none of it was used up by them.
         finish(&scene.server, &flow, &back).await.is(303);
+    }
+
+    async fn each_window_of_a_browser_ends_its_own(setup: Setup) {
+        let scene = scene(setup).await;
+        let (first, second) = (scene.begin().await, scene.begin().await);
+        let backs = [scene.approve(&first).await, scene.approve(&second).await];
+        let cookies = format!("{}; {}", first.cookie, second.cookie);
+        for (flow, back) in [&first, &second].into_iter().zip(&backs) {
+            let answer = scene.server.get(target(back)).cookie(&cookies).await;
+            let over: Vec<&str> = set_cookies(answer.is(303)).into_iter().filter(|set| set.contains("Max-Age=0")).collect();
+            assert!(over.len() == 1 && over[0].starts_with(flow.cookie_name()), "{over:?}");
+        }
+    }
+
+    async fn one_that_a_clock_began_which_was_ahead_is_not_for_a_day(setup: Setup) {
+        let scene = scene(setup).await;
+        scene.server.advance(DAY_MS);
+        let flow = scene.begin().await;
+        let back = scene.approve(&flow).await;
+        scene.server.advance(-DAY_MS);
+        assert_turned_away(&finish(&scene.server, &flow, &back).await, "of tomorrow");
+        assert_eq!(reason(&scene.trail("sso.refused").await[0]), "flow_expired");
+        assert_eq!(scene.idp.asked(TOKEN), 0);
     }
 
     async fn an_address_without_what_it_takes_is_turned_away(setup: Setup) {

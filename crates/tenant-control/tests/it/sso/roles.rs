@@ -3,8 +3,8 @@
 use kernel::auth::Role;
 use serde_json::{Value, json};
 
-use super::{Scene, scene_with};
-use crate::support::idp::person;
+use super::{Flow, Scene, Told, begin, provide, scene_with};
+use crate::support::idp::{DISCOVERY, Idp, person};
 use crate::support::people::KEYS;
 use crate::support::{Setup, over_http};
 
@@ -52,6 +52,20 @@ over_http! {
             let told = scene.session(&scene.signed_on().await).await;
             assert_eq!(told["role"], role, "{claims}");
             assert_eq!(scene.user("ann@acme.test").await["role"], role, "{claims}");
+        }
+    }
+
+    async fn what_a_rule_looks_at_is_asked_for_where_that_is_possible(setup: Setup) {
+        let scene = mapped(setup).await;
+        let wanted = ["openid", "email", "groups", "department.id", "realm_access", "address", "gro ups"];
+        scene.idp.alter(DISCOVERY, move |document| document["scopes_supported"] = json!(wanted));
+        assert_eq!(scene.begin().await.asks("scope"), "openid email profile groups realm_access");
+        // A provider that lists nothing is asked for nothing else, nor is one without rules.
+        for (domain, scopes, rules) in [("plain.test", json!(null), ROLES), ("bare.test", json!(["groups"]), &[])] {
+            let idp = Idp::start(&scene.server.app.world.clock).await;
+            idp.alter(DISCOVERY, move |document| document["scopes_supported"] = scopes.clone());
+            provide(&scene.server, &scene.acme, Told { role_map: rules, ..Told::of(&idp, domain) }).await;
+            assert_eq!(Flow::of(&begin(&scene.server, domain).await).asks("scope"), "openid email profile", "{domain}");
         }
     }
 

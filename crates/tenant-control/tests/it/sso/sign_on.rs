@@ -35,7 +35,7 @@ over_http! {
         assert_eq!(begun["provider"], json!({"name": PROVIDER_NAME, "protocol": "oidc"}));
         assert_eq!(begun["expires_at"], scene.server.now().plus(10 * MINUTE_MS).to_string());
         assert_eq!(answer.header("cache-control"), "no-store");
-        let (pair, attributes) = cookie(&answer, "sso_flow=");
+        let (pair, attributes) = cookie(&answer, "sso_flow_");
         assert_eq!(attributes.split("; ").count(), 4, "{attributes}");
         for attribute in ["Path=/", "HttpOnly", "SameSite=Lax", "Max-Age=600"] {
             assert!(attributes.split("; ").any(|known| known == attribute), "{attribute} in {attributes}");
@@ -51,7 +51,7 @@ over_http! {
         assert_eq!((answer.header("cache-control"), answer.header("referrer-policy")), ("no-store", "no-referrer"));
         let (session, attributes) = cookie(&answer, "session=");
         assert_eq!(attributes, "Path=/; HttpOnly; SameSite=Lax");
-        assert!(cookie(&answer, "sso_flow=").1.contains("Max-Age=0"), "the flow is over");
+        assert!(cookie(&answer, "sso_flow_").1.contains("Max-Age=0"), "the flow is over");
 
         let told = scene.session(session).await;
         assert_eq!((&told["actor"]["email"], &told["role"]), (&json!("ann@acme.test"), &json!("viewer")));
@@ -136,7 +136,7 @@ over_http! {
         setup.settings.base_url = BaseUrl::parse("https://tc.acme.test").unwrap();
         let scene = scene(setup).await;
         let answer = begin(&scene.server, DOMAIN).await;
-        assert!(cookie(&answer, "__Host-sso_flow=").1.split("; ").any(|attribute| attribute == "Secure"));
+        assert!(cookie(&answer, "__Host-sso_flow_").1.split("; ").any(|attribute| attribute == "Secure"));
         let flow = Flow::of(&answer);
         let back = scene.approve(&flow).await;
         let answer = finish(&scene.server, &flow, &back).await;

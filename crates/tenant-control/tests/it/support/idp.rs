@@ -206,10 +206,15 @@ impl Idp {
 
     /// Waits for the first request on a path.
     pub async fn wait_for(&self, path: &str) {
+        self.wait_for_many(path, 1).await;
+    }
+
+    /// Waits for so many of them.
+    pub async fn wait_for_many(&self, path: &str, count: usize) {
         loop {
             // Made before the look, so that a request between look and wait is not missed.
             let asked = self.state.asked.notified();
-            if self.asked(path) > 0 {
+            if self.asked(path) >= count {
                 return;
             }
             asked.await;
