@@ -203,7 +203,8 @@ pub(crate) async fn end_presented_session(
     Ok(Some((tenant, provider)))
 }
 
-/// Ends whatever a user is signed in by, or could be: sessions and links. For whoever disables the user, and tells of that.
+/// Ends whatever a user is signed in by, or could be: sessions and links. For whoever disables or unlinks the user, and
+/// tells of that.
 pub async fn end_sign_ins(tx: &mut Tx, user: UserId) -> Result<()> {
     tx.tick().await?;
     // In the order in which last uses are noted, so that the two never wait for each other.

@@ -168,7 +168,7 @@ pub struct UpdateArgs {
     common: Common,
 }
 
-fn parse_id(text: &str) -> Result<ProviderId, String> {
+pub fn parse_id(text: &str) -> Result<ProviderId, String> {
     text.parse().map_err(|_| "is not the id of a provider, such as sso_01jd8z6v2mfkpb7h3q9xw5t4rd".to_owned())
 }
 

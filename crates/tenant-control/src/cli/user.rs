@@ -5,8 +5,9 @@ use kernel::auth::Role;
 use kernel::base::Result;
 
 use super::admin::{Common, Of, Whom, find, parse_word, tenant};
-use super::store;
-use crate::features::users::{NewUser, Status, User, UserChange, create_user, list_users, update_user};
+use super::{sso, store};
+use crate::features::sso::ProviderId;
+use crate::features::users::{NewUser, Status, User, UserChange, create_user, list_users, unlink_user, update_user};
 
 #[derive(Subcommand)]
 pub enum UserCommand {
@@ -52,6 +53,16 @@ pub enum UserCommand {
         #[command(flatten)]
         common: Common,
     },
+    /// Forget who a user is where they sign on, and end all their sessions; whoever signs on next with their verified address is them
+    Unlink {
+        #[command(flatten)]
+        whom: Whom,
+        /// The provider's id, as `admin sso list` shows it [default: every provider]
+        #[arg(long, value_parser = sso::parse_id)]
+        provider: Option<ProviderId>,
+        #[command(flatten)]
+        common: Common,
+    },
     /// List the users of a tenant, the disabled among them
     List {
         #[command(flatten)]
@@ -87,6 +98,16 @@ pub async fn run(command: UserCommand) -> Result<()> {
             let change = UserChange { status: Some(Status::Disabled), ..UserChange::default() };
             let user = update_user(&store, &tenant, user.id, change).await?;
             common.output.print(&user, |user| format!("User {} is disabled.", user.email))
+        }
+        UserCommand::Unlink { whom, provider, common } => {
+            let store = store::open(&common.store).await?;
+            let (tenant, user) = find(&store, &whom).await?;
+            match unlink_user(&store, &tenant, user.id, provider).await? {
+                Some(user) => common.output.print(&user, |user| {
+                    format!("User {} is unlinked, and all their sessions have ended.", user.email)
+                }),
+                None => common.output.print(&user, |user| format!("User {} has nothing to unlink.", user.email)),
+            }
         }
         UserCommand::List { of, common } => {
             let store = store::open(&common.store).await?;

@@ -13,6 +13,7 @@ mod secrets;
 mod serve;
 mod settings;
 mod sso;
+mod unlink;
 mod usage;
 mod waits;
 

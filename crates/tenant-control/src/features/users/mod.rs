@@ -27,7 +27,7 @@ use utoipa::ToSchema;
 use crate::features::sso::ProviderId;
 
 pub use operator::{
-    NewUser, UserChange, create_first_admin, create_user, delete_user, find_user, list_users, update_user,
+    NewUser, UserChange, create_first_admin, create_user, delete_user, find_user, list_users, unlink_user, update_user,
 };
 pub use sign_on::store::{SignOn, SignedOn, sign_on};
 pub use store::bring_back;

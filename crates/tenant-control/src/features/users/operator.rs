@@ -7,6 +7,7 @@ use kernel::store::Store;
 
 use super::store::{self, Draft};
 use super::{Status, User, fold_email, name_of};
+use crate::features::sso::ProviderId;
 
 /// What the operator says about a new user.
 #[derive(Clone, Debug)]
@@ -71,6 +72,22 @@ pub async fn update_user(store: &Store, tenant: &Tenant, id: UserId, change: Use
 pub async fn delete_user(store: &Store, tenant: &Tenant, user: &User) -> Result<()> {
     let change = UserChange { status: Some(Status::Disabled), ..UserChange::default() };
     update_user(store, tenant, user.id, change).await.map(drop)
+}
+
+/// Forgets who the user is where they sign on, or at this provider alone, and ends their sessions: whoever signs on next with their
+/// verified address is them. `None` if there is nothing to forget.
+pub async fn unlink_user(
+    store: &Store,
+    tenant: &Tenant,
+    id: UserId,
+    provider: Option<ProviderId>,
+) -> Result<Option<User>> {
+    operate(store, tenant)
+        .write(async move |tx| {
+            tx.tick().await?;
+            store::unlink(tx, id, provider).await
+        })
+        .await
 }
 
 /// `email` in any case.

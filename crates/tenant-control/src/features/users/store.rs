@@ -38,6 +38,7 @@ kernel::statements! {
     IDENTITIES = "SELECT user_id, provider_id, subject FROM user_identities WHERE tenant_id = $1";
     INSERT_IDENTITY = "INSERT INTO user_identities (tenant_id, provider_id, subject, user_id, created_at)
         VALUES ($1, $2, $3, $4, $5)";
+    DELETE_IDENTITY = "DELETE FROM user_identities WHERE tenant_id = $1 AND provider_id = $2 AND subject = $3";
     /// Made or changed while the tenant's clock was ahead.
     IN_FUTURE = "SELECT id FROM users WHERE tenant_id = $1 AND updated_at > $2 ORDER BY updated_at, sequence, id LIMIT $3";
     BRING_BACK = "UPDATE users SET updated_at = $3, created_at = CASE WHEN created_at > $3 THEN $3 ELSE created_at END
@@ -253,6 +254,23 @@ pub async fn disable(tx: &mut Tx, rights: &Rights, id: UserId, if_match: &IfMatc
     let new = User { status: Status::Disabled, ..old.clone() };
     check_self(rights, &old, &new)?;
     change(tx, &old, new).await.map(drop)
+}
+
+/// Forgets who a user is at every provider, or at this one. What they were linked to may have been somebody else, so whatever they
+/// are signed in by ends. `None` if there is nothing to forget. The clock has been moved already.
+pub async fn unlink(tx: &mut Tx, id: UserId, provider: Option<ProviderId>) -> Result<Option<User>> {
+    let old = read(tx, id).await?;
+    let is_meant = |identity: &Identity| provider.is_none_or(|provider| identity.provider == provider);
+    let (forgotten, identities): (Vec<Identity>, Vec<Identity>) = old.identities.iter().cloned().partition(is_meant);
+    if forgotten.is_empty() {
+        return Ok(None);
+    }
+    for identity in &forgotten {
+        tx.exec(DELETE_IDENTITY, args![identity.provider, identity.subject]).await?;
+    }
+    end_sign_ins(tx, id).await?;
+    let new = User { identities, ..old.clone() };
+    save(tx, &old, new).await.map(Some)
 }
 
 /// Whether the tenant has another active admin than this user.

@@ -87,7 +87,7 @@ fn users_are_made_changed_listed_and_disabled() {
         "exit 0\nstdout:\nUser bob@acme.test is technician.\n"
     );
     let missing = "exit 1\nstderr:\nerror: there is no user \"eve@acme.test\" in acme; `tenant-control admin user list --tenant acme` shows them\n";
-    for verb in ["update", "delete"] {
+    for verb in ["update", "delete", "unlink"] {
         assert_eq!(user(verb, "eve@acme.test", &[]), missing);
     }
 }
@@ -200,6 +200,7 @@ fn an_unknown_tenant_is_refused_by_every_command() {
         [&["admin", "user", "create"], &whom[..], &["--role", "admin"]].concat(),
         [&["admin", "user", "update"], &whom[..]].concat(),
         [&["admin", "user", "delete"], &whom[..]].concat(),
+        [&["admin", "user", "unlink"], &whom[..]].concat(),
         vec!["admin", "user", "list", "--tenant", "nope"],
         [&["admin", "session", "create"], &whom[..]].concat(),
         [&["admin", "session", "create", "--link"], &whom[..]].concat(),
@@ -234,7 +235,7 @@ fn a_session_is_a_cookie_named_after_the_base_url() {
 }
 
 /// What a command changes, a running server knows within a second; an answer may have been on its way for longer.
-const SEEN_MAX: Duration = Duration::from_secs(3);
+pub const SEEN_MAX: Duration = Duration::from_secs(3);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_work_beside_a_running_server_and_take_effect() {

@@ -46,6 +46,12 @@ async fn the_commands_work_beside_a_running_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_user_is_unlinked_beside_a_running_server() {
+    let database = fresh_database().await;
+    super::unlink::unlinks(&desk_on(&database)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_second_node_shares_the_database_and_the_secrets() {
     let database = fresh_database().await;
     let (first, second) = (desk_on(&database), desk_on(&database));

@@ -1,10 +1,14 @@
 //! Who somebody is: the provider's subject, and an e-mail address only the first time and only if it is theirs.
 
+use kernel::auth::create_signin_link;
+use kernel::base::MINUTE_MS;
 use serde_json::{Value, json};
-use tenant_control::features::sso::ProviderChange;
+use tenant_control::features::sso::{ProviderChange, ProviderId};
+use tenant_control::features::users::{User, find_user, unlink_user};
 
 use super::{
-    Flow, Scene, Told, USERS, add, assert_turned_away, begin, finish, provide, scene, scene_with, session_of, update,
+    Flow, Scene, Told, USERS, add, assert_turned_away, begin, finish, provide, reason, scene, scene_with, session_of,
+    update,
 };
 use crate::support::idp::{CLIENT_SECRET, Idp, USERINFO, person};
 use crate::support::over_http;
@@ -25,6 +29,21 @@ fn says(email: &Value, verified: &Value) -> Value {
         }
     }
     claims
+}
+
+async fn find(scene: &Scene, email: &str) -> User {
+    let found = find_user(&scene.server.app.store, &scene.acme.tenant, email).await;
+    found.expect("an answer").expect("a user")
+}
+
+/// Forgets who a user is at every provider, or at this one, as the command line does. Tells whether there was anything to forget.
+async fn unlink(scene: &Scene, email: &str, provider: Option<&str>) -> bool {
+    let (store, tenant) = (&scene.server.app.store, &scene.acme.tenant);
+    let provider = provider.map(|id| id.parse::<ProviderId>().expect("an id"));
+    let unlinked = unlink_user(store, tenant, find(scene, email).await.id, provider).await;
+    // The command is another process, of which the server knows after half a second.
+    scene.server.app.credentials.forget(tenant.id);
+    unlinked.expect("it is unlinked").is_some()
 }
 
 over_http! {
@@ -56,6 +75,69 @@ over_http! {
         let back = second.approve(&flow.url).await;
         assert_turned_away(&finish(&scene.server, &flow, &back).await, "another provider");
         assert_eq!(scene.users().await, users);
+    }
+
+    async fn who_is_unlinked_is_linked_anew_by_the_next_sign_on(setup: Setup) {
+        let scene = scene(setup).await;
+        let old = scene.signed_on().await;
+        let ann = scene.user("ann@acme.test").await;
+        scene.idp.person(person("subject-2", "ann@acme.test"));
+        scene.refuses("an account made anew at the provider", scene.sign_on()).await;
+        assert_eq!(reason(&scene.trail("sso.refused").await[0]), "other_identity");
+        let id = find(&scene, "ann@acme.test").await.id;
+        let link = create_signin_link(&scene.server.app.store, scene.acme.tenant.id, id).await.expect("a link");
+        scene.server.get(SESSION).cookie(&old).await.is(200);
+
+        scene.server.advance(MINUTE_MS);
+        assert!(unlink(&scene, "ann@acme.test", None).await);
+        scene.server.get(SESSION).cookie(&old).await.problem("unauthenticated");
+        scene.server.get(format!("/signin?token={}", link.reveal())).await.is(410);
+        let unlinked = scene.user("ann@acme.test").await;
+        assert_eq!((&unlinked["identities"], &unlinked["version"]), (&json!([]), &json!(2)));
+        assert_eq!(unlinked["updated_at"], scene.server.now().to_string());
+
+        scene.server.advance(MINUTE_MS);
+        let told = scene.session(&scene.signed_on().await).await;
+        assert_eq!(told["actor"]["id"], ann["id"]);
+        let linked = json!([{"provider": scene.provider, "subject": "subject-2"}]);
+        assert_eq!(scene.user("ann@acme.test").await["identities"], linked);
+
+        let unlinking = json!({"identities": {"from": ann["identities"], "to": []}});
+        let linking = json!({"identities": {"from": [], "to": linked}});
+        let entries = scene.trail("user.update").await;
+        let changes: Vec<&Value> = entries.iter().map(|entry| &entry["changes"]).collect();
+        assert_eq!(changes, [&linking, &unlinking], "newest first");
+        assert_eq!(entries[1]["actor"], json!({"type": "operator", "id": null, "name": "operator"}));
+        assert_eq!(entries[1]["target"], json!({"type": "user", "id": ann["id"]}));
+        let events = scene.server.events_of(&scene.acme, "user.updated").await;
+        let changes: Vec<&Value> = events.iter().map(|event| &event["data"]["changes"]).collect();
+        assert_eq!(changes, [&unlinking, &linking], "oldest first");
+
+        scene.idp.person(person("subject-1", "ann@acme.test"));
+        scene.refuses("who the user was before", scene.sign_on()).await;
+        assert_eq!(reason(&scene.trail("sso.refused").await[0]), "other_identity");
+    }
+
+    async fn where_there_is_nothing_to_unlink_nothing_changes(setup: Setup) {
+        let scene = scene(setup).await;
+        let ann = scene.signed_on().await;
+        make(&scene, "bob@acme.test", "viewer").await;
+        let second = Idp::start(&scene.server.app.world.clock).await;
+        let other = provide(&scene.server, &scene.acme, Told::of(&second, "other.test")).await;
+        let users = scene.users().await;
+        scene.server.advance(MINUTE_MS);
+        for (email, provider) in [("ann@acme.test", Some(other.as_str())), ("bob@acme.test", None)] {
+            assert!(!unlink(&scene, email, provider).await, "{email}");
+        }
+        assert_eq!(scene.users().await, users);
+        scene.server.get(SESSION).cookie(&ann).await.is(200);
+        assert!(scene.trail("user.update").await.is_empty());
+        assert_eq!(scene.server.kinds_of(&scene.acme, "user.").await, ["user.created"; 2]);
+
+        // At the one where they are somebody, there is.
+        assert!(unlink(&scene, "ann@acme.test", Some(&scene.provider)).await);
+        scene.server.get(SESSION).cookie(&ann).await.problem("unauthenticated");
+        assert_eq!(scene.user("ann@acme.test").await["identities"], json!([]));
     }
 
     async fn the_next_secret_of_a_provider_keeps_everybody_known(setup: Setup) {
