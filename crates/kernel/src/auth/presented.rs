@@ -42,8 +42,8 @@ impl Presented {
     }
 }
 
-/// The cookies of a browser by one name are few: one, or as many as others have set beside it.
-const COOKIES_MAX: usize = 8;
+/// The cookies of a browser by one name are few: one, or as many as others have set beside it. Beyond any that a browser sends.
+const COOKIES_MAX: usize = 200;
 
 /// What a browser sends by this name. By bytes: another application's cookie beside ours may hold any of them.
 pub fn cookies(headers: &HeaderMap, name: &str) -> Vec<String> {

@@ -1,6 +1,7 @@
 //! `admin sso`: where the people of a tenant sign in.
 
-use std::fs;
+use std::fs::File;
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -327,9 +328,14 @@ struct Added {
     needs_leave: bool,
 }
 
+/// More than a secret may have, so that one that is too long is seen to be.
+const SECRET_FILE_BYTES_MAX: u64 = 64 * 1024;
+
 /// As people write it into a file, with the end of its line.
 fn read_secret(path: &Path) -> Result<String> {
-    let text = fs::read_to_string(path).map_err(|error| Error::internal(format!("{}: {error}", path.display())))?;
+    let failed = |error: io::Error| Error::internal(format!("{}: {error}", path.display()));
+    let mut text = String::new();
+    File::open(path).and_then(|file| file.take(SECRET_FILE_BYTES_MAX).read_to_string(&mut text)).map_err(failed)?;
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use kernel::base::{Clock, DAY_MS, HOUR_MS, SECOND_MS, Timestamp};
 use kernel::http::Shared;
@@ -39,6 +40,8 @@ const SCOPES_MAX: usize = 200;
 /// Who waits for one provider at a time, and who writes a sign-on down.
 const WAITING_MAX: usize = 32;
 const BEGINNING_MAX: usize = 16;
+/// How long somebody waits for a place: a provider that answers makes room many times meanwhile.
+const PLACE_MAX: Duration = Duration::from_secs(1);
 /// Giving up what is too much walks all there is.
 const BEGINS_BETWEEN_TRIMS: u64 = 64;
 
@@ -146,10 +149,10 @@ impl Providers {
         entries.entry(id).or_default().clone()
     }
 
-    /// A place among those who come back from a provider. Beyond so many nobody waits more: a provider that is silent must not
-    /// take the places of all who call this service.
-    pub fn place(&self, id: ProviderId) -> Result<OwnedSemaphorePermit, Trouble> {
-        take(&self.entry(id).coming_back)
+    /// A place among those who come back from a provider. Beyond so many nobody waits for long: a provider that is silent must
+    /// not take the places of all who call this service.
+    pub async fn place(&self, id: ProviderId) -> Result<OwnedSemaphorePermit, Trouble> {
+        take(&self.entry(id).coming_back).await
     }
 
     /// Whether, as a sign-on begins, those beyond the bound are given up.
@@ -186,9 +189,9 @@ impl Providers {
     }
 }
 
-fn take(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Trouble> {
-    let crowded = |_| Trouble::new(Refusal::ProviderUnreachable, "too many wait for it");
-    places.clone().try_acquire_owned().map_err(crowded)
+async fn take(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Trouble> {
+    let place = timeout(PLACE_MAX, places.clone().acquire_owned()).await;
+    place.ok().and_then(Result::ok).ok_or_else(|| Trouble::new(Refusal::ProviderUnreachable, "too many wait for it"))
 }
 
 /// Whether a moment is no further back. One to come is not: the clock was set back since, and what was read then is of no known age.
@@ -212,7 +215,7 @@ pub async fn metadata(app: &Shared, provider: &Found) -> Result<Arc<Metadata>, T
         }
         _ => {
             entry.check(now)?;
-            let place = take(&entry.waiting)?;
+            let place = take(&entry.waiting).await?;
             // By itself: whoever waits for it may leave, and what it finds out is remembered for those who come.
             let reading = tokio::spawn(wait_for_document(app.clone(), provider.clone(), entry, place));
             let ended = |_| Trouble::new(Refusal::ProviderUnreachable, "reading its document ended half-way");

@@ -57,7 +57,10 @@ pub async fn begin(app: &Shared, domain: &str, redirect_to: &str) -> Result<Begu
     let turn = providers.turn().await;
     store::open_flow(&all, &provider, NewFlow { state_hash, cookie_hash, redirect_to, expires_at }).await?;
     if providers.is_time_to_trim() {
-        store::trim_flows(&all, &provider).await?;
+        // Somebody else's begin does it the next time.
+        let trimmed = store::trim_flows(&app.signing_on_to(provider.tenant, Actor::system()), provider.id).await;
+        let _ = trimmed
+            .inspect_err(|error| tracing::warn!(%error, provider = %provider.id, "old sign-ons are not given up"));
     }
     drop(turn);
     let base_url = &app.settings.base_url;
@@ -217,7 +220,7 @@ async fn sign_on(app: &Shared, db: &Db, flow: &Flow, answer: &Answer, cookies: V
     // A stranger does not even use it up.
     let secret = secret.ok_or(Refusal::OtherBrowser)?;
     // Whoever finds no place has used nothing up either, and can come again.
-    let place = app.settings.of_feature::<Providers>().place(flow.provider);
+    let place = app.settings.of_feature::<Providers>().place(flow.provider).await;
     let _place = place.map_err(|trouble| Stop::Failed(Error::unavailable(trouble.detail)))?;
     if !store::use_flow(&app.signing_on(), sha256(answer.state.as_bytes())).await? {
         return Err(Refusal::FlowUsed.into());
@@ -302,7 +305,7 @@ fn needs(provider: &Connection, claims: &Map<String, Value>) -> bool {
 }
 
 /// Adds what an ID token left out. What it said stays; and that an address is verified counts for that address alone.
-fn add_claims(claims: &mut Map<String, Value>, more: Map<String, Value>) -> Result<(), Trouble> {
+fn add_claims(claims: &mut Map<String, Value>, mut more: Map<String, Value>) -> Result<(), Trouble> {
     if more.get("sub") != claims.get("sub") {
         return Err(Trouble::new(Refusal::TokenInvalid, "what it tells is about somebody else"));
     }
@@ -311,12 +314,24 @@ fn add_claims(claims: &mut Map<String, Value>, more: Map<String, Value>) -> Resu
     if !has_email {
         claims.remove("email_verified");
     }
+    if has_email && !is_same_email {
+        more.remove("email_verified");
+    }
+    fill(claims, more);
+    Ok(())
+}
+
+/// Adds what is not there, within objects too.
+fn fill(claims: &mut Map<String, Value>, more: Map<String, Value>) {
     for (name, value) in more {
-        if name != "email_verified" || !has_email || is_same_email {
-            claims.entry(name).or_insert(value);
+        match (claims.get_mut(&name), value) {
+            (Some(Value::Object(known)), Value::Object(more)) => fill(known, more),
+            (Some(_), _) => {}
+            (None, value) => {
+                claims.insert(name, value);
+            }
         }
     }
-    Ok(())
 }
 
 /// Who it is, by what the provider says; and the domain of their address.

@@ -135,13 +135,16 @@ pub fn scope(rules: &[RoleRule], supported: &[String]) -> String {
 /// Whether a claim is this value, or has it.
 fn says(claim: &Value, value: &str) -> bool {
     match claim {
+        Value::Array(items) => items.iter().any(|item| is_spelt(item, value)),
+        claim => is_spelt(claim, value),
+    }
+}
+
+fn is_spelt(claim: &Value, value: &str) -> bool {
+    match claim {
         Value::String(text) => text == value,
-        Value::Array(items) => items.iter().any(|item| item.as_str() == Some(value)),
-        Value::Bool(_) | Value::Number(_) => {
-            let spelt = claim.to_string();
-            spelt == value
-        }
-        Value::Null | Value::Object(_) => false,
+        Value::Bool(_) | Value::Number(_) => claim.to_string() == value,
+        Value::Null | Value::Array(_) | Value::Object(_) => false,
     }
 }
 
@@ -349,6 +352,8 @@ mod tests {
         assert_eq!(role(json!({"a.b": "1"})), Role::Admin, "a name with a dot");
         assert_eq!(role(json!({"a.b": "2", "a": {"b": "1"}})), Role::Viewer, "the literal name comes first");
         assert_eq!(role(json!({"level": 3})), Role::Technician);
+        assert_eq!(role(json!({"level": [1, 3]})), Role::Technician, "a list that has it");
+        assert_eq!(role(json!({"level": [[3], {"3": 3}, null]})), Role::Viewer);
     }
 
     #[test]

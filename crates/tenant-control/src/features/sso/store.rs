@@ -63,7 +63,7 @@ kernel::statements! {
             (tenant_id, provider_id, client_id, state_hash, cookie_hash, redirect_to, expires_at)
         VALUES ($1, $2, $3, $4, $5, $6, $7)";
     /// All but the newest.
-    TRIM_FLOWS = "DELETE FROM sso_flows WHERE state_hash IN (SELECT state_hash FROM sso_flows
+    TRIM_FLOWS = "DELETE FROM sso_flows WHERE tenant_id = $1 AND state_hash IN (SELECT state_hash FROM sso_flows
         WHERE tenant_id = $1 AND provider_id = $2 ORDER BY expires_at DESC LIMIT $3 OFFSET $4)";
     FIND_FLOW = "SELECT tenant_id, provider_id, cookie_hash, redirect_to, expires_at, client_id
         FROM sso_flows WHERE state_hash = $1";
@@ -315,10 +315,14 @@ pub async fn open_flow(all: &Db, provider: &Found, flow: NewFlow) -> Result<()> 
     .await
 }
 
-/// Gives up what is beyond the bound. It walks all that are under way, so it is for now and then.
-pub async fn trim_flows(all: &Db, provider: &Found) -> Result<()> {
-    let (tenant, id) = (provider.tenant, provider.id);
-    all.write(async move |tx| tx.exec(TRIM_FLOWS, args![tenant, id, TRIM_ROWS, FLOWS_MAX]).await.map(drop)).await
+/// Gives up what is beyond the bound. It walks all that are under way, so it is for now and then. Those who do it at once wait for
+/// each other: they would lock the same rows in another order.
+pub async fn trim_flows(db: &Db, id: ProviderId) -> Result<()> {
+    db.write(async move |tx| {
+        tx.tick().await?;
+        tx.exec(TRIM_FLOWS, args![id, TRIM_ROWS, FLOWS_MAX]).await.map(drop)
+    })
+    .await
 }
 
 /// A sign-on that somebody has come back from.

@@ -175,6 +175,10 @@ fn is_for(claims: &Map<String, Value>, client_id: &str) -> bool {
 /// Whole seconds: a fraction is cut off.
 fn find_time(claims: &Map<String, Value>, name: &str) -> Option<Timestamp> {
     let number = claims.get(name)?.as_number()?.to_string();
+    // So large that it is written by its power of ten: no time that anybody means.
+    if number.contains(['e', 'E']) {
+        return None;
+    }
     let seconds: i64 = number.split('.').next()?.parse().ok()?;
     Some(Timestamp::from_millis(seconds.saturating_mul(SECOND_MS)))
 }
@@ -265,6 +269,9 @@ mod tests {
             json!({"exp": null}),
             json!({"exp": "9999999999"}),
             json!({"iat": NOW_S + 61}),
+            json!({"iat": 1.7e19}),
+            json!({"nbf": 18_446_744_073_709_551_615_u64}),
+            json!({"nbf": 1.7e19}),
             json!({"iat": null}),
             json!({"nbf": NOW_S + 61}),
             json!({"nonce": "n-2"}),

@@ -123,12 +123,12 @@ impl User {
 }
 
 /// An e-mail address as it is kept and compared, or what is wrong with it. One with a letter whose small form belongs to another
-/// letter, as that of the sign of a kelvin does, is refused: two addresses would become one. What looks the same whether its accents
-/// stand apart or not is one address.
+/// letter, as that of the sign of a kelvin does, is refused: two addresses would become one. So is one with a character that only
+/// stands for others, such as a long s or a ligature. What looks the same whether its accents stand apart or not is one address.
 pub fn fold_email(text: &str) -> Result<String, String> {
     let text = text.trim();
-    if is_email(text) && text.chars().all(has_own_small_form) {
-        let composed: String = text.nfc().collect();
+    let composed: String = text.nfc().collect();
+    if is_email(text) && text.chars().all(has_own_small_form) && composed.nfkc().eq(composed.chars()) {
         return Ok(composed.to_lowercase());
     }
     Err("must be an e-mail address".to_owned())

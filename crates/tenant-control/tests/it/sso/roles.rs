@@ -74,6 +74,10 @@ over_http! {
         scene.idp.tell_in_token(&["email", "email_verified", "name"]);
         scene.idp.person(ann(&json!({"groups": ["ops"]})));
         assert_eq!(scene.session(&scene.signed_on().await).await["role"], "technician");
+        // What the token has only a part of, too.
+        scene.idp.person(ann(&json!({"realm_access": {"roles": ["boss"]}})));
+        scene.idp.spoil(|token| token.claims["realm_access"] = json!({"other": 1}));
+        assert_eq!(scene.session(&scene.signed_on().await).await["role"], "admin");
     }
 
     async fn older_sessions_have_the_role_of_the_last_time(setup: Setup) {
