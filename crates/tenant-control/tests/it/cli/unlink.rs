@@ -34,7 +34,7 @@ async fn sign_on(process: &Process, idp: &Idp) -> String {
     let body = json!({"domain": "acme.test"});
     let begun = client().post(process.url(SSO)).json(&body).send().await.expect("an answer");
     assert_eq!(begun.status(), 200);
-    let flow = cookie_in(&begun, "sso_flow=");
+    let flow = cookie_in(&begun, "sso_flow_");
     let begun: Value = begun.json().await.expect("where to go");
     let back = idp.approve(begun["url"].as_str().expect("an address")).await;
     let ended = client().get(back).header("cookie", flow).send().await.expect("an answer");

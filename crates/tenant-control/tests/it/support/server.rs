@@ -173,7 +173,10 @@ impl Server {
     pub async fn second_node_with(&self, world: World) -> Server {
         let store = Store::open(self.place.options(), world).await.expect("the store opens again");
         let (listener, _) = listen().await;
-        let app = Node::new(store, self.app.secrets.clone(), self.app.settings.clone()).expect("the service");
+        let mut settings = self.app.settings.clone();
+        // What a node remembers of providers is its own.
+        settings.set_of_feature(Providers::default());
+        let app = Node::new(store, self.app.secrets.clone(), settings).expect("the service");
         let work = Work { sending: self.sending.clone(), workflows: self.workflows.clone() };
         Server::serve(self.place.clone(), listener, app, work, self.mount)
     }
