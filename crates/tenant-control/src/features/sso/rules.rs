@@ -143,7 +143,10 @@ fn says(claim: &Value, value: &str) -> bool {
 fn is_spelt(claim: &Value, value: &str) -> bool {
     match claim {
         Value::String(text) => text == value,
-        Value::Bool(_) | Value::Number(_) => claim.to_string() == value,
+        Value::Bool(_) | Value::Number(_) => {
+            let spelt = claim.to_string();
+            spelt == value
+        }
         Value::Null | Value::Array(_) | Value::Object(_) => false,
     }
 }
