@@ -69,8 +69,6 @@ pub struct Providers(Arc<Inner>);
 struct Inner {
     entries: Mutex<HashMap<ProviderId, Arc<Entry>>>,
     beginning: Arc<Semaphore>,
-    /// How many sign-ons have begun here.
-    begun: AtomicU64,
     /// Of whoever was the first to ask a provider.
     clock: OnceLock<Clock>,
 }
@@ -78,12 +76,14 @@ struct Inner {
 impl Default for Inner {
     fn default() -> Self {
         let beginning = Arc::new(Semaphore::new(BEGINNING_MAX));
-        Inner { entries: Mutex::default(), beginning, begun: AtomicU64::default(), clock: OnceLock::new() }
+        Inner { entries: Mutex::default(), beginning, clock: OnceLock::new() }
     }
 }
 
 struct Entry {
     known: Mutex<Known>,
+    /// How many sign-ons have begun there.
+    begun: AtomicU64,
     /// For those who come back from it, and for those who need its document, be it that they are the same.
     coming_back: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
@@ -95,8 +95,14 @@ struct Entry {
 impl Default for Entry {
     fn default() -> Self {
         let places = || Arc::new(Semaphore::new(WAITING_MAX));
-        let (known, reading, refusals) = (Mutex::default(), tokio::sync::Mutex::default(), Mutex::default());
-        Entry { known, coming_back: places(), waiting: places(), reading, refusals }
+        Entry {
+            known: Mutex::default(),
+            begun: AtomicU64::default(),
+            coming_back: places(),
+            waiting: places(),
+            reading: tokio::sync::Mutex::default(),
+            refusals: Mutex::default(),
+        }
     }
 }
 
@@ -155,9 +161,9 @@ impl Providers {
         take(&self.entry(id).coming_back).await
     }
 
-    /// Whether, as a sign-on begins, those beyond the bound are given up.
-    pub fn is_time_to_trim(&self) -> bool {
-        self.0.begun.fetch_add(1, Ordering::Relaxed) % BEGINS_BETWEEN_TRIMS == BEGINS_BETWEEN_TRIMS - 1
+    /// Whether, as a sign-on begins at a provider, those beyond the bound are given up.
+    pub fn is_time_to_trim(&self, id: ProviderId) -> bool {
+        self.entry(id).begun.fetch_add(1, Ordering::Relaxed) % BEGINS_BETWEEN_TRIMS == BEGINS_BETWEEN_TRIMS - 1
     }
 
     /// A turn to write a sign-on down, known or not: strangers who begin many wait for each other.

@@ -56,7 +56,7 @@ pub async fn begin(app: &Shared, domain: &str, redirect_to: &str) -> Result<Begu
     let (state_hash, cookie_hash) = (sha256(state.as_bytes()), secret.hash());
     let turn = providers.turn().await;
     store::open_flow(&all, &provider, NewFlow { state_hash, cookie_hash, redirect_to, expires_at }).await?;
-    if providers.is_time_to_trim() {
+    if providers.is_time_to_trim(provider.id) {
         // Somebody else's begin does it the next time.
         let trimmed = store::trim_flows(&app.signing_on_to(provider.tenant, Actor::system()), provider.id).await;
         let _ = trimmed
