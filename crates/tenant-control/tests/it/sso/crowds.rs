@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use super::{
     DOMAIN, Flow, Scene, assert_not_begun, assert_turned_away, begin, disable, finish, reason, scene, set_cookies,
 };
-use crate::support::idp::{DISCOVERY, JWKS, Says, TOKEN, USERINFO, person};
+use crate::support::idp::{DISCOVERY, JWKS, Key, Says, TOKEN, USERINFO, person};
 use crate::support::over_http;
 
 /// Of one kind, each minute, in the trail.
@@ -155,8 +155,9 @@ over_http! {
         for path in [TOKEN, JWKS, USERINFO] {
             scene.signed_on().await;
             assert_eq!(health(&scene).await, "ok");
-            // Its keys are too old to be used then.
-            scene.server.advance(HOUR_MS);
+            // A key that is not known yet makes the keys be read again. What else is known stays young: nothing is asked beside it.
+            scene.server.advance(31 * SECOND_MS);
+            scene.idp.keys(vec![Key::ec(path)]);
             scene.idp.tell_in_token(&[]);
             scene.idp.say(path, Says::status(500));
             scene.refuses(path, scene.sign_on()).await;
