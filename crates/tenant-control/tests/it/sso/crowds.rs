@@ -163,6 +163,8 @@ over_http! {
             scene.refuses(path, scene.sign_on()).await;
             assert_eq!(health(&scene).await, "degraded", "{path}");
             scene.idp.behave();
+            // Keys that could not be read are not read again for everybody who comes.
+            scene.server.advance(31 * SECOND_MS);
         }
     }
 
