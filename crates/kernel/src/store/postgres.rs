@@ -30,7 +30,7 @@ pub(super) async fn open(postgres: &PostgresOptions, options: &Options) -> Resul
 }
 
 async fn check_role(pool: &Pool, allow_superuser: bool) -> Result<()> {
-    let client = pool.get().await.map_err(no_connection)?;
+    let client = postgres_pool::first(pool).await?;
     let row = client.query_one(dialect::POSTGRES_ROLE, &[]).await.map_err(fault)?;
     let (name, unbound) = <(String, bool)>::from_row(&Row::postgres(&row))?;
     if unbound && !allow_superuser {

@@ -14,7 +14,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool::managed;
+use deadpool::managed::{self, PoolError, TimeoutType, Timeouts};
 use deadpool_postgres::{ClientWrapper, ManagerConfig, Metrics, RecyclingMethod, Runtime};
 use tokio::sync::Mutex;
 use tokio_postgres::{Client, SimpleQueryMessage};
@@ -29,9 +29,13 @@ pub(super) type Object = managed::Object<Manager>;
 /// How long to make a connection may take, with all that is asked of it.
 const CREATE_MAX: Duration = Duration::from_secs(8);
 
-/// How long to wait for the witness to connect, and for what it says: of the time above, so that a witness that fell
-/// silent leaves time for another.
-const WITNESS_WAIT_MAX: Duration = Duration::from_millis(2_500);
+/// The same for the first one, before which nobody is served: a server that is restarted beside a database that has too
+/// much to do waits rather than ends. One that is not there says so at once.
+const FIRST_MAX: Duration = Duration::from_secs(30);
+
+/// How long to wait for what a witness says that was kept: of the time above, so that one that fell silent leaves time
+/// for another.
+const KEPT_WAIT_MAX: Duration = Duration::from_millis(2_500);
 
 /// A connection and the backend behind it.
 pub(super) struct Connection {
@@ -52,6 +56,12 @@ pub(super) struct Manager {
     driver: deadpool_postgres::Manager,
     /// Shared, so that connections that are made at once are proved at once.
     witness: Mutex<Option<Arc<ClientWrapper>>>,
+}
+
+/// The first connection of a pool.
+pub(super) async fn first(pool: &Pool) -> Result<Object> {
+    let patient = Timeouts { create: Some(FIRST_MAX), ..pool.timeouts() };
+    pool.timeout_get(&patient).await.map_err(no_connection)
 }
 
 /// Opens the pool. It has no connection yet.
@@ -100,12 +110,12 @@ impl Manager {
         let kept = self.witness.lock().await.clone();
         let mut found = None;
         if let Some(witness) = &kept {
-            found = compare_in_time(new, witness).await;
+            found = tokio::time::timeout(KEPT_WAIT_MAX, compare(new, witness)).await.ok().and_then(Result::ok);
         }
         // It may have been closed since, and one that fails is not asked again.
         if found.is_none() {
             let witness = self.next_witness(kept.as_ref()).await?;
-            found = compare_in_time(new, &witness).await;
+            found = compare(new, &witness).await.ok();
         }
         match found {
             Some(Backend::Own(number)) => Ok(number),
@@ -128,8 +138,7 @@ impl Manager {
     }
 
     async fn make_witness(&self) -> Result<ClientWrapper> {
-        let made = tokio::time::timeout(WITNESS_WAIT_MAX, managed::Manager::create(&self.driver)).await;
-        let mut witness = made.map_err(|_| unproved())?.map_err(|_| unproved())?;
+        let mut witness = managed::Manager::create(&self.driver).await.map_err(|_| unproved())?;
         managed::Manager::detach(&self.driver, &mut witness);
         Ok(witness)
     }
@@ -144,11 +153,6 @@ impl Manager {
 enum Backend {
     Own(i32),
     Shared,
-}
-
-/// None when it was not found out.
-async fn compare_in_time(new: &Client, witness: &Client) -> Option<Backend> {
-    tokio::time::timeout(WITNESS_WAIT_MAX, compare(new, witness)).await.ok()?.ok()
 }
 
 /// Shared is the backend of two connections, and of one that changes its own. A pooler that takes the backend that was
@@ -185,9 +189,12 @@ fn unproved() -> Error {
 }
 
 /// What it means when the pool gives no connection.
-pub(super) fn no_connection(error: managed::PoolError<Error>) -> Error {
+pub(super) fn no_connection(error: PoolError<Error>) -> Error {
     match error {
-        managed::PoolError::Backend(error) => error,
+        PoolError::Backend(error) => error,
+        PoolError::Timeout(TimeoutType::Create) => {
+            Error::unavailable("PostgreSQL took too long to give a connection and another to prove it by")
+        }
         other => Error::unavailable(other.to_string()),
     }
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 use kernel::args;
 use kernel::base::{Code, World};
 use kernel::store::{Options, PostgresOptions, Purpose, Store};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_postgres::Client;
 
 use super::traps::occupy;
@@ -83,6 +85,30 @@ async fn a_connection_without_a_witness_is_not_used() {
     node.store.ping_read().await.expect("a connection and its witness");
     drop(release);
     occupied.await.unwrap().unwrap();
+}
+
+/// As one does that has too much to do: a node that is restarted then must not end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_gives_the_second_connection_late_is_waited_for() {
+    const LATE: Duration = Duration::from_secs(3);
+    let database = fresh_database().await;
+    let server = database.url.split(['@', '/']).nth(3).expect("an address").to_owned();
+    let between = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = database.url.replace(&server, &between.local_addr().expect("its address").to_string());
+    tokio::spawn(async move {
+        for late in [Duration::ZERO, LATE] {
+            let (mut near, _) = between.accept().await.expect("a connection");
+            let server = server.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(late).await;
+                let mut far = TcpStream::connect(server).await.expect("the server");
+                let _ = copy_bidirectional(&mut near, &mut far).await;
+            });
+        }
+    });
+    let options = Options::postgres(PostgresOptions::new(url)).pool_max(1);
+    let store = Store::open(options, World::default()).await.expect("the store opens");
+    store.ping_read().await.expect("a connection");
 }
 
 #[tokio::test(flavor = "multi_thread")]
