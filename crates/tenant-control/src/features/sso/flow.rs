@@ -23,7 +23,7 @@ use super::discovery::{self, Metadata, Providers};
 use super::refusal::{Refusal, Stop, Told, Trouble};
 use super::rules::{decode_query, email_domain, encode, find_claim, parse_redirect, role_of, scope};
 use super::store::{self, Connection, Finished, Flow, Found, NewFlow, Vouched};
-use super::token::{Expected, Fault, verify};
+use super::token::{Expected, Fault, LEEWAY_MS, verify};
 use super::{CALLBACK_PATH, FLOW_MS, SSO_NOT_AVAILABLE};
 use crate::features::users::{SignOn, fold_email};
 
@@ -225,9 +225,9 @@ async fn sign_on(app: &Shared, db: &Db, flow: &Flow, answer: &Answer, cookies: V
     if !store::use_flow(&app.signing_on(), sha256(answer.state.as_bytes())).await? {
         return Err(Refusal::FlowUsed.into());
     }
-    // One that ends later than any that begins now was begun by a clock that was ahead.
+    // One that ends later than any that begins now was begun by a clock that was ahead; other nodes' are a little.
     let now = app.world.now();
-    if flow.expires_at <= now || now.plus(FLOW_MS) < flow.expires_at {
+    if flow.expires_at <= now || now.plus(FLOW_MS + LEEWAY_MS) < flow.expires_at {
         return Err(Refusal::FlowExpired.into());
     }
     let provider = store::find_connection(db, flow.provider).await?.ok_or(Refusal::ProviderDisabled)?;

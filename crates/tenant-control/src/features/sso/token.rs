@@ -16,7 +16,7 @@ const TOKEN_BYTES_MAX: usize = 64 * 1024;
 /// Keys of a provider that are looked at: more than are ever in use at a time.
 const KEYS_MAX: usize = 100;
 /// As much as clocks of healthy machines differ.
-const LEEWAY_MS: i64 = 60 * SECOND_MS;
+pub const LEEWAY_MS: i64 = 60 * SECOND_MS;
 /// What OpenID Connect allows.
 const SUBJECT_BYTES_MAX: usize = 255;
 

@@ -117,6 +117,15 @@ over_http! {
         assert_eq!(scene.idp.asked(TOKEN), 0);
     }
 
+    async fn one_that_another_node_began_may_be_a_little_ahead(setup: Setup) {
+        let scene = scene(setup).await;
+        scene.server.advance(30_000);
+        let flow = scene.begin().await;
+        scene.server.advance(-30_000);
+        let back = scene.approve(&flow).await;
+        finish(&scene.server, &flow, &back).await.is(303);
+    }
+
     async fn an_address_without_what_it_takes_is_turned_away(setup: Setup) {
         let scene = scene(setup).await;
         let cases: &[Case] = &[
