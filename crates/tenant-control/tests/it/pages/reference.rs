@@ -33,10 +33,10 @@ over_http! {
             assert!(page.contains(&format!("\"{}{path}", server.base_url())), "{id} has a command for this server");
             for parameter in operation["parameters"].as_array().unwrap() {
                 let name = parameter["name"].as_str().unwrap();
-                assert!(page.contains(&format!("<th scope=\"row\"><code>{name}</code>")), "{name} of {id}");
+                assert!(page.contains(&format!("<th scope=\"row\" role=\"rowheader\"><code>{name}</code>")), "{name} of {id}");
             }
             for status in operation["responses"].as_object().unwrap().keys() {
-                assert!(page.contains(&format!("<th scope=\"row\">{status} ")), "{status} of {id}");
+                assert!(page.contains(&format!("<th scope=\"row\" role=\"rowheader\">{status} ")), "{status} of {id}");
             }
             for way in operation["security"].as_array().unwrap().iter().flat_map(|way| way.as_object().unwrap().values()) {
                 for scope in way.as_array().unwrap().iter().map(|scope| scope.as_str().unwrap()) {
@@ -62,15 +62,15 @@ over_http! {
             "<title>Create a ticket – Tenant Control</title>",
             "<code>POST /api/psa/tickets</code>",
             "Needs an API key or a session with the scope <code>tickets:write</code>.",
-            "<code>Idempotency-Key</code><span class=\"hint\">optional</span></th><td>header</td><td>string</td>",
+            "<code>Idempotency-Key</code><span class=\"hint\">optional</span></th><td role=\"cell\">header</td><td role=\"cell\">string</td>",
             "<span class=\"hint\">1 to 255 characters</span>",
-            "<code>subject</code><span class=\"hint\">required</span></th><td>string</td>",
+            "<code>subject</code><span class=\"hint\">required</span></th><td role=\"cell\">string</td>",
             "<span class=\"hint\">one of <code>low</code> ",
             // Within the requester, and shown so.
-            "<th scope=\"row\" class=\"depth-1\"><code>email</code><span class=\"unseen\"> of requester</span>",
-            "<td>array of string</td>",
+            "<th scope=\"row\" role=\"rowheader\" class=\"depth-1\"><code>email</code><span class=\"unseen\"> of requester</span>",
+            "<td role=\"cell\">array of string</td>",
             "<span class=\"hint\">each 1 to 200 characters</span>",
-            "<th scope=\"row\">201 Created</th><td class=\"purpose\"><p>Created.</p>",
+            "<th scope=\"row\" role=\"rowheader\">201 Created</th><td role=\"cell\" class=\"purpose\"><p>Created.</p>",
             "<a href=\"/documentation/errors/#invalid_fields\"><code>invalid_fields</code></a>: ",
             "<h3>201 application/json</h3>",
             "<code>sla_state</code>",
