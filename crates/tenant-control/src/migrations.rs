@@ -30,6 +30,7 @@ pub const MIGRATIONS: Migrations = migrations! {
     "0014_changes"
     "0015_people"
     "0016_sign_out"
+    "0017_sign_on_scope"
 };
 
 #[cfg(test)]

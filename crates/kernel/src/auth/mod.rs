@@ -29,7 +29,7 @@ pub use standing::{AskedRights, Rights, Standing};
 
 pub(crate) use credentials::{Found, unauthenticated};
 pub(crate) use presented::Presented;
-pub use presented::cookies;
+pub use presented::{cookie_names, cookies};
 pub(crate) use principal::Principal;
 pub(crate) use sessions::{end_presented_session, end_session, redeem_signin_link};
 

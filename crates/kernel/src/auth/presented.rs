@@ -47,8 +47,18 @@ const COOKIES_MAX: usize = 200;
 
 /// What a browser sends by this name. By bytes: another application's cookie beside ours may hold any of them.
 pub fn cookies(headers: &HeaderMap, name: &str) -> Vec<String> {
-    let lines = headers.get_all(header::COOKIE).iter();
-    let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';').map(<[u8]>::trim_ascii));
-    let values = pairs.filter_map(|pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
+    let values = pairs(headers).filter_map(|pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
     values.take(COOKIES_MAX).map(|value| String::from_utf8_lossy(value).into_owned()).collect()
+}
+
+/// The names that begin so, of what a browser sends.
+pub fn cookie_names(headers: &HeaderMap, prefix: &str) -> Vec<String> {
+    let names = pairs(headers).filter_map(|pair| pair.split(|byte| *byte == b'=').next());
+    let names = names.filter_map(|name| str::from_utf8(name).ok()).filter(|name| name.starts_with(prefix));
+    names.take(COOKIES_MAX).map(str::to_owned).collect()
+}
+
+fn pairs(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    let lines = headers.get_all(header::COOKIE).iter();
+    lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';').map(<[u8]>::trim_ascii))
 }

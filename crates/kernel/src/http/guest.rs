@@ -15,6 +15,9 @@ use crate::store::{Db, Purpose};
 /// How long somebody waits for the session that they had before to end.
 const REPLACING_MAX: Duration = Duration::from_secs(2);
 
+/// Sessions of one browser that are looked for: it has one, and what others have set beside it.
+const PRESENTED_MAX: usize = 24;
+
 impl App {
     /// The records of all tenants: whose a domain or a sign-on is, is what the read finds out.
     pub fn signing_on(&self) -> Db {
@@ -26,7 +29,7 @@ impl App {
         self.store.tenant(tenant, actor)
     }
 
-    /// Ends every session that a browser presents, be it too old to act with. Tells whose the last of them was that a provider had
+    /// Ends the sessions that a browser presents, be it too old to act with. Tells whose the last of them was that a provider had
     /// begun, and which.
     pub async fn end_presented_sessions(
         &self,
@@ -35,7 +38,10 @@ impl App {
     ) -> Result<Option<(TenantId, String)>> {
         let from = (context.address.0, &*context.request_id);
         let mut begun_by = None;
-        for token in cookies(headers, self.settings.base_url.cookie_name()) {
+        let mut tokens = cookies(headers, self.settings.base_url.cookie_name());
+        // Those that others have set for a part of the host come first.
+        tokens.drain(..tokens.len().saturating_sub(PRESENTED_MAX));
+        for token in tokens {
             let ended = end_presented_session((&self.store, &self.credentials), &token, from).await?;
             begun_by = ended.and_then(|(tenant, provider)| Some((tenant, provider?))).or(begun_by);
         }

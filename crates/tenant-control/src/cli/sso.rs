@@ -18,14 +18,14 @@ use super::store;
 use crate::config::{LinkArgs, OutboundArgs};
 use crate::features::sso::{
     self, CALLBACK_PATH, Domain, NewProvider, Provider, ProviderChange, ProviderId, RoleRule, SIGNED_OUT_PATH,
-    is_address, may_be_asked, parse_domain, parse_role_rule,
+    is_address, may_be_asked, parse_domain, parse_role_rule, parse_scope,
 };
 
 #[derive(Subcommand)]
 pub enum SsoCommand {
     /// Set an OpenID Connect provider up, and print what to register there and in the DNS
     Add(Box<AddArgs>),
-    /// Change a provider; who is signed in stays so, and identities stay known. The issuer cannot be changed: identities are its
+    /// Change a provider; who is signed in stays so, identities stay known, and who is signing on begins again. The issuer cannot be changed: identities are its
     /// word, and another issuer is another provider
     Update(Box<UpdateArgs>),
     /// List the providers of a tenant, disabled ones included
@@ -103,6 +103,10 @@ pub struct AddArgs {
     /// A file with the secret that goes with it, and nothing else
     #[arg(long, value_name = "PATH")]
     client_secret_file: PathBuf,
+    /// The scopes to ask for, such as "openid email profile groups" [default: openid email profile, and those of claims that
+    /// --role-map looks at and the provider lists]
+    #[arg(long, value_parser = parse_scope)]
+    scope: Option<String>,
     /// A domain whose people sign in there; can be given several times
     #[arg(long, required = true, value_parser = parse_domain)]
     domain: Vec<String>,
@@ -136,12 +140,18 @@ pub struct UpdateArgs {
     /// What people call it
     #[arg(long)]
     name: Option<String>,
-    /// Who this service is at the provider; sign-ons under way have to begin again
+    /// Who this service is at the provider
     #[arg(long, value_name = "ID")]
     client_id: Option<String>,
     /// A file with the secret that goes with it, and nothing else
     #[arg(long, value_name = "PATH")]
     client_secret_file: Option<PathBuf>,
+    /// The scopes to ask for, such as "openid email profile groups"
+    #[arg(long, value_parser = parse_scope)]
+    scope: Option<String>,
+    /// Ask for openid email profile, and those of claims that --role-map looks at and the provider lists
+    #[arg(long, conflicts_with = "scope")]
+    no_scope: bool,
     /// What whoever fits no --role-map may do: admin, technician or viewer
     #[arg(long, value_parser = parse_role)]
     default_role: Option<Role>,
@@ -253,6 +263,7 @@ async fn add(args: AddArgs) -> Result<()> {
         issuer,
         client_id,
         client_secret,
+        scope: args.scope,
         domains: domain,
         default_role: args.default_role,
         role_map: args.role_map,
@@ -286,6 +297,7 @@ async fn update(args: UpdateArgs) -> Result<()> {
         name: args.name,
         client_id: args.client_id,
         client_secret,
+        scope: (args.no_scope || args.scope.is_some()).then_some(args.scope),
         default_role: args.default_role,
         role_map: gives_rules.then_some(args.role_map),
         trust_email: args.trust_email,
@@ -419,7 +431,8 @@ async fn look_up(store: &Store, domain: &Domain, server: Option<SocketAddr>) -> 
 /// A provider, and below it each of its domains.
 fn lines(provider: &Provider) -> String {
     let state = if provider.enabled { "enabled" } else { "disabled" };
-    let first = format!("{}  {state}  {}  {}", provider.id, provider.name, provider.issuer);
+    let scope = provider.scope.as_ref().map(|scope| format!("  asked for {scope}")).unwrap_or_default();
+    let first = format!("{}  {state}  {}  {}{scope}", provider.id, provider.name, provider.issuer);
     let domain = |one: &Domain| match one.verified_at {
         Some(at) => format!("  {}  verified {at}", one.domain),
         None => format!("  {}  not verified: {} must say \"{}\"", one.domain, one.txt.name, one.txt.value),

@@ -103,9 +103,7 @@ pub async fn run(command: UserCommand) -> Result<()> {
             let store = store::open(&common.store).await?;
             let (tenant, user) = find(&store, &whom).await?;
             match unlink_user(&store, &tenant, user.id, provider).await? {
-                Some(user) => common.output.print(&user, |user| {
-                    format!("User {} is unlinked, and all their sessions have ended.", user.email)
-                }),
+                Some(user) => common.output.print(&user, unlinked),
                 None => common.output.print(&user, |user| format!("User {} has nothing to unlink.", user.email)),
             }
         }
@@ -125,4 +123,12 @@ fn aside(user: &User) -> &'static str {
         Status::Active => "",
         Status::Disabled => " (disabled)",
     }
+}
+
+fn unlinked(user: &User) -> String {
+    let first = format!("User {} is unlinked, and all their sessions have ended.", user.email);
+    if user.platform_operator {
+        return format!("{first}\nPlatform operators do not sign on: make them a sign-in link.");
+    }
+    first
 }

@@ -78,6 +78,7 @@ async fn add(server: &Server, tenancy: &Tenancy, told: Told<'_>) -> String {
         issuer: told.issuer,
         client_id: CLIENT_ID.to_owned(),
         client_secret: CLIENT_SECRET.to_owned(),
+        scope: None,
         domains: vec![told.domain.to_owned()],
         default_role: Role::Viewer,
         role_map: told.role_map.iter().map(rule).collect(),

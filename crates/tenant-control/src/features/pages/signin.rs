@@ -13,7 +13,7 @@ use kernel::http::{Context, Form, FormFields, Policy, Settings, Shared};
 
 use super::page::{IN_A_MINUTE, Page, REFERRER_POLICY, words};
 use crate::cookie;
-use crate::features::sso;
+use crate::features::sso::{self, Asked};
 
 #[derive(Template)]
 #[template(path = "signin.html")]
@@ -109,16 +109,19 @@ pub async fn signin(
 }
 
 /// The form: on to the provider of the address, or back to the form with what is wrong.
-pub async fn begin_signin(State(app): State<Shared>, form: Form) -> Result<Response> {
+pub async fn begin_signin(State(app): State<Shared>, headers: HeaderMap, form: Form) -> Result<Response> {
     let fields = form.read().await?;
     let email = fields.get("email").unwrap_or_default().trim();
     let redirect_to = fields.get("redirect_to").and_then(own_path);
     let begun = match sso::email_domain(email).filter(|_| is_email(email)) {
-        Some(domain) => begin(&app, &domain, redirect_to.unwrap_or(sso::DEFAULT_REDIRECT)).await?,
+        Some(domain) => {
+            let redirect_to = redirect_to.unwrap_or(sso::DEFAULT_REDIRECT);
+            begin(&app, Asked { domain: &domain, redirect_to, login_hint: Some(email), headers: &headers }).await?
+        }
         None => Err(Refusal::Malformed),
     };
     match begun {
-        Ok((url, cookie)) => redirect(&url, &cookie),
+        Ok((url, cookies)) => redirect(&url, &cookies),
         Err(refusal) => {
             let again = SignIn { email, refusal: Some(refusal), ..SignIn::new(&app.settings, redirect_to) };
             let page = again.page(&app.settings, refusal.status())?;
@@ -128,9 +131,9 @@ pub async fn begin_signin(State(app): State<Shared>, form: Form) -> Result<Respo
 }
 
 /// Where the provider is, and the cookie with which the browser comes back from it.
-async fn begin(app: &Shared, domain: &str, redirect_to: &str) -> Result<Result<(String, String), Refusal>> {
-    match sso::begin(app, domain, redirect_to).await {
-        Ok(begun) => Ok(Ok((begun.url, begun.cookie))),
+async fn begin(app: &Shared, asked: Asked<'_>) -> Result<Result<(String, Vec<String>), Refusal>> {
+    match sso::begin(app, asked).await {
+        Ok(begun) => Ok(Ok((begun.url, begun.cookies))),
         Err(error) if error.code().status() == 404 => Ok(Err(Refusal::Unknown)),
         Err(error) if error.code().status() == 503 => {
             tracing::warn!(%error, "a sign-on could not be begun");
@@ -153,15 +156,19 @@ fn token(uri: &Uri) -> Option<&str> {
 /// Signed in, and on to an address without the token.
 fn welcome(settings: &Settings, session: &Token) -> Result<Response> {
     let base_url = &settings.base_url;
-    redirect(sso::DEFAULT_REDIRECT, &cookie::setting(base_url.cookie_name(), session.reveal(), base_url.is_https()))
+    let cookie = cookie::setting(base_url.cookie_name(), session.reveal(), base_url.is_https());
+    redirect(sso::DEFAULT_REDIRECT, &[cookie])
 }
 
-fn redirect(location: &str, cookie: &str) -> Result<Response> {
+fn redirect(location: &str, cookies: &[String]) -> Result<Response> {
     let headers = [
         (header::LOCATION, HeaderValue::try_from(location).map_err(Error::internal)?),
-        (header::SET_COOKIE, HeaderValue::try_from(cookie).map_err(Error::internal)?),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
         (header::REFERRER_POLICY, REFERRER_POLICY),
     ];
-    Ok((StatusCode::SEE_OTHER, headers).into_response())
+    let mut response = (StatusCode::SEE_OTHER, headers).into_response();
+    for cookie in cookies {
+        response.headers_mut().append(header::SET_COOKIE, HeaderValue::try_from(cookie).map_err(Error::internal)?);
+    }
+    Ok(response)
 }

@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use kernel::http::Shared;
-use kernel::outbound::{Request, Response, Target};
+use kernel::outbound::{FailureKind, Request, Response, Target};
 use serde_json::{Map, Value};
 
 use super::CALLBACK_PATH;
@@ -126,8 +126,15 @@ async fn send(
     // One byte more, to see that there is more.
     let (timeout, body_max, for_whom) = (EXCHANGE_MAX, ANSWER_BYTES_MAX + 1, Some(provider.tenant));
     let answer = app.outbound.send(Request { method, target, headers, body, timeout, body_max, for_whom }).await;
-    let is_away = answer.as_ref().map_or(true, |answer| answer.status >= 500);
-    app.settings.of_feature::<Providers>().hear(provider.id, &app.world.clock, is_away);
+    let is_away = match &answer {
+        Ok(answer) => Some(answer.status >= 500),
+        // It was not even asked.
+        Err(failure) if failure.kind == FailureKind::HeldBack => None,
+        Err(_) => Some(true),
+    };
+    if let Some(is_away) = is_away {
+        app.settings.of_feature::<Providers>().hear(provider.id, &app.world.clock, is_away);
+    }
     answer.map_err(|failure| {
         let detail = format!("{}: {}", failure.kind.as_str(), failure.detail);
         Trouble::new(Refusal::ProviderUnreachable, detail)

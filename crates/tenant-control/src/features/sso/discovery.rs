@@ -84,7 +84,7 @@ struct Entry {
     known: Mutex<Known>,
     /// How many sign-ons have begun there.
     begun: AtomicU64,
-    /// For those who come back from it, and for those who need its document, be it that they are the same.
+    /// For those who come back from it, and for all others who need its document.
     coming_back: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
     /// Held by whoever reads.
@@ -157,7 +157,7 @@ impl Providers {
 
     /// A place among those who come back from a provider. Beyond so many nobody waits for long: a provider that is silent must
     /// not take the places of all who call this service.
-    pub async fn place(&self, id: ProviderId) -> Result<OwnedSemaphorePermit, Trouble> {
+    pub async fn place(&self, id: ProviderId) -> Result<Place, Trouble> {
         take(&self.entry(id).coming_back).await
     }
 
@@ -166,7 +166,7 @@ impl Providers {
         self.entry(id).begun.fetch_add(1, Ordering::Relaxed) % BEGINS_BETWEEN_TRIMS == BEGINS_BETWEEN_TRIMS - 1
     }
 
-    /// A turn to write a sign-on down, known or not: strangers who begin many wait for each other.
+    /// A turn to write a sign-on down: strangers who begin many wait for each other.
     pub async fn turn(&self) -> Option<OwnedSemaphorePermit> {
         self.0.beginning.clone().acquire_owned().await.ok()
     }
@@ -195,9 +195,12 @@ impl Providers {
     }
 }
 
-async fn take(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Trouble> {
-    let place = timeout(PLACE_MAX, places.clone().acquire_owned()).await;
-    place.ok().and_then(Result::ok).ok_or_else(|| Trouble::new(Refusal::ProviderUnreachable, "too many wait for it"))
+/// Held as long as anything is done for whoever took it.
+pub type Place = Arc<OwnedSemaphorePermit>;
+
+async fn take(places: &Arc<Semaphore>) -> Result<Place, Trouble> {
+    let place = timeout(PLACE_MAX, places.clone().acquire_owned()).await.ok().and_then(Result::ok);
+    place.map(Arc::new).ok_or_else(|| Trouble::new(Refusal::ProviderUnreachable, "too many wait for it"))
 }
 
 /// Whether a moment is no further back. One to come is not: the clock was set back since, and what was read then is of no known age.
@@ -209,8 +212,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where a provider is asked. Only one that was never asked, or not for a day, is waited for.
-pub async fn metadata(app: &Shared, provider: &Found) -> Result<Arc<Metadata>, Trouble> {
+/// Where a provider is asked. Only one that was never asked, or not for a day, is waited for, by whoever has a place or finds one.
+pub async fn metadata(app: &Shared, provider: &Found, place: Option<&Place>) -> Result<Arc<Metadata>, Trouble> {
     let entry = app.settings.of_feature::<Providers>().entry(provider.id);
     let (now, read) = (app.world.now(), lock(&entry.known).metadata.clone());
     match read {
@@ -221,7 +224,10 @@ pub async fn metadata(app: &Shared, provider: &Found) -> Result<Arc<Metadata>, T
         }
         _ => {
             entry.check(now)?;
-            let place = take(&entry.waiting).await?;
+            let place = match place {
+                Some(place) => place.clone(),
+                None => take(&entry.waiting).await?,
+            };
             // By itself: whoever waits for it may leave, and what it finds out is remembered for those who come.
             let reading = tokio::spawn(wait_for_document(app.clone(), provider.clone(), entry, place));
             let ended = |_| Trouble::new(Refusal::ProviderUnreachable, "reading its document ended half-way");
@@ -235,7 +241,7 @@ async fn wait_for_document(
     app: Shared,
     provider: Found,
     entry: Arc<Entry>,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 ) -> Result<Arc<Metadata>, Trouble> {
     let _turn = entry.turn().await?;
     let now = app.world.now();
@@ -300,14 +306,12 @@ impl Entry {
 
     async fn read_metadata(&self, app: &Shared, provider: &Found) -> Result<Arc<Metadata>, Trouble> {
         let read = self.ask_metadata(app, provider).await;
-        let (now, trouble) = (app.world.now(), read.as_ref().err().cloned());
-        let mut known = lock(&self.known);
-        // A document that cannot be used is no answer.
-        if trouble.is_some() {
-            known.heard = Some((now, true));
+        let trouble = read.as_ref().err().cloned();
+        // A document that cannot be used is no answer. Whether there was one is noted already.
+        if trouble.as_ref().is_some_and(|trouble| trouble.refusal == Refusal::ProviderBroken) {
+            app.settings.of_feature::<Providers>().hear(provider.id, &app.world.clock, true);
         }
-        known.asked = Some((now, trouble));
-        drop(known);
+        lock(&self.known).asked = Some((app.world.now(), trouble));
         read
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use axum::http::HeaderMap;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
-use kernel::auth::{Token, cookies};
+use kernel::auth::{Token, cookie_names, cookies};
 use kernel::base::{Actor, ActorKind, ActorRef, Chain, Error, Label, Result, Timestamp, equal, hmac_sha256, sha256};
 use kernel::http::{BaseUrl, Shared};
 use kernel::store::Db;
@@ -19,12 +19,13 @@ use serde_json::{Map, Value};
 use tokio::time::timeout;
 
 use super::asking::{ask_userinfo, plain_word, redeem};
-use super::discovery::{self, Metadata, Providers};
+use super::discovery::{self, Metadata, Place, Providers};
 use super::refusal::{Refusal, Stop, Told, Trouble};
 use super::rules::{decode_query, email_domain, encode, find_claim, parse_redirect, role_of, scope};
 use super::store::{self, Connection, Finished, Flow, Found, NewFlow, Vouched};
 use super::token::{Expected, Fault, LEEWAY_MS, verify};
-use super::{CALLBACK_PATH, FLOW_MS, SSO_NOT_AVAILABLE};
+use super::{CALLBACK_PATH, FLOW_MS, ProviderId, SSO_NOT_AVAILABLE};
+use crate::cookie;
 use crate::features::users::{SignOn, fold_email};
 
 /// All that is asked of a provider when somebody comes back: shorter than a request may take.
@@ -33,44 +34,75 @@ const ASKING_MAX: Duration = Duration::from_secs(25);
 /// Where somebody is sent, and what their browser keeps until they come back.
 pub struct Begun {
     pub url: String,
-    /// The value of `Set-Cookie`.
-    pub cookie: String,
+    /// The values of `Set-Cookie`: its own, and those of sign-ons that were left, where there are too many.
+    pub cookies: Vec<String>,
     pub provider_name: String,
     pub protocol: String,
     pub expires_at: Timestamp,
 }
 
+/// Somebody who wants to sign on.
+pub struct Asked<'a> {
+    pub domain: &'a str,
+    pub redirect_to: &'a str,
+    /// Who they are, if they have said so: the provider need not ask again.
+    pub login_hint: Option<&'a str>,
+    pub headers: &'a HeaderMap,
+}
+
 /// Begins a sign-on for the people of a domain. What is not available is the same for all that it can be, and is found out by
 /// the same read.
-pub async fn begin(app: &Shared, domain: &str, redirect_to: &str) -> Result<Begun> {
+pub async fn begin(app: &Shared, asked: Asked<'_>) -> Result<Begun> {
     let redirect_to =
-        parse_redirect(redirect_to).map_err(|detail| Error::invalid("/redirect_to", "invalid_path", detail))?;
+        parse_redirect(asked.redirect_to).map_err(|detail| Error::invalid("/redirect_to", "invalid_path", detail))?;
     let all = app.signing_on();
     let providers: Providers = app.settings.of_feature();
-    let found = store::find_by_domain(&all, &domain.to_ascii_lowercase()).await?;
+    let found = store::find_by_domain(&all, &asked.domain.to_ascii_lowercase()).await?;
     let provider = found.ok_or_else(|| Error::new(SSO_NOT_AVAILABLE, SSO_NOT_AVAILABLE.example()))?;
-    let metadata = discovery::metadata(app, &provider).await.map_err(|trouble| away(&provider, &trouble))?;
+    let metadata = discovery::metadata(app, &provider, None).await.map_err(|trouble| away(&provider, &trouble))?;
     let secret = Secret(BASE64.encode(app.world.chance.bytes::<32>()));
     let state = BASE64.encode(app.world.chance.bytes::<32>());
     let expires_at = app.world.now().plus(FLOW_MS);
     let (state_hash, cookie_hash) = (sha256(state.as_bytes()), secret.hash());
+    let scope = scope(provider.scope.as_deref(), &provider.role_map, &metadata.scopes);
+    let base_url = &app.settings.base_url;
+    let mut url = authorization_url(base_url, &provider, &metadata, (&scope, &state), &secret);
+    if let Some(hint) = asked.login_hint {
+        url = with_query(&url, &[("login_hint", hint)]);
+    }
     let turn = providers.turn().await;
     store::open_flow(&all, &provider, NewFlow { state_hash, cookie_hash, redirect_to, expires_at }).await?;
-    if providers.is_time_to_trim(provider.id) {
-        // Somebody else's begin does it the next time.
-        let trimmed = store::trim_flows(&app.signing_on_to(provider.tenant, Actor::system()), provider.id).await;
-        let _ = trimmed
-            .inspect_err(|error| tracing::warn!(%error, provider = %provider.id, "old sign-ons are not given up"));
-    }
     drop(turn);
-    let base_url = &app.settings.base_url;
+    if providers.is_time_to_trim(provider.id) {
+        tokio::spawn(trim(app.signing_on_to(provider.tenant, Actor::system()), provider.id));
+    }
+    let left = left_cookies(base_url, asked.headers);
     Ok(Begun {
-        url: authorization_url(base_url, &provider, &metadata, &state, &secret),
-        cookie: secret.cookie(base_url, &state_hash),
+        url,
+        cookies: [secret.cookie(base_url, &state_hash)].into_iter().chain(left).collect(),
         provider_name: provider.name,
         protocol: provider.protocol,
         expires_at,
     })
+}
+
+/// Gives up the oldest of a provider that has too many. If it fails, a later one does it.
+async fn trim(db: Db, provider: ProviderId) {
+    if let Err(error) = store::trim_flows(&db, provider).await {
+        tracing::warn!(%error, %provider, "old sign-ons are not given up");
+    }
+}
+
+/// Sign-ons of one browser: more than anybody has windows for. All its cookies go with every request, and proxies take only so
+/// much in a header.
+const COOKIES_MAX: usize = 16;
+
+/// Makes a browser forget the oldest of what it has begun, beyond so many.
+fn left_cookies(base_url: &BaseUrl, headers: &HeaderMap) -> Vec<String> {
+    let mut names = cookie_names(headers, cookie_prefix(base_url));
+    // The oldest come first.
+    names.truncate((names.len() + 1).saturating_sub(COOKIES_MAX));
+    names.iter().map(|name| cookie::clearing(name, base_url.is_https())).collect()
 }
 
 /// By then a provider that has failed is asked again.
@@ -87,17 +119,16 @@ fn authorization_url(
     base_url: &BaseUrl,
     provider: &Found,
     metadata: &Metadata,
-    state: &str,
+    (scope, state): (&str, &str),
     secret: &Secret,
 ) -> String {
     let callback = format!("{}{CALLBACK_PATH}", base_url.as_str());
-    let scope = scope(&provider.role_map, &metadata.scopes);
     let (nonce, challenge) = (secret.nonce(), BASE64.encode(sha256(secret.verifier().as_bytes())));
     let parameters = [
         ("response_type", "code"),
         ("client_id", provider.client_id.as_str()),
         ("redirect_uri", callback.as_str()),
-        ("scope", scope.as_str()),
+        ("scope", scope),
         ("state", state),
         ("nonce", nonce.as_str()),
         ("code_challenge", challenge.as_str()),
@@ -139,8 +170,11 @@ impl Secret {
 
 /// One for each sign-on: people have several windows, and begin in each of them.
 fn cookie_name(base_url: &BaseUrl, state_hash: &[u8; 32]) -> String {
-    let prefix = if base_url.is_https() { "__Host-" } else { "" };
-    format!("{prefix}sso_flow_{}", BASE64.encode(&state_hash[..6]))
+    format!("{}{}", cookie_prefix(base_url), BASE64.encode(&state_hash[..6]))
+}
+
+fn cookie_prefix(base_url: &BaseUrl) -> &'static str {
+    if base_url.is_https() { "__Host-sso_flow_" } else { "sso_flow_" }
 }
 
 /// A browser that comes back.
@@ -221,44 +255,49 @@ async fn sign_on(app: &Shared, db: &Db, flow: &Flow, answer: &Answer, cookies: V
     let secret = secret.ok_or(Refusal::OtherBrowser)?;
     // Whoever finds no place has used nothing up either, and can come again.
     let place = app.settings.of_feature::<Providers>().place(flow.provider).await;
-    let _place = place.map_err(|trouble| Stop::Failed(Error::unavailable(trouble.detail)))?;
+    let place = place.map_err(|trouble| Stop::Failed(Error::unavailable(trouble.detail)))?;
     if !store::use_flow(&app.signing_on(), sha256(answer.state.as_bytes())).await? {
         return Err(Refusal::FlowUsed.into());
     }
     // One that ends later than any that begins now was begun by a clock that was ahead; other nodes' are a little.
     let now = app.world.now();
-    if flow.expires_at <= now || now.plus(FLOW_MS + LEEWAY_MS) < flow.expires_at {
+    if now.plus(FLOW_MS + LEEWAY_MS) < flow.expires_at {
+        return Err(Trouble::new(Refusal::FlowExpired, "it was begun by a clock that is ahead of this one").into());
+    }
+    if flow.expires_at <= now {
         return Err(Refusal::FlowExpired.into());
     }
     let provider = store::find_connection(db, flow.provider).await?.ok_or(Refusal::ProviderDisabled)?;
-    // The code is for who we were then, and is shown with no other credentials.
-    if flow.client_id.as_ref().is_some_and(|client_id| *client_id != provider.found.client_id) {
+    // The code is for who we were then, and tells what was asked for then: nobody is let in by half of that and half of this.
+    if flow.version.is_some_and(|version| version != provider.found.version) {
         return Err(Refusal::ProviderChanged.into());
     }
-    let asking = vouch(app, &provider, answer, &secret);
+    let asking = vouch(app, &provider, Back { answer, secret: &secret, place: &place });
     let late = |_| Trouble::new(Refusal::ProviderUnreachable, "all that was asked of it took too long");
     let claims = timeout(ASKING_MAX, asking).await.map_err(late)??;
     let (who, domain) = read_claims(&provider, &claims)?;
-    let vouched = Vouched { who, domain, version: provider.version };
+    let vouched = Vouched { who, domain, version: provider.found.version };
     match store::finish(db, vouched, app.settings.session_absolute_ms).await? {
         Finished::Welcome(token) => Ok(token),
         Finished::Refused(refusal) => Err(refusal.into()),
     }
 }
 
+/// Somebody who is back, in the browser that began.
+struct Back<'a> {
+    answer: &'a Answer,
+    secret: &'a Secret,
+    place: &'a Place,
+}
+
 /// What the provider says of whoever comes back with its code.
-async fn vouch(
-    app: &Shared,
-    provider: &Connection,
-    answer: &Answer,
-    secret: &Secret,
-) -> Result<Map<String, Value>, Stop> {
-    let found = &provider.found;
+async fn vouch(app: &Shared, provider: &Connection, back: Back<'_>) -> Result<Map<String, Value>, Stop> {
+    let (found, Back { answer, secret, place }) = (&provider.found, back);
     // Before anything else, so that no other provider's answer is taken for this one's (RFC 9207).
     if answer.issuer.as_ref().is_some_and(|issuer| *issuer != found.issuer) {
         return Err(Refusal::OtherIssuer.into());
     }
-    let metadata = discovery::metadata(app, found).await?;
+    let metadata = discovery::metadata(app, found, Some(place)).await?;
     if metadata.names_issuer && answer.issuer.is_none() {
         return Err(Refusal::OtherIssuer.into());
     }

@@ -22,10 +22,11 @@ pub mod update {
 }
 
 pub use discovery::Providers;
-pub use flow::{Arrived, Begun, Ended, begin, complete};
+pub use flow::{Arrived, Asked, Begun, Ended, begin, complete};
 pub use refusal::Told;
 pub use rules::{
     DEFAULT_REDIRECT, email_domain, is_address, may_be_asked, parse_domain, parse_redirect, parse_role_rule,
+    parse_scope,
 };
 pub use sign_out::sign_out_url;
 pub use store::{CLEAN_FLOWS, FLOWS_MAX, STATEMENTS, add, disable, find_domain, list, release_domain, verify_domain};
@@ -79,6 +80,8 @@ pub struct Provider {
     pub protocol: String,
     pub issuer: String,
     pub client_id: String,
+    /// What it is asked for, where the operator says it; otherwise what the rules need.
+    pub scope: Option<String>,
     /// Of whoever no rule fits.
     pub default_role: Role,
     pub role_map: Vec<RoleRule>,
@@ -131,6 +134,7 @@ pub struct NewProvider {
     pub issuer: String,
     pub client_id: String,
     pub client_secret: String,
+    pub scope: Option<String>,
     pub domains: Vec<String>,
     pub default_role: Role,
     pub role_map: Vec<RoleRule>,
@@ -146,6 +150,8 @@ pub struct ProviderChange {
     pub client_id: Option<String>,
     /// And what it is sealed with.
     pub client_secret: Option<(String, Secrets)>,
+    /// What it is asked for; none inside is what the rules need.
+    pub scope: Option<Option<String>>,
     pub default_role: Option<Role>,
     /// All of them: they take the place of those before.
     pub role_map: Option<Vec<RoleRule>>,

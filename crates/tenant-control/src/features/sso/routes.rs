@@ -10,7 +10,7 @@ use serde::Serialize;
 use utoipa::openapi::{Ref, RefOr};
 use utoipa::{IntoResponses, ToSchema};
 
-use super::flow::{self, Begun};
+use super::flow::{self, Asked, Begun};
 use super::{DEFAULT_REDIRECT, parse_domain, parse_redirect};
 
 const PATH: &str = "/api/auth/sso";
@@ -62,14 +62,16 @@ pub struct SignOnProvider {
 
 /// 200, and a cookie that only the browser which began can finish with.
 pub struct Answer {
-    cookie: HeaderValue,
+    cookies: Vec<HeaderValue>,
     begun: SignOnBegun,
 }
 
 impl IntoResponse for Answer {
     fn into_response(self) -> Response {
         let mut response = Ok200(self.begun).into_response();
-        response.headers_mut().insert(SET_COOKIE, self.cookie);
+        for cookie in self.cookies {
+            response.headers_mut().append(SET_COOKIE, cookie);
+        }
         response
     }
 }
@@ -103,10 +105,11 @@ pub async fn begin(
         return Err(Error::new(Code::InvalidHeader, detail));
     }
     let input = body.read().await?.value;
-    let Begun { url, cookie, provider_name, protocol, expires_at } =
-        flow::begin(&app, &input.domain, &input.redirect_to).await?;
+    let asked = Asked { domain: &input.domain, redirect_to: &input.redirect_to, login_hint: None, headers: &headers };
+    let Begun { url, cookies, provider_name, protocol, expires_at } = flow::begin(&app, asked).await?;
+    let cookies: Result<Vec<_>, _> = cookies.into_iter().map(HeaderValue::try_from).collect();
     Ok(Answer {
-        cookie: HeaderValue::try_from(cookie).map_err(Error::internal)?,
+        cookies: cookies.map_err(Error::internal)?,
         begun: SignOnBegun { url, provider: SignOnProvider { name: provider_name, protocol }, expires_at },
     })
 }

@@ -119,8 +119,12 @@ pub fn find_claim<'a>(claims: &'a Map<String, Value>, name: &str) -> Option<&'a 
 /// What everybody is asked for.
 const SCOPE: &str = "openid email profile";
 
-/// What a provider is asked for: also what it has to be asked for to tell what the rules look at, if it says that it can be.
-pub fn scope(rules: &[RoleRule], supported: &[String]) -> String {
+/// What a provider is asked for: also what it has to be asked for to tell what the rules look at, if it says that it can be. The
+/// operator knows better where what it lists is not for everybody who asks.
+pub fn scope(said: Option<&str>, rules: &[RoleRule], supported: &[String]) -> String {
+    if let Some(said) = said {
+        return said.to_owned();
+    }
     let mut scope = SCOPE.to_owned();
     for rule in rules {
         let claim = rule.claim.split('.').next().unwrap_or_default();
@@ -130,6 +134,34 @@ pub fn scope(rules: &[RoleRule], supported: &[String]) -> String {
         }
     }
     scope
+}
+
+const SCOPE_BYTES_MAX: usize = 500;
+
+/// What the operator has a provider asked for, each word once; or what is wrong with it.
+pub fn parse_scope(text: &str) -> Result<String, String> {
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
+    let mut words: Vec<&str> = Vec::new();
+    for word in text.split_ascii_whitespace() {
+        if !word.bytes().all(is_plain) {
+            return Err(format!("{word:?} is not a scope"));
+        }
+        if !words.contains(&word) {
+            words.push(word);
+        }
+    }
+    if !words.contains(&"openid") {
+        return Err("must have openid among its words, without which nobody is signed in".to_owned());
+    }
+    let scope = words.join(" ");
+    if scope.len() > SCOPE_BYTES_MAX {
+        return Err(format!("must be at most {SCOPE_BYTES_MAX} characters"));
+    }
+    Ok(scope)
+}
+
+fn check_scope(scope: &str) -> Result<String> {
+    parse_scope(scope).map_err(|detail| Error::invalid("/scope", "invalid_value", detail))
 }
 
 /// Whether a claim is this value, or has it.
@@ -187,6 +219,7 @@ pub fn check_provider(mut new: NewProvider) -> Result<NewProvider> {
     check_issuer(&new.issuer).map_err(|detail| Error::invalid("/issuer", "invalid_url", detail))?;
     check_client_id(&new.client_id)?;
     check_secret(&new.client_secret)?;
+    new.scope = new.scope.as_deref().map(check_scope).transpose()?;
     new.domains = check_domains(&new.domains)?;
     if new.domains.is_empty() {
         return Err(Error::invalid("/domain", "too_few", "must be given at least once"));
@@ -200,6 +233,9 @@ pub fn check_change(mut change: ProviderChange) -> Result<ProviderChange> {
     change.name = change.name.as_deref().map(check_name).transpose()?;
     change.client_id.as_deref().map(check_client_id).transpose()?;
     change.client_secret.as_ref().map(|(secret, _)| check_secret(secret)).transpose()?;
+    if let Some(Some(scope)) = &mut change.scope {
+        *scope = check_scope(scope)?;
+    }
     change.domains = check_domains(&change.domains)?;
     change.role_map.as_deref().map(check_role_map).transpose()?;
     Ok(change)
@@ -294,6 +330,17 @@ mod tests {
             long.as_str(),
         ] {
             assert!(parse_redirect(path).is_err(), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn a_scope_is_words_with_openid_among_them() {
+        let long = format!("openid {}", "a".repeat(SCOPE_BYTES_MAX));
+        assert_eq!(parse_scope(" openid  email openid https://x/y.z ").as_deref(), Ok("openid email https://x/y.z"));
+        for wrong in
+            ["", " ", "email", "OpenID", "openid \"x\"", "openid a\\b", "openid \u{e9}", "openid \u{7f}", &long]
+        {
+            assert!(parse_scope(wrong).is_err(), "{wrong:?}");
         }
     }
 

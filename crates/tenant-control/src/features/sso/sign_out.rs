@@ -28,7 +28,8 @@ async fn find(app: &Shared, tenant: TenantId, provider: &str) -> Result<Option<S
     let id = provider.parse::<ProviderId>().map_err(Error::internal)?;
     let db = app.signing_on_to(tenant, Actor::system());
     let Some(found) = store::find_to_sign_out(&db, id).await? else { return Ok(None) };
-    let metadata = discovery::metadata(app, &found).await.map_err(|trouble| Error::unavailable(trouble.detail))?;
+    let metadata =
+        discovery::metadata(app, &found, None).await.map_err(|trouble| Error::unavailable(trouble.detail))?;
     let Some(endpoint) = &metadata.end_session_endpoint else { return Ok(None) };
     let back = format!("{}{SIGNED_OUT_PATH}", app.settings.base_url.as_str());
     let parameters = [("client_id", found.client_id.as_str()), ("post_logout_redirect_uri", back.as_str())];

@@ -17,16 +17,16 @@ use crate::features::users::{SignOn, SignedOn, sign_on};
 kernel::columns! {
     /// All of a provider but the secret.
     struct ProviderColumns in "sso_providers" {
-        id, name, protocol, issuer, client_id, default_role, role_map, trust_email, sign_out_at_provider, enabled, version,
-        created_at, updated_at,
+        id, name, protocol, issuer, client_id, scope, default_role, role_map, trust_email, sign_out_at_provider, enabled,
+        version, created_at, updated_at,
     }
 }
 
 kernel::columns! {
     /// What is written of a new one.
     struct NewProviderColumns in "sso_providers" {
-        id, name, protocol, issuer, client_id, client_secret, default_role, role_map, trust_email, sign_out_at_provider,
-        enabled, version, created_at, updated_at,
+        id, name, protocol, issuer, client_id, client_secret, scope, default_role, role_map, trust_email,
+        sign_out_at_provider, enabled, version, created_at, updated_at,
     }
 }
 
@@ -49,23 +49,24 @@ kernel::statements! {
     ENABLED_VERSION = "SELECT version FROM sso_providers WHERE tenant_id = $1 AND id = $2 AND enabled";
     IS_VERIFIED = "SELECT domain FROM sso_domains WHERE tenant_id = $1 AND domain = $2 AND verified_at IS NOT NULL";
     /// With the secret, and the version that it is sealed for.
-    CONNECT = "SELECT tenant_id, id, name, protocol, issuer, client_id, role_map, client_secret, default_role, trust_email,
-            version
+    CONNECT = "SELECT tenant_id, id, name, protocol, issuer, client_id, scope, role_map, version, client_secret,
+            default_role, trust_email
         FROM sso_providers WHERE tenant_id = $1 AND id = $2 AND enabled";
     /// Of whichever tenant: that is what the read finds out.
-    FIND_BY_DOMAIN = "SELECT p.tenant_id, p.id, p.name, p.protocol, p.issuer, p.client_id, p.role_map
+    FIND_BY_DOMAIN = "SELECT p.tenant_id, p.id, p.name, p.protocol, p.issuer, p.client_id, p.scope, p.role_map,
+            p.version
         FROM sso_domains d JOIN sso_providers p ON p.tenant_id = d.tenant_id AND p.id = d.provider_id
         WHERE d.domain = $1 AND d.verified_at IS NOT NULL AND p.enabled";
     /// If people who sign out are led there.
-    FIND_TO_SIGN_OUT = "SELECT tenant_id, id, name, protocol, issuer, client_id, role_map
+    FIND_TO_SIGN_OUT = "SELECT tenant_id, id, name, protocol, issuer, client_id, scope, role_map, version
         FROM sso_providers WHERE tenant_id = $1 AND id = $2 AND enabled AND sign_out_at_provider";
     OPEN_FLOW = "INSERT INTO sso_flows
-            (tenant_id, provider_id, client_id, state_hash, cookie_hash, redirect_to, expires_at)
+            (tenant_id, provider_id, provider_version, state_hash, cookie_hash, redirect_to, expires_at)
         VALUES ($1, $2, $3, $4, $5, $6, $7)";
     /// All but the newest.
     TRIM_FLOWS = "DELETE FROM sso_flows WHERE tenant_id = $1 AND state_hash IN (SELECT state_hash FROM sso_flows
         WHERE tenant_id = $1 AND provider_id = $2 ORDER BY expires_at DESC LIMIT $3 OFFSET $4)";
-    FIND_FLOW = "SELECT tenant_id, provider_id, cookie_hash, redirect_to, expires_at, client_id
+    FIND_FLOW = "SELECT tenant_id, provider_id, cookie_hash, redirect_to, expires_at, provider_version
         FROM sso_flows WHERE state_hash = $1";
     USE_FLOW = "UPDATE sso_flows SET used_at = $2 WHERE state_hash = $1 AND used_at IS NULL";
     CLEAN_FLOWS = "DELETE FROM sso_flows WHERE state_hash IN
@@ -90,6 +91,7 @@ impl FromRow for Provider {
             protocol: row.get(AT.protocol)?,
             issuer: row.get(AT.issuer)?,
             client_id: row.get(AT.client_id)?,
+            scope: row.get(AT.scope)?,
             default_role: stored_role(&default_role)?,
             role_map: stored_rules(&role_map)?,
             trust_email: row.get(AT.trust_email)?,
@@ -147,6 +149,7 @@ pub async fn add(db: &Db, new: NewProvider, secrets: &Secrets) -> Result<Provide
             issuer: new.issuer.into(),
             client_id: new.client_id.into(),
             client_secret: sealed.into(),
+            scope: new.scope.into(),
             default_role: new.default_role.as_str().into(),
             role_map: rules_text(&new.role_map)?.into(),
             trust_email: new.trust_email.into(),
@@ -266,12 +269,15 @@ pub struct Found {
     pub protocol: String,
     pub issuer: String,
     pub client_id: String,
+    /// What it is asked for, where the operator says it.
+    pub scope: Option<String>,
     pub role_map: Vec<RoleRule>,
+    pub version: i64,
 }
 
 impl FromRow for Found {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        let role_map: String = row.get(6)?;
+        let role_map: String = row.get(7)?;
         Ok(Found {
             tenant: row.get(0)?,
             id: row.get(1)?,
@@ -279,7 +285,9 @@ impl FromRow for Found {
             protocol: row.get(3)?,
             issuer: row.get(4)?,
             client_id: row.get(5)?,
+            scope: row.get(6)?,
             role_map: stored_rules(&role_map)?,
+            version: row.get(8)?,
         })
     }
 }
@@ -305,18 +313,18 @@ const TRIM_ROWS: i64 = 1_000;
 
 /// Notes a sign-on.
 pub async fn open_flow(all: &Db, provider: &Found, flow: NewFlow) -> Result<()> {
-    let (tenant, id, client_id) = (provider.tenant, provider.id, provider.client_id.clone());
+    let (tenant, id, version) = (provider.tenant, provider.id, provider.version);
     all.write(async move |tx| {
         let NewFlow { state_hash, cookie_hash, redirect_to, expires_at } = flow;
         let (state_hash, cookie_hash) = (state_hash.as_slice(), cookie_hash.as_slice());
-        let row = args![tenant, id, client_id, state_hash, cookie_hash, redirect_to, expires_at];
+        let row = args![tenant, id, version, state_hash, cookie_hash, redirect_to, expires_at];
         tx.exec(OPEN_FLOW, row).await.map(drop)
     })
     .await
 }
 
 /// Gives up what is beyond the bound. It walks all that are under way, so it is for now and then. Those who do it at once wait for
-/// each other: they would lock the same rows in another order.
+/// each other, for they would lock the same rows in another order; whoever cleans up beside them may make one fail.
 pub async fn trim_flows(db: &Db, id: ProviderId) -> Result<()> {
     db.write(async move |tx| {
         tx.tick().await?;
@@ -332,8 +340,8 @@ pub struct Flow {
     pub cookie_hash: Vec<u8>,
     pub redirect_to: String,
     pub expires_at: Timestamp,
-    /// Who we were there when it began.
-    pub client_id: Option<String>,
+    /// That of the provider when it began.
+    pub version: Option<i64>,
 }
 
 impl FromRow for Flow {
@@ -344,7 +352,7 @@ impl FromRow for Flow {
             cookie_hash: row.get(2)?,
             redirect_to: row.get(3)?,
             expires_at: row.get(4)?,
-            client_id: row.get(5)?,
+            version: row.get(5)?,
         })
     }
 }
@@ -365,19 +373,17 @@ pub struct Connection {
     pub found: Found,
     pub default_role: Role,
     pub trust_email: bool,
-    pub version: i64,
     sealed: Sealed,
 }
 
 impl FromRow for Connection {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        let default_role: String = row.get(8)?;
+        let default_role: String = row.get(10)?;
         Ok(Connection {
             found: Found::from_row(row)?,
-            sealed: row.get(7)?,
+            sealed: row.get(9)?,
             default_role: stored_role(&default_role)?,
-            trust_email: row.get(9)?,
-            version: row.get(10)?,
+            trust_email: row.get(11)?,
         })
     }
 }

@@ -45,13 +45,16 @@ async fn a_provider_is_changed_in_place() {
     assert_eq!(desk.json(&[&set[..], &["next"]].concat())["version"], 2);
     assert_eq!(desk.json(&[&set[..], &["secret"]].concat())["version"], 3);
     assert_eq!(desk.json(&update(&id, &["--no-role-map", "--trust-email", "false"]))["role_map"], json!([]));
-    assert_eq!(desk.json(&["admin", "sso", "list", "--tenant", "acme"])[0]["version"], 4);
+    let asked = ["--scope", "openid email groups"];
+    assert_eq!(desk.json(&update(&id, &asked))["scope"], "openid email groups");
+    assert_eq!(desk.json(&update(&id, &["--no-scope"]))["scope"], Value::Null);
+    assert_eq!(desk.json(&["admin", "sso", "list", "--tenant", "acme"])[0]["version"], 6);
 
     let (process, cookie) = (desk.serve(&[]), cookie(&desk));
     let (_, trail) = get(&process, &format!("{AUDIT}?action=sso.update"), ("cookie", &cookie)).await;
     let entries = trail["data"].as_array().expect("entries");
-    assert_eq!(entries.len(), 3, "{trail}");
-    assert_eq!(entries[1]["changes"], json!({"client_secret": {"from": null, "to": "(new)"}}));
+    assert_eq!(entries.len(), 5, "{trail}");
+    assert_eq!(entries[3]["changes"], json!({"client_secret": {"from": null, "to": "(new)"}}));
     assert!(!trail.to_string().contains("second"), "{trail}");
 }
 
@@ -95,6 +98,8 @@ fn what_cannot_be_changed_is_refused() {
     for (flags, wanted) in [
         (&["--issuer", "https://192.0.2.8"][..], "unexpected argument '--issuer' found"),
         (&["--no-role-map", "--role-map", "a=b:admin"], "cannot be used with"),
+        (&["--no-scope", "--scope", "openid"], "cannot be used with"),
+        (&["--scope", "email profile"], "must have openid among its words"),
         (&["--trust-email", "maybe"], "--trust-email"),
         (&["--default-role", "root"], "must be one of admin, technician, viewer"),
         (&["--domain", "acme"], "must be a domain such as acme.example"),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use kernel::http::Policy;
 use serde_json::json;
 
-use super::{DOMAIN, Flow, SSO, Scene, Told, add, begin, disable, provide, scene, set_cookies, target};
+use super::{DOMAIN, Flow, SSO, Scene, Told, add, begin, disable, finish, provide, scene, set_cookies, target};
 use crate::support::idp::Idp;
 use crate::support::people::SESSION;
 use crate::support::{Answer, over_http};
@@ -196,6 +196,18 @@ over_http! {
                 Flow::of(&attempt(name, value).await);
             }
         }
+    }
+
+    async fn whoever_types_their_address_does_not_type_it_twice(setup: Setup) {
+        let scene = scene(setup).await;
+        let form = scene.server.post("/signin").header("content-type", "application/x-www-form-urlencoded");
+        let page = form.body("email=+Ann%2Bit%40Acme.test").header("sec-fetch-site", "same-origin").await;
+        let url = page.is(303).header("location").to_owned();
+        let flow = Flow { cookie: set_cookies(&page)[0].split(';').next().unwrap().to_owned(), url };
+        assert_eq!(flow.asks("login_hint"), "Ann+it@Acme.test");
+        let back = scene.approve(&flow).await;
+        finish(&scene.server, &flow, &back).await.is(303);
+        assert_eq!(scene.begin().await.asks("login_hint"), "", "nobody has said who they are");
     }
 
     async fn a_session_that_is_over_is_no_hindrance(setup: Setup) {

@@ -1,5 +1,8 @@
 //! Many who come at once, or again and again: a provider that fails is not asked for each of them, and no trail fills up.
 
+use std::sync::Mutex;
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use kernel::args;
 use kernel::base::{Actor, HOUR_MS, MINUTE_MS, SECOND_MS};
@@ -7,19 +10,25 @@ use kernel::store::Engine;
 use reqwest::Url;
 use serde_json::{Value, json};
 use tenant_control::features::sso::FLOWS_MAX;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use super::{
     DOMAIN, Flow, Scene, assert_not_begun, assert_turned_away, begin, disable, finish, reason, scene, set_cookies,
 };
 use crate::support::idp::{DISCOVERY, JWKS, Key, Says, TOKEN, USERINFO, person};
 use crate::support::over_http;
+use crate::support::process::until;
 
 /// Of one kind, each minute, in the trail.
 const NOTED: usize = 60;
 
 /// From one provider at a time.
 const COMING_BACK: usize = 32;
+
+/// Who wait for one provider's document at a time.
+const BEGINNING: usize = 32;
+
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// After so many, what is too much has been given up.
 const BEGINS: usize = 64;
@@ -33,6 +42,13 @@ async fn ways_back(scene: &Scene, count: usize) -> Vec<(Flow, Url)> {
         ways.push((flow, back));
     }
     ways
+}
+
+/// Whether somebody has come back with the only sign-on of this provider.
+async fn is_used(scene: &Scene) -> bool {
+    let db = scene.server.app.store.tenant_for_test(scene.acme.tenant.id, Actor::system());
+    let used = "SELECT COUNT(*) FROM sso_flows WHERE tenant_id = $1 AND used_at IS NOT NULL";
+    db.one::<(i64,)>(used, args![]).await.unwrap().0 == 1
 }
 
 /// What `/status/` says of providers.
@@ -123,6 +139,37 @@ over_http! {
         assert_eq!(scene.idp.asked(DISCOVERY), known + 1);
     }
 
+    async fn whoever_comes_back_does_not_wait_behind_those_who_begin(setup: Setup) {
+        let scene = scene(setup).await;
+        let (flow, back) = ways_back(&scene, 1).await.remove(0);
+        let node = scene.server.second_node().await;
+        let known = scene.idp.asked(DISCOVERY);
+        let (gate, held) = watch::channel(false);
+        scene.idp.say(DISCOVERY, Says::Hold(held));
+        // Whoever finds no place among those who begin has waited for one, and all others have theirs by then.
+        let (refused, told) = oneshot::channel();
+        let refused = Mutex::new(Some(refused));
+        let begins = (0..=BEGINNING).map(async |_| {
+            let answer = begin(&node, DOMAIN).await;
+            if answer.status == 503 {
+                let _ = refused.lock().unwrap().take().expect("one is too many").send(());
+            }
+        });
+        let meanwhile = async {
+            told.await.expect("one is refused");
+            let release = async {
+                until("it is used up", PATIENCE, async || is_used(&scene).await.then_some(())).await;
+                // As long as somebody without a place would have waited.
+                begin(&node, DOMAIN).await.is(503);
+                gate.send_replace(true);
+            };
+            tokio::join!(finish(&node, &flow, &back), release).0
+        };
+        let (_, answer) = tokio::join!(join_all(begins), meanwhile);
+        answer.is(303);
+        assert_eq!(scene.idp.asked(DISCOVERY), known + 1);
+    }
+
     async fn what_is_begun_and_left_is_given_up_beyond_a_bound(setup: Setup) {
         let scene = scene(setup).await;
         let flow = scene.begin().await;
@@ -133,9 +180,9 @@ over_http! {
         };
         let (more, now) = (FLOWS_MAX + 50, scene.server.now().as_millis());
         let fill = format!(
-            "INSERT INTO sso_flows (tenant_id, provider_id, client_id, state_hash, cookie_hash, redirect_to, expires_at)
+            "INSERT INTO sso_flows (tenant_id, provider_id, provider_version, state_hash, cookie_hash, redirect_to, expires_at)
             WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {more})
-            SELECT $1, $2, 'client', {hash}, {hash}, '/', {now} + n FROM numbers"
+            SELECT $1, $2, 1, {hash}, {hash}, '/', {now} + n FROM numbers"
         );
         let (db, provider) = (scene.server.app.store.tenant_for_test(scene.acme.tenant.id, Actor::system()), scene.provider.clone());
         let made = db.write(async move |tx| tx.exec(&fill, args![provider]).await).await;
@@ -144,8 +191,12 @@ over_http! {
             scene.begin().await;
         }
         let count = "SELECT COUNT(*) FROM sso_flows WHERE tenant_id = $1";
-        let (left,): (i64,) = db.one(count, args![]).await.unwrap();
-        assert!((FLOWS_MAX..FLOWS_MAX + i64::try_from(BEGINS).unwrap()).contains(&left), "{left}");
+        let bound = FLOWS_MAX..FLOWS_MAX + i64::try_from(BEGINS).unwrap();
+        until("they are given up", PATIENCE, async || {
+            let (left,): (i64,) = db.one(count, args![]).await.unwrap();
+            bound.contains(&left).then_some(())
+        })
+        .await;
         // The oldest are given up, and this is none of them.
         finish(&scene.server, &flow, &back).await.is(303);
     }

@@ -2,9 +2,10 @@
 
 use kernel::base::{DAY_MS, MINUTE_MS};
 use reqwest::{Method, Url};
+use serde_json::json;
 
 use super::{
-    CALLBACK, DOMAIN, Flow, Told, assert_turned_away, begin, disable, finish, provide, reason, replaced, scene,
+    CALLBACK, DOMAIN, Flow, SSO, Told, assert_turned_away, begin, disable, finish, provide, reason, replaced, scene,
     session_of, set_cookies, target, value_of,
 };
 use crate::support::idp::{DISCOVERY, Idp, TOKEN, person};
@@ -98,12 +99,35 @@ over_http! {
         let scene = scene(setup).await;
         let (first, second) = (scene.begin().await, scene.begin().await);
         let backs = [scene.approve(&first).await, scene.approve(&second).await];
+        assert_ne!(first.cookie_name(), second.cookie_name());
         let cookies = format!("{}; {}", first.cookie, second.cookie);
         for (flow, back) in [&first, &second].into_iter().zip(&backs) {
             let answer = scene.server.get(target(back)).cookie(&cookies).await;
             let over: Vec<&str> = set_cookies(answer.is(303)).into_iter().filter(|set| set.contains("Max-Age=0")).collect();
             assert!(over.len() == 1 && over[0].starts_with(flow.cookie_name()), "{over:?}");
         }
+    }
+
+    async fn a_browser_that_begins_again_and_again_forgets_what_it_left(setup: Setup) {
+        const KEPT: usize = 16;
+        let scene = scene(setup).await;
+        let mut jar: Vec<String> = Vec::new();
+        for _ in 0..KEPT {
+            let answer = scene.server.post(SSO).cookie(&jar.join("; ")).json(&json!({"domain": DOMAIN})).await;
+            let set = set_cookies(&answer);
+            assert_eq!(set.len(), 1, "{set:?}");
+            jar.push(Flow::of(&answer).cookie);
+        }
+        // The oldest come first, and others' are none of ours.
+        let sent = format!("other_sso_flow_x=1; sso_flow; {}", jar.join("; "));
+        let answer = scene.server.post(SSO).cookie(&sent).json(&json!({"domain": DOMAIN})).await;
+        let over: Vec<&str> = set_cookies(&answer).into_iter().filter(|set| set.contains("Max-Age=0")).collect();
+        let oldest = jar[0].split('=').next().unwrap();
+        assert!(over.len() == 1 && over[0].starts_with(&format!("{oldest}=;")), "{over:?}");
+        // What has just begun is none of them.
+        let flow = Flow::of(&answer);
+        let back = scene.approve(&flow).await;
+        finish(&scene.server, &flow, &back).await.is(303);
     }
 
     async fn one_that_a_clock_began_which_was_ahead_is_not_for_a_day(setup: Setup) {

@@ -10,7 +10,7 @@ use super::{
     CALLBACK, DOMAIN, Flow, PROVIDER_NAME, Scene, Told, add, begin, disable, finish, provide, reason, scene,
     session_of, update, verify,
 };
-use crate::support::idp::{CLIENT_ID, CLIENT_SECRET, Idp, Says, TOKEN, person};
+use crate::support::idp::{CLIENT_ID, CLIENT_SECRET, DISCOVERY, Idp, Says, TOKEN, person};
 use crate::support::over_http;
 use crate::support::people::SESSION;
 
@@ -55,6 +55,37 @@ over_http! {
         scene.signed_on().await;
     }
 
+    async fn what_is_asked_for_is_what_the_rules_need_or_the_operator_says(setup: Setup) {
+        let scene = scene(setup).await;
+        scene.idp.alter(DISCOVERY, |document| document["scopes_supported"] = json!(["openid", "groups"]));
+        let rule = |claim: &str| RoleRule { claim: claim.to_owned(), value: "it".to_owned(), role: Role::Admin };
+        let change = |scope: Option<Option<&str>>, claim: &str| ProviderChange {
+            scope: scope.map(|scope| scope.map(str::to_owned)),
+            role_map: Some(vec![rule(claim)]),
+            ..ProviderChange::default()
+        };
+        let flow = scene.begin().await;
+        let back = scene.approve(&flow).await;
+        update(&scene.server, &scene.acme, &scene.provider, change(None, "groups")).await.expect("it is changed");
+        scene.refuses("a sign-on of before", finish(&scene.server, &flow, &back)).await;
+        assert_eq!(reason(&scene.trail("sso.refused").await[0]), "provider_changed");
+        assert_eq!(scene.idp.asked(TOKEN), 0);
+        assert_eq!(scene.begin().await.asks("scope"), "openid email profile groups");
+        // The operator's word is the last.
+        scene.server.advance(1_000);
+        let said = change(Some(Some(" openid  email profile custom openid")), "groups");
+        let told = update(&scene.server, &scene.acme, &scene.provider, said).await.expect("it is changed");
+        assert_eq!(told.scope.as_deref(), Some("openid email profile custom"));
+        let entry = &scene.trail("sso.update").await[0]["changes"];
+        assert_eq!(entry["scope"], json!({"from": null, "to": "openid email profile custom"}));
+        assert_eq!(scene.begin().await.asks("scope"), "openid email profile custom");
+        scene.signed_on().await;
+        update(&scene.server, &scene.acme, &scene.provider, change(Some(None), "groups")).await.expect("it is changed");
+        assert_eq!(scene.begin().await.asks("scope"), "openid email profile groups");
+        let wrong = update(&scene.server, &scene.acme, &scene.provider, change(Some(Some("email")), "groups")).await;
+        assert_eq!(wrong.expect_err("nobody would be signed in").code(), Code::InvalidFields);
+    }
+
     async fn nobody_is_let_in_by_rules_that_were_changed_meanwhile(setup: Setup) {
         let scene = scene(setup).await;
         let flow = scene.begin().await;
@@ -82,6 +113,7 @@ over_http! {
             name: Some(format!(" {PROVIDER_NAME} ")),
             client_id: Some(CLIENT_ID.to_owned()),
             client_secret: Some((CLIENT_SECRET.to_owned(), scene.server.app.secrets.clone())),
+            scope: Some(None),
             default_role: Some(Role::Viewer),
             role_map: Some(Vec::new()),
             trust_email: Some(false),

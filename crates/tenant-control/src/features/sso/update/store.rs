@@ -12,10 +12,9 @@ use super::super::store::{claim, read, rules_text, secret_cell};
 use super::super::{Provider, ProviderChange, ProviderId, RoleRule};
 
 kernel::statements! {
-    UPDATE = "UPDATE sso_providers SET name = $3, client_id = $4, default_role = $5, role_map = $6, trust_email = $7,
-            sign_out_at_provider = $8, enabled = $9, version = $10, updated_at = $11
+    UPDATE = "UPDATE sso_providers SET name = $3, client_id = $4, scope = $5, default_role = $6, role_map = $7,
+            trust_email = $8, sign_out_at_provider = $9, enabled = $10, version = $11, updated_at = $12
         WHERE tenant_id = $1 AND id = $2";
-    END_FLOWS = "UPDATE sso_flows SET used_at = $3 WHERE tenant_id = $1 AND provider_id = $2 AND used_at IS NULL";
     GET_SECRET = "SELECT client_secret FROM sso_providers WHERE tenant_id = $1 AND id = $2";
     SET_SECRET = "UPDATE sso_providers SET client_secret = $3 WHERE tenant_id = $1 AND id = $2";
 }
@@ -23,7 +22,7 @@ kernel::statements! {
 /// How the trail tells of a secret.
 const NEW_SECRET: &str = "(new)";
 
-/// Changes a provider, in force for whoever begins to sign on from now on. What changes nothing writes nothing. None is
+/// Changes a provider, in force for whoever begins to sign on from now on; whoever has begun before begins again. What changes nothing writes nothing. None is
 /// "not found".
 pub async fn update(db: &Db, id: ProviderId, change: ProviderChange) -> Result<Provider> {
     let change = check_change(change)?;
@@ -49,11 +48,11 @@ pub async fn update(db: &Db, id: ProviderId, change: ProviderChange) -> Result<P
         if changes.is_empty() {
             return Ok(old);
         }
-        let new_enabled = new.enabled;
         let row = vec![
             id.into(),
             new.name.into(),
             new.client_id.into(),
+            new.scope.into(),
             new.default_role.as_str().into(),
             rules_text(&new.role_map)?.into(),
             new.trust_email.into(),
@@ -63,10 +62,6 @@ pub async fn update(db: &Db, id: ProviderId, change: ProviderChange) -> Result<P
             at.into(),
         ];
         tx.later(UPDATE, row).await?;
-        // Those from before it was disabled must not be finished when it is back.
-        if new_enabled != old.enabled {
-            tx.exec(END_FLOWS, args![id, at]).await?;
-        }
         audit::record(tx, Entry::new("sso.update", "sso_provider", id).changes(changes)).await?;
         read(tx, id).await
     })
@@ -78,6 +73,7 @@ fn changed(old: &Provider, change: &ProviderChange) -> Provider {
     Provider {
         name: change.name.clone().unwrap_or_else(|| old.name.clone()),
         client_id: change.client_id.clone().unwrap_or_else(|| old.client_id.clone()),
+        scope: change.scope.clone().unwrap_or_else(|| old.scope.clone()),
         default_role: change.default_role.unwrap_or(old.default_role),
         role_map: change.role_map.clone().unwrap_or_else(|| old.role_map.clone()),
         trust_email: change.trust_email.unwrap_or(old.trust_email),
@@ -91,6 +87,7 @@ fn differences(old: &Provider, new: &Provider) -> Changes {
     let mut changes = Changes::default();
     changes.add("name", old.name.as_str(), new.name.as_str());
     changes.add("client_id", old.client_id.as_str(), new.client_id.as_str());
+    changes.add("scope", old.scope.as_deref(), new.scope.as_deref());
     changes.add("default_role", old.default_role.as_str(), new.default_role.as_str());
     if old.role_map != new.role_map {
         changes.tell("role_map", &told(&old.role_map), &told(&new.role_map));
