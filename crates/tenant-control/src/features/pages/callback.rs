@@ -64,7 +64,10 @@ pub async fn callback(
             headers.append(header::SET_COOKIE, forgetting(base_url, &cookie)?);
             Ok(response)
         }
-        Ended::Unknown => page(Told::Again, &context),
+        Ended::Unknown => {
+            tracing::info!(request_id = &*context.request_id, "somebody came back from a sign-on that is not known");
+            page(Told::Again, &context)
+        }
         Ended::Refused { told, cookie } => {
             let mut response = page(told, &context)?;
             if let Some(cookie) = cookie {
@@ -88,7 +91,7 @@ fn page(told: Told, context: &Context) -> Result<Response> {
             StatusCode::SERVICE_UNAVAILABLE,
             "Not right now",
             "This service cannot sign anybody in at the moment.",
-            "Wait a minute, then begin again.",
+            "Wait a minute, then load this page again, or begin again.",
         ),
         Told::Provider => (
             StatusCode::BAD_REQUEST,

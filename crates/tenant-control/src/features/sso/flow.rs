@@ -275,6 +275,8 @@ async fn sign_on(app: &Shared, db: &Db, flow: &Flow, answer: &Answer, cookies: V
     let asking = vouch(app, &provider, Back { answer, secret: &secret, place: &place });
     let late = |_| Trouble::new(Refusal::ProviderUnreachable, "all that was asked of it took too long");
     let claims = timeout(ASKING_MAX, asking).await.map_err(late)??;
+    // What is left is ours, and is bounded by tenant.
+    drop(place);
     let (who, domain) = read_claims(&provider, &claims)?;
     let vouched = Vouched { who, domain, version: provider.found.version };
     match store::finish(db, vouched, app.settings.session_absolute_ms).await? {
@@ -316,7 +318,7 @@ async fn vouch(app: &Shared, provider: &Connection, back: Back<'_>) -> Result<Ma
         verified = verify(&tokens.id_token, &keys, &expected);
     }
     let mut claims = verified.map_err(|fault| match fault {
-        Fault::UnknownKey => Trouble::new(Refusal::TokenInvalid, "its key is not among the provider's"),
+        Fault::UnknownKey => Trouble::new(Refusal::TokenInvalid, "its signature is of none of the provider's keys"),
         Fault::Bad(detail) => Trouble::new(Refusal::TokenInvalid, detail),
     })?;
     let way = metadata.userinfo_endpoint.as_ref().zip(tokens.access_token.as_deref());

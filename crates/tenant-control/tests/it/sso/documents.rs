@@ -241,6 +241,21 @@ over_http! {
         assert!(scene.idp.asked(JWKS) <= 3, "{}", scene.idp.asked(JWKS));
     }
 
+    async fn another_key_by_the_name_of_the_old_one_is_found(setup: Setup) {
+        let scene = scene(setup).await;
+        scene.signed_on().await;
+        // As a provider has it that was set up anew.
+        scene.idp.keys(vec![Key::ec("first")]);
+        scene.signed_on().await;
+        assert_eq!(scene.idp.asked(JWKS), 2);
+        for _ in 0..3 {
+            let forged = Key::ec("first");
+            scene.idp.spoil(move |draft| draft.sign_with(forged.clone()));
+            scene.refuses("a signature of nobody's", scene.sign_on()).await;
+        }
+        assert_eq!(scene.idp.asked(JWKS), 2, "and not for everybody who is refused");
+    }
+
     async fn a_key_that_was_withdrawn_signs_nothing_an_hour_later(setup: Setup) {
         let scene = scene(setup).await;
         scene.signed_on().await;
