@@ -25,8 +25,8 @@ use crate::features::sso::{
 pub enum SsoCommand {
     /// Set an OpenID Connect provider up, and print what to register there and in the DNS
     Add(Box<AddArgs>),
-    /// Change a provider; who is signed in stays so, identities stay known, and who is signing on begins again. The issuer cannot be changed: identities are its
-    /// word, and another issuer is another provider
+    /// Change a provider; who is signed in stays so, identities stay known, and who is signing on begins again. The issuer cannot
+    /// be changed: identities are its word, and another issuer is another provider
     Update(Box<UpdateArgs>),
     /// List the providers of a tenant, disabled ones included
     List {

@@ -64,9 +64,8 @@ pub async fn begin(app: &Shared, asked: Asked<'_>) -> Result<Begun> {
     let state = BASE64.encode(app.world.chance.bytes::<32>());
     let expires_at = app.world.now().plus(FLOW_MS);
     let (state_hash, cookie_hash) = (sha256(state.as_bytes()), secret.hash());
-    let scope = scope(provider.scope.as_deref(), &provider.role_map, &metadata.scopes);
     let base_url = &app.settings.base_url;
-    let mut url = authorization_url(base_url, &provider, &metadata, (&scope, &state), &secret);
+    let mut url = authorization_url(base_url, &provider, &metadata, &state, &secret);
     if let Some(hint) = asked.login_hint {
         url = with_query(&url, &[("login_hint", hint)]);
     }
@@ -119,16 +118,17 @@ fn authorization_url(
     base_url: &BaseUrl,
     provider: &Found,
     metadata: &Metadata,
-    (scope, state): (&str, &str),
+    state: &str,
     secret: &Secret,
 ) -> String {
     let callback = format!("{}{CALLBACK_PATH}", base_url.as_str());
+    let scope = scope(provider.scope.as_deref(), &provider.role_map, &metadata.scopes);
     let (nonce, challenge) = (secret.nonce(), BASE64.encode(sha256(secret.verifier().as_bytes())));
     let parameters = [
         ("response_type", "code"),
         ("client_id", provider.client_id.as_str()),
         ("redirect_uri", callback.as_str()),
-        ("scope", scope),
+        ("scope", scope.as_str()),
         ("state", state),
         ("nonce", nonce.as_str()),
         ("code_challenge", challenge.as_str()),

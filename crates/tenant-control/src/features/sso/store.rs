@@ -48,7 +48,7 @@ kernel::statements! {
     VERIFY_DOMAIN = "UPDATE sso_domains SET verified_at = $3 WHERE tenant_id = $1 AND domain = $2 AND verified_at IS NULL";
     ENABLED_VERSION = "SELECT version FROM sso_providers WHERE tenant_id = $1 AND id = $2 AND enabled";
     IS_VERIFIED = "SELECT domain FROM sso_domains WHERE tenant_id = $1 AND domain = $2 AND verified_at IS NOT NULL";
-    /// With the secret, and the version that it is sealed for.
+    /// With the secret.
     CONNECT = "SELECT tenant_id, id, name, protocol, issuer, client_id, scope, role_map, version, client_secret,
             default_role, trust_email
         FROM sso_providers WHERE tenant_id = $1 AND id = $2 AND enabled";

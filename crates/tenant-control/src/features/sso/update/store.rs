@@ -22,8 +22,8 @@ kernel::statements! {
 /// How the trail tells of a secret.
 const NEW_SECRET: &str = "(new)";
 
-/// Changes a provider, in force for whoever begins to sign on from now on; whoever has begun before begins again. What changes nothing writes nothing. None is
-/// "not found".
+/// Changes a provider, in force for whoever begins to sign on from now on; whoever has begun before begins again. What changes
+/// nothing writes nothing. None is "not found".
 pub async fn update(db: &Db, id: ProviderId, change: ProviderChange) -> Result<Provider> {
     let change = check_change(change)?;
     db.write(async move |tx| {
