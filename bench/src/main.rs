@@ -10,6 +10,7 @@ mod bare_sqlite;
 mod cluster;
 mod fairness;
 mod faults;
+mod hostile;
 mod inventory;
 mod lists;
 mod memory;
@@ -38,12 +39,13 @@ type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 const USAGE: &str = "usage: bench store-sqlite | store-postgres | read | start | memory | webhooks-rate |\n\
     webhooks-latency | webhooks-neighbours | webhooks-backlog | tickets-create | tickets-create-postgres |\n\
     tickets-lists [SIZES] [--data FOLDER] | tickets-follow [postgres] | lists [ROWS] | fairness | faults [log | answers] |\n\
+    hostile [unread | reports | uploads] |\n\
     workflows-steps | workflows-latency | workflows-fairness | inventory-ingest | inventory-export [--keep FOLDER] |\n\
     inventory-lists [--keep FOLDER] |\n\
     search [--documents N] [--keep FOLDER] [--connections N] [--quick] [--only rebuild | queries | changes | writes] | all\n\
     rounds and sizes: see README.md";
 
-const ALL: [&str; 23] = [
+const ALL: [&str; 24] = [
     "store-sqlite",
     "store-postgres",
     "read",
@@ -58,6 +60,7 @@ const ALL: [&str; 23] = [
     "tickets-lists",
     "tickets-follow",
     "faults",
+    "hostile",
     "lists",
     "fairness",
     "workflows-steps",
@@ -99,6 +102,7 @@ fn run(arguments: &[&str]) -> Outcome {
         ["tickets-lists", more @ ..] => tickets::lists::run(more),
         ["tickets-follow", more @ ..] => tickets::follow::run(more),
         ["faults", more @ ..] => faults::run(more),
+        ["hostile", more @ ..] => hostile::run(more),
         ["lists", more @ ..] => lists::run(more),
         ["fairness"] => fairness::run(),
         ["workflows-steps"] => workflows::steps::run(),

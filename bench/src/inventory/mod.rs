@@ -1,6 +1,6 @@
 //! The inventory: what agents' reports cost, how quickly devices are found among a million, and how a million become a file.
 
-mod agent;
+pub mod agent;
 mod bare;
 mod data;
 pub mod export;

@@ -227,7 +227,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "POLICY=N", env = "TENANT_CONTROL_RATE_LIMIT", value_delimiter = ',', value_parser = parse_rate)]
     pub rate_limit: Vec<(Policy, u64)>,
     /// Requests under way at once; more are answered 503
-    #[arg(long, value_name = "N", env = "TENANT_CONTROL_MAX_IN_FLIGHT", default_value_t = 1024)]
+    #[arg(long, value_name = "N", env = "TENANT_CONTROL_MAX_IN_FLIGHT", default_value_t = 4096)]
     pub max_in_flight: usize,
     /// How long a connection is kept for the next request; longer than load balancers keep theirs
     #[arg(long, value_name = "SECONDS", env = "TENANT_CONTROL_KEEP_ALIVE_TIMEOUT", default_value_t = 75,
@@ -290,7 +290,7 @@ impl ServeArgs {
         for (policy, per_minute) in &self.rate_limit {
             settings.rate_table.set(*policy, *per_minute);
         }
-        settings.in_flight_max = self.max_in_flight;
+        settings.admission.requests_max = self.max_in_flight;
         settings.keep_alive_timeout = Duration::from_secs(self.keep_alive_timeout);
         settings.session_idle_ms = self.session.idle_ms();
         settings.session_absolute_ms = self.session.max_ms();

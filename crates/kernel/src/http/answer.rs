@@ -1,9 +1,5 @@
-//! Answers on their way out. A request is under way until the last byte of its answer is handed to the connection, and
-//! large answers that wait for their clients are bounded in bytes, for each client and in all.
+//! Answers on their way out: what they hold is released with their last byte, and one that stands still is given up.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::hash::Hash;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,24 +14,9 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::patience::UnderWay;
-use super::payer::Payer;
 
 /// Handed over in pieces of this size, so that the end of an answer is not taken before its beginning has gone out.
 const PIECE_BYTES: usize = 16 * 1024;
-
-/// An answer up to this size is not counted: it fits into what the connection holds anyway.
-const SMALL_BYTES: usize = 64 * 1024;
-
-/// How large the body of an answer is before it is compressed.
-#[derive(Clone, Copy)]
-pub(super) struct AnswerBytes(pub usize);
-
-impl AnswerBytes {
-    /// To be noted with an answer; none if it is too small to be counted.
-    pub fn of(body: &[u8]) -> Option<Self> {
-        (body.len() > SMALL_BYTES).then_some(AnswerBytes(body.len()))
-    }
-}
 
 /// A body that keeps something until its last byte is taken.
 pub(super) struct Held<T> {
@@ -162,201 +143,20 @@ impl<T: Unpin> HttpBody for Watched<T> {
     }
 }
 
-/// The bytes of large answers that clients have yet to take.
-#[derive(Clone, Default)]
-pub(super) struct Unsent(Arc<Mutex<Counts>>);
-
-#[derive(Default)]
-struct Counts {
-    total: usize,
-    by_payer: HashMap<Payer, usize>,
-    by_credential: HashMap<Arc<str>, usize>,
-}
-
-/// What may be unsent.
-#[derive(Clone, Copy, Debug)]
-pub struct UnsentMax {
-    /// Of one tenant, or of one address that is nobody's. One credential of a tenant may have half of it: who reads nothing
-    /// with one key keeps no other key from its answers.
-    pub per_payer_bytes: usize,
-    pub total_bytes: usize,
-}
-
-impl UnsentMax {
-    fn per_credential_bytes(self) -> usize {
-        self.per_payer_bytes / 2
-    }
-}
-
-/// Whose an answer is.
-#[derive(Clone, Debug)]
-pub(super) struct Taker {
-    pub payer: Payer,
-    /// Which of the payer's credentials, if it has any.
-    pub credential: Option<Arc<str>>,
-}
-
-impl Default for UnsentMax {
-    fn default() -> Self {
-        // Four of the largest answers there are, a ticket with all it may show; or some thirty full pages.
-        UnsentMax { per_payer_bytes: 32 * 1024 * 1024, total_bytes: 128 * 1024 * 1024 }
-    }
-}
-
-impl Unsent {
-    /// Whether a client still has to take so much that it is given nothing more. A little before there is no room at all:
-    /// else page after page would be made only to find that it is too large for what is left.
-    pub fn is_full(&self, taker: &Taker, max: UnsentMax) -> bool {
-        let (of_payer, of_credential) = self.counts().of(taker);
-        let is_enough = |bytes: usize, max: usize| bytes >= max - max / 16;
-        is_enough(of_payer, max.per_payer_bytes) || is_enough(of_credential, max.per_credential_bytes())
-    }
-
-    /// Counts an answer until the value is dropped; none if it is small, an error if there is no room. An answer that
-    /// tells of a change is counted even where there is no room: what was done must be told.
-    pub fn add(&self, taker: Taker, bytes: usize, max: UnsentMax, must: bool) -> Result<Option<Counted>, Full> {
-        if bytes <= SMALL_BYTES {
-            return Ok(None);
-        }
-        let mut counts = self.counts();
-        let (of_payer, of_credential) = counts.of(&taker);
-        // Whoever has nothing unsent gets its answer, whatever others leave unread.
-        let is_payer_full = of_payer + bytes > max.per_payer_bytes || counts.total + bytes > max.total_bytes;
-        let is_full = (is_payer_full && of_payer > 0)
-            || (of_credential + bytes > max.per_credential_bytes() && of_credential > 0);
-        if is_full && !must {
-            return Err(Full);
-        }
-        counts.total += bytes;
-        counts.by_payer.insert(taker.payer, of_payer + bytes);
-        if let Some(credential) = &taker.credential {
-            counts.by_credential.insert(credential.clone(), of_credential + bytes);
-        }
-        drop(counts);
-        Ok(Some(Counted { unsent: self.clone(), taker, bytes }))
-    }
-
-    fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Counts {
-    /// The bytes of the payer, and those of the credential.
-    fn of(&self, taker: &Taker) -> (usize, usize) {
-        let of_payer = self.by_payer.get(&taker.payer).copied().unwrap_or(0);
-        let credential = taker.credential.as_ref();
-        (of_payer, credential.and_then(|credential| self.by_credential.get(credential)).copied().unwrap_or(0))
-    }
-}
-
-/// There is no room for another answer.
-#[derive(Debug)]
-pub(super) struct Full;
-
-pub(super) struct Counted {
-    unsent: Unsent,
-    taker: Taker,
-    bytes: usize,
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        let mut counts = self.unsent.counts();
-        counts.total -= self.bytes;
-        subtract(&mut counts.by_payer, self.taker.payer, self.bytes);
-        if let Some(credential) = self.taker.credential.take() {
-            subtract(&mut counts.by_credential, credential, self.bytes);
-        }
-    }
-}
-
-/// What nothing is counted for takes no memory.
-fn subtract<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: K, bytes: usize) {
-    if let Entry::Occupied(mut count) = counts.entry(key) {
-        *count.get_mut() -= bytes;
-        if *count.get() == 0 {
-            count.remove();
-        }
-    }
-}
-
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use std::net::IpAddr;
-
     use http_body_util::BodyExt;
 
     use super::super::patience::Pulse;
     use super::*;
-
-    const LARGE: usize = SMALL_BYTES + 1;
-    const MAX: UnsentMax = UnsentMax { per_payer_bytes: 2 * LARGE, total_bytes: 3 * LARGE };
-
-    fn payer(number: u8) -> Taker {
-        Taker { payer: Payer::Address(IpAddr::from([192, 0, 2, number])), credential: None }
-    }
-
-    #[test]
-    fn one_payer_may_leave_so_much_unsent_and_has_room_again_when_it_is_taken() {
-        let unsent = Unsent::default();
-        assert!(unsent.add(payer(1), SMALL_BYTES, MAX, false).unwrap().is_none(), "what is small is not counted");
-        let first = unsent.add(payer(1), LARGE, MAX, false).unwrap();
-        assert!(!unsent.is_full(&payer(1), MAX));
-        let second = unsent.add(payer(1), LARGE, MAX, false).unwrap();
-        assert!(unsent.is_full(&payer(1), MAX) && !unsent.is_full(&payer(2), MAX));
-        assert!(unsent.add(payer(1), LARGE, MAX, false).is_err());
-        let told = unsent.add(payer(1), LARGE, MAX, true).unwrap();
-        assert!(told.is_some(), "what was done is told, and counted");
-        drop((first, told));
-        assert!(!unsent.is_full(&payer(1), MAX));
-        let again = unsent.add(payer(1), LARGE, MAX, false).unwrap();
-        drop((second, again));
-        let counts = unsent.0.lock().unwrap();
-        assert_eq!((counts.total, counts.by_payer.len()), (0, 0), "to the byte");
-    }
-
-    #[test]
-    fn one_credential_may_leave_half_of_it_unsent() {
-        let unsent = Unsent::default();
-        let max = UnsentMax { per_payer_bytes: 4 * LARGE, total_bytes: 9 * LARGE };
-        let key = |name: &str| Taker { credential: Some(name.into()), ..payer(1) };
-        let add = |name: &str| unsent.add(key(name), LARGE, max, false);
-        let one = [add("one").unwrap(), add("one").unwrap()];
-        assert!(add("one").is_err() && unsent.is_full(&key("one"), max));
-        assert!(!unsent.is_full(&key("other"), max));
-        let other = [add("other").unwrap(), add("other").unwrap()];
-        assert!(add("third").is_err() && unsent.is_full(&key("third"), max), "all that their tenant may have");
-        drop(one);
-        assert!(add("third").is_ok() && add("one").is_ok());
-        drop(other);
-        let counts = unsent.0.lock().unwrap();
-        assert_eq!((counts.total, counts.by_payer.len(), counts.by_credential.len()), (0, 0, 0), "to the byte");
-    }
-
-    #[test]
-    fn all_payers_together_may_leave_so_much_unsent() {
-        let unsent = Unsent::default();
-        let one = [1, 1].map(|number| unsent.add(payer(number), LARGE, MAX, false).unwrap());
-        let other = unsent.add(payer(2), LARGE, MAX, false).unwrap();
-        assert!(!unsent.is_full(&payer(2), MAX), "it is not this one that has too much");
-        assert!(unsent.add(payer(2), LARGE, MAX, false).is_err());
-        let third = unsent.add(payer(3), LARGE, MAX, false).unwrap();
-        assert!(third.is_some(), "whoever has nothing unsent gets its answer");
-        drop(third);
-        assert!(unsent.add(payer(2), LARGE, MAX, false).is_err());
-        drop(one);
-        assert!(unsent.add(payer(2), LARGE, MAX, false).is_ok());
-        drop(other);
-    }
 
     #[tokio::test]
     async fn an_answer_that_is_given_up_is_broken_and_not_at_its_end() {
         let pulse: Arc<Pulse> = Arc::default();
         let connection = Arc::new(pulse.begin(true));
         let kept = Arc::new(());
-        let held = Held { body: Body::from(vec![0; LARGE]), rest: Bytes::new(), _kept: Some(kept.clone()) };
+        let held = Held { body: Body::from(vec![0; 2 * PIECE_BYTES]), rest: Bytes::new(), _kept: Some(kept.clone()) };
         let stall = || Stall { longest: Duration::ZERO, connection: connection.clone() };
         // Watched for so long that it is this test that gives it up.
         let watched = Watched::start(held, Stall { longest: Duration::from_hours(1), ..stall() });

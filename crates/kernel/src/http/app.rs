@@ -1,14 +1,13 @@
 //! What every request can reach, and the operator's settings that it depends on.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use axum::http::{Extensions, HeaderValue, Uri};
 use ipnet::IpNet;
-use tokio::sync::{Mutex, Semaphore, broadcast, watch};
+use tokio::sync::{Mutex, broadcast, watch};
 
-use super::answer::{Unsent, UnsentMax};
+use super::admission::{Admission, AdmissionLimits};
 use super::context::Context;
 use super::idempotency::RunningKeys;
 use super::limiter::{Limiter, RateTable};
@@ -20,7 +19,7 @@ use super::server::ConnectionLimits;
 use crate::auth::{Credentials, Token, redeem_signin_link};
 use crate::base::{DAY_MS, Error, HOUR_MS, MINUTE_MS, Result, Secrets, TenantId, World};
 use crate::outbound::{self, Outbound};
-use crate::store::{Store, TenantTurns};
+use crate::store::Store;
 
 pub type Shared = Arc<App>;
 
@@ -50,24 +49,10 @@ pub struct App {
     pub(super) running_keys: RunningKeys,
     /// What the last readiness probe found, and when: a flood of probes costs one question to the database a second.
     pub last_probe: Mutex<Option<(Instant, bool)>>,
-    pub(super) in_flight: AtomicUsize,
-    pub(super) in_flight_of: Places<TenantId>,
-    /// Requests of a tenant that are being answered.
-    pub(super) serving: TenantTurns,
-    /// What takes a thread and memory for a while: of all tenants, and of each.
-    pub(super) working: Arc<Semaphore>,
-    pub(super) working_of: TenantTurns,
-    /// What was read so and is to be written.
-    pub(super) writing_of: TenantTurns,
-    /// Bodies that are awaited, by who pays for the request.
-    pub(super) bodies: Places<Payer>,
-    /// What bodies of more than one MiB take up of memory, in MiB.
-    pub(super) large_bodies: Arc<Semaphore>,
+    pub(super) admission: Admission,
     /// Requests that wait for news, by tenant and by credential.
     pub(super) waits: Places<Payer>,
     pub(super) waits_of: Places<Arc<str>>,
-    /// Answers that clients have yet to take.
-    pub(super) unsent: Unsent,
     /// Streams that go out.
     pub(super) streams: Places<TenantId>,
     pub(super) meters: Meters,
@@ -79,6 +64,7 @@ impl App {
         let limiter = Limiter::new(settings.rate_table.clone(), world.clone());
         let node = world.chance.base62(NODE_NAME_LEN);
         let outbound = Outbound::new(settings.outbound.clone())?;
+        let admission = Admission::new(settings.admission);
         Ok(Arc::new(App {
             store,
             world,
@@ -91,17 +77,9 @@ impl App {
             stopping: watch::Sender::new(false),
             running_keys: RunningKeys::default(),
             last_probe: Mutex::default(),
-            in_flight: AtomicUsize::new(0),
-            in_flight_of: Places::default(),
-            serving: TenantTurns::new(serving_max()),
-            working: Arc::new(Semaphore::new(WORKING_MAX)),
-            working_of: TenantTurns::new(1),
-            writing_of: TenantTurns::new(WRITING_MAX),
-            bodies: Places::default(),
-            large_bodies: Arc::new(Semaphore::new(LARGE_BODIES_MIB)),
+            admission,
             waits: Places::default(),
             waits_of: Places::default(),
-            unsent: Unsent::default(),
             streams: Places::default(),
             meters: Meters::default(),
         }))
@@ -124,20 +102,6 @@ impl App {
     }
 }
 
-/// Bodies that are read off the threads that serve requests, each of another tenant: the largest takes some 150 MiB.
-const WORKING_MAX: usize = 3;
-/// Of one tenant, read and about to be written: as many as are worth one commit.
-const WRITING_MAX: usize = 16;
-
-/// Large bodies of all tenants, in MiB: 16 of the largest at once, half of them of one tenant.
-pub(super) const LARGE_BODIES_MIB: usize = 256;
-
-/// Reads of one tenant that are worked on at once; the others wait for their turn. A read takes a thread for as long as it
-/// lasts: so a neighbour's request finds a few before it, and not all that one tenant has asked for.
-fn serving_max() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from).max(4) * 2
-}
-
 /// What the operator decides about HTTP and sessions.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -154,23 +118,18 @@ pub struct Settings {
     pub event_retention_ms: i64,
     /// What the service may connect to by itself.
     pub outbound: outbound::Settings,
-    /// Requests under way at once, until the last byte of their answers is out; one more is answered 503 at once instead
-    /// of waiting with all the others. One tenant may have half of them.
-    pub in_flight_max: usize,
+    /// What one node has for its clients; more is answered 503.
+    pub admission: AdmissionLimits,
     /// Longer than any honest request takes, shorter than clients and proxies give up.
     pub request_timeout: Duration,
     /// How long a body may take to arrive, be it as large as it may.
     pub body_timeout: Duration,
-    /// Bodies of one tenant that are awaited at once. They hold no place among the requests under way, but memory.
-    pub bodies_per_tenant_max: usize,
     /// Requests of one tenant that wait for news at once, and of one of its credentials: a few readers are enough for
     /// every purpose, and each keeps a connection.
     pub waits_per_tenant_max: usize,
     pub waits_per_credential_max: usize,
     /// How long a request waits for news when there are none.
     pub news_wait_max: Duration,
-    /// What clients may leave unread.
-    pub unsent_max: UnsentMax,
     /// See [`Patience`].
     pub header_timeout: Duration,
     pub keep_alive_timeout: Duration,
@@ -203,25 +162,18 @@ impl Settings {
             audit_retention_ms: 400 * DAY_MS,
             event_retention_ms: 30 * DAY_MS,
             outbound: outbound::Settings::default(),
-            in_flight_max: 1024,
+            admission: AdmissionLimits::default(),
             request_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(20),
-            bodies_per_tenant_max: 256,
             waits_per_tenant_max: 64,
             waits_per_credential_max: 16,
             news_wait_max: Duration::from_secs(25),
-            unsent_max: UnsentMax::default(),
             header_timeout: connections.patience.head,
             keep_alive_timeout: connections.patience.idle,
             stall_timeout: connections.patience.stall,
             connections_per_address_max: connections.per_address_max,
             features: Extensions::new(),
         }
-    }
-
-    /// So that one tenant's requests cannot take every place.
-    pub(super) fn in_flight_per_tenant_max(&self) -> usize {
-        self.in_flight_max.div_ceil(2)
     }
 
     /// What the server that listens needs to know.

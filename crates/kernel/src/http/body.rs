@@ -4,16 +4,14 @@ use std::convert::Infallible;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
-use tokio::time::Instant;
 
+use super::admission::ArrivedBody;
 use super::app::Shared;
 use super::context::Context;
 use super::fields::{ERRORS_MAX, Fields, escape};
@@ -21,11 +19,6 @@ use super::rules::BodyRules;
 use crate::base::{Code, Error, FieldError, Result, sha256};
 use crate::store::Db;
 use crate::store::refer::{self, Referable, Reference};
-
-/// What a small body may take, on the slowest of honest lines.
-const BODY_START: Duration = Duration::from_secs(5);
-/// Each of these steps that has arrived gives a second more: a client that dribbles does not wait as long as a large one.
-const BODY_STEP_BYTES: u64 = 64 * 1024;
 
 /// A body that has not been read yet.
 pub struct Json<T> {
@@ -68,8 +61,9 @@ impl<T: FromBody> Json<T> {
         unknown: impl AsyncFnOnce(Vec<Reference>) -> Result<Vec<FieldError>>,
     ) -> Result<Received<T>> {
         check_type(&self.headers)?;
-        let arrived = arrive(self.body, self.rules.bytes_max, self.app.settings.body_timeout);
-        let bytes = self.context?.wait_for_body(&self.app, self.rules.places(), arrived).await??;
+        let context = self.context?;
+        let ArrivedBody { bytes, memory } = context.receive_body(&self.app, self.body, self.rules.bytes_max).await?;
+        context.enter_write(&self.app).await?;
         let object = parse(&bytes)?;
         let mut fields = Fields::new(object);
         let value = T::from_fields(&mut fields);
@@ -83,28 +77,9 @@ impl<T: FromBody> Json<T> {
             return Err(Error::invalid_fields(errors));
         }
         let value = value.ok_or_else(|| Error::internal("a body was refused without a reason"))?;
-        Ok(Received { value, digest: sha256(&bytes), references: noted.references })
-    }
-}
-
-/// All of a body that is neither too long nor too slow.
-pub(super) async fn arrive(body: Body, bytes_max: usize, timeout: Duration) -> Result<Vec<u8>> {
-    let started = Instant::now();
-    let mut body = Limited::new(body, bytes_max);
-    let mut bytes = Vec::new();
-    loop {
-        let allowed = BODY_START + Duration::from_secs(bytes.len() as u64 / BODY_STEP_BYTES);
-        match tokio::time::timeout_at(started + allowed.min(timeout), body.frame()).await {
-            Err(_) => return Err(Error::new(Code::RequestTimeout, "The body did not arrive in time.")),
-            Ok(None) => return Ok(bytes),
-            Ok(Some(Ok(frame))) => bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data)),
-            Ok(Some(Err(error))) if error.is::<LengthLimitError>() => {
-                return Err(Error::new(Code::PayloadTooLarge, format!("A body is at most {bytes_max} bytes.")));
-            }
-            Ok(Some(Err(error))) => {
-                return Err(Error::new(Code::MalformedJson, format!("The body could not be read: {error}")));
-            }
-        }
+        let digest = sha256(&bytes);
+        drop((bytes, memory));
+        Ok(Received { value, digest, references: noted.references })
     }
 }
 

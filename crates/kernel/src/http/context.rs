@@ -5,24 +5,22 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use axum::body::HttpBody;
 use axum::extract::{MatchedPath, Request};
 use axum::http::request::Parts;
 use axum::http::uri::Authority;
 use axum::http::{HeaderValue, Method, Version, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
-use tokio::sync::OwnedSemaphorePermit;
 use tower::{Layer, Service};
 
 use super::address::ClientAddress;
-use super::answer::{AnswerBytes, Counted, Full, Held, Stall, Taker};
-use super::app::{LARGE_BODIES_MIB, Shared};
+use super::admission::{AnswerSize, RequestPermits};
+use super::answer::{Held, Stall};
+use super::app::Shared;
 use super::compress::{Encodings, compress};
 use super::limiter::Policy;
 use super::manner::Manner;
@@ -35,13 +33,6 @@ use super::rate_state::RateState;
 use super::rest::Rest;
 use super::trace::{REQUEST_ID, TraceParent, request_id};
 use crate::base::{Code, Error, Result, TenantId};
-use crate::store::Lane;
-
-/// What a large body takes up: of what its tenant may have, and of what all may.
-pub(super) struct Room {
-    _of_tenant: Vec<Place<Payer>>,
-    _of_all: OwnedSemaphorePermit,
-}
 
 /// What the connection knows of a request.
 #[derive(Clone)]
@@ -58,9 +49,8 @@ pub struct Context {
     rate: Mutex<Option<RateState>>,
     who: OnceLock<Arc<str>>,
     manner: OnceLock<Manner>,
-    flight: Mutex<Option<Flight>>,
-    turn: Mutex<Option<OwnedSemaphorePermit>>,
-    waiting: OnceLock<(Place<Arc<str>>, Place<Payer>)>,
+    pub(super) permits: Mutex<RequestPermits>,
+    pub(super) waiting: OnceLock<(Place<Arc<str>>, Place<Payer>)>,
 }
 
 impl Context {
@@ -73,8 +63,7 @@ impl Context {
             rate: Mutex::new(None),
             who: OnceLock::new(),
             manner: OnceLock::new(),
-            flight: Mutex::new(None),
-            turn: Mutex::new(None),
+            permits: Mutex::default(),
             waiting: OnceLock::new(),
         }
     }
@@ -105,116 +94,15 @@ impl Context {
         verdict
     }
 
-    /// The caller is known and the request charged: it counts among those of its tenant from here on. One that reads waits
-    /// for its tenant's turn, which it has until its answer is made: else a neighbour would wait until all of one tenant's
-    /// are. Writes have their turns in the store.
-    pub(crate) async fn enter(&self, app: &Shared, method: &Method) -> Result<()> {
-        let tenant = self.tenant();
-        if let Some(flight) = self.flight().as_mut() {
-            flight.enter(app, tenant)?;
-        }
-        if let Some(tenant) = tenant.filter(|_| method.is_safe()) {
-            let turn = app.serving.take(Lane::Tenant(tenant), TURN_WAIT_MAX).await?;
-            *self.turn() = Some(turn);
-        }
-        // Only now: those before it may have filled it. What is deleted has no answer to speak of, and may be the very key
-        // whose answers nobody reads.
-        let has_answer = method != Method::DELETE;
-        if has_answer && app.unsent.is_full(&self.taker(), app.settings.unsent_max) { Err(unread()) } else { Ok(()) }
-    }
-
-    /// Waits for what the client has yet to send. Each tenant has a bounded number of such waits; a body that may be large
-    /// takes more than one of their `places`.
-    pub(crate) async fn wait_for_body<T>(
-        &self,
-        app: &Shared,
-        places: usize,
-        wait: impl Future<Output = T>,
-    ) -> Result<T> {
-        let taken = self.take_places(app, places, app.settings.bodies_per_tenant_max)?;
-        self.wait(app, taken, wait).await
-    }
-
-    fn take_places(&self, app: &Shared, places: usize, max: usize) -> Result<Vec<Place<Payer>>> {
-        let take = |_| app.bodies.take(self.payer(), max);
-        let taken: Option<Vec<_>> = (0..places).map(take).collect();
-        taken.ok_or_else(|| Error::unavailable("too many bodies of one tenant are awaited"))
-    }
-
-    /// Room for a large body, which it has until it is worked off and not only until it has come.
-    pub(super) fn make_room(&self, app: &Shared, places: usize) -> Result<Room> {
-        let of_tenant = self.take_places(app, places, app.settings.bodies_per_tenant_max.min(LARGE_BODIES_MIB / 2))?;
-        let of_all = app.large_bodies.clone().try_acquire_many_owned(u32::try_from(places).map_err(Error::internal)?);
-        let of_all = of_all.map_err(|_| Error::unavailable("too many large bodies are under way"))?;
-        Ok(Room { _of_tenant: of_tenant, _of_all: of_all })
-    }
-
-    /// Waits for something to happen. Each tenant and each credential has a bounded number of requests that do, with
-    /// places that are nobody else's: one key's readers keep no other key from anything. A request that has waited once
-    /// may wait again.
-    pub(crate) async fn wait_for_news<T>(&self, app: &Shared, wait: impl Future<Output = T>) -> Result<T> {
-        if self.waiting.get().is_none() {
-            let crowded = || Error::unavailable("too many requests of one credential or tenant wait for news");
-            let who = self.who.get().cloned().unwrap_or_else(|| "".into());
-            let own = app.waits_of.take(who, app.settings.waits_per_credential_max).ok_or_else(crowded)?;
-            let place = app.waits.take(self.payer(), app.settings.waits_per_tenant_max).ok_or_else(crowded)?;
-            let _ = self.waiting.set((own, place));
-        }
-        self.wait(app, (), wait).await
-    }
-
-    /// Waits with another place than one among the requests under way: else the waits of one tenant would shed everybody.
-    async fn wait<T, P>(&self, app: &Shared, place: P, wait: impl Future<Output = T>) -> Result<T> {
-        drop((self.end_flight(), self.turn().take()));
-        let waited = wait.await;
-        drop(place);
-        self.start_flight(app)?;
-        Ok(waited)
-    }
-
-    fn tenant(&self) -> Option<TenantId> {
+    pub(super) fn tenant(&self) -> Option<TenantId> {
         self.rate.lock().unwrap_or_else(PoisonError::into_inner).and_then(|state| state.tenant)
     }
 
-    fn payer(&self) -> Payer {
-        self.tenant().map_or_else(|| Payer::Address(self.address.bucket()), Payer::Tenant)
-    }
-
-    fn taker(&self) -> Taker {
-        Taker { payer: self.payer(), credential: self.tenant().and_then(|_| self.who.get().cloned()) }
-    }
-
-    fn start_flight(&self, app: &Shared) -> Result<()> {
-        let mut flight = Flight::start(app).ok_or_else(|| Error::unavailable("too many requests are under way"))?;
-        flight.enter(app, self.tenant())?;
-        *self.flight() = Some(flight);
-        Ok(())
-    }
-
-    fn end_flight(&self) -> Option<Flight> {
-        self.flight().take()
-    }
-
-    fn turn(&self) -> MutexGuard<'_, Option<OwnedSemaphorePermit>> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn flight(&self) -> MutexGuard<'_, Option<Flight>> {
-        self.flight.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The credential's id, once it is known.
+    pub(super) fn credential(&self) -> Option<Arc<str>> {
+        self.who.get().cloned()
     }
 }
-
-/// How long a request waits for its tenant's turn.
-pub(super) const TURN_WAIT_MAX: Duration = Duration::from_secs(10);
-
-fn unread() -> Error {
-    Error::unavailable("answers to this credential, tenant or address are not taken by their clients")
-}
-
-/// An answer up to this size gives its place up when it is handed over, as do all to those who are not known: a stream of
-/// HTTP/2 can refuse to take a single byte, and whoever opens enough of them would have every place. What they cost is memory,
-/// and that is bounded by connections.
-const SMALL_BYTES: u64 = 4 * 1024;
 
 /// Answers of operators' probes must come even when everything else is refused.
 const PROBES: [&str; 2] = ["/healthz", "/readyz"];
@@ -287,52 +175,44 @@ where
     let (request, rest) = Rest::of(request);
 
     let response = run(&app, &context, &path, request, next).await;
+    let size = AnswerSize::of(&response, stall.is_some());
     let mut response = compress(response, encodings).await;
-    drop(context.turn().take());
-    let counted = count_bytes(&app, &context, &method, &mut response);
+    context.release_permits();
 
     let path = &path[..path.floor_char_boundary(PATH_BYTES_MAX)];
-    if let Some(error) = response.extensions_mut().remove::<Arc<Error>>() {
-        let (base_url, manner) = (&app.settings.base_url, context.manner.get());
-        let refused = Refused { base_url, path, request_id: &context.request_id, manner };
-        problem::render(&error, &refused, &mut response);
-        match (error.code(), error.cause()) {
-            (Code::Internal, cause) => tracing::error!(request_id = &*context.request_id, cause, "request failed"),
-            (_, Some(cause)) => tracing::warn!(request_id = &*context.request_id, cause, "request refused"),
-            _ => {}
+    let held = match context.hold_answer(&app, size, method.is_safe()).await {
+        Ok(held) => held,
+        Err(error) => {
+            response = error.into_response();
+            None
         }
-    }
+    };
+    render_problem(&app, &context, path, &mut response);
     write_headers(&app, &context, path, &mut response);
     let seconds = started.elapsed().as_secs_f64();
     log(&context, &method, path, &response, seconds);
     let route = route.as_ref().map_or("none", MatchedPath::as_str);
     app.meters.count(&method, route, response.status().as_u16(), seconds);
-    let is_small = is_small(&response);
-    let flight = context.end_flight().filter(|_| context.tenant().is_some() && !is_small);
     if let Some(rest) = rest {
         rest.settle(&mut response).await;
     }
-    if is_small && stall.is_none() {
+    if held.is_none() && stall.is_none() {
         return response;
     }
-    let held = (flight, counted, under_way);
-    response.map(|body| Held::body(body, held, stall))
+    response.map(|body| Held::body(body, (held, under_way), stall))
 }
 
-/// Whether an answer is so small that nobody has to wait for it to be taken.
-fn is_small(response: &Response) -> bool {
-    response.body().size_hint().upper().is_some_and(|bytes| bytes <= SMALL_BYTES)
-}
-
-/// Counts an answer among those that are not taken yet. One that would be too much is not given, unless it tells of
-/// something that was done.
-fn count_bytes(app: &Shared, context: &Context, method: &Method, response: &mut Response) -> Option<Counted> {
-    let AnswerBytes(bytes) = response.extensions_mut().remove()?;
-    let counted = app.unsent.add(context.taker(), bytes, app.settings.unsent_max, !method.is_safe());
-    counted.unwrap_or_else(|Full| {
-        *response = unread().into_response();
-        None
-    })
+/// Writes the body of a refusal.
+fn render_problem(app: &Shared, context: &Context, path: &str, response: &mut Response) {
+    let Some(error) = response.extensions_mut().remove::<Arc<Error>>() else { return };
+    let (base_url, manner) = (&app.settings.base_url, context.manner.get());
+    let refused = Refused { base_url, path, request_id: &context.request_id, manner };
+    problem::render(&error, &refused, response);
+    match (error.code(), error.cause()) {
+        (Code::Internal, cause) => tracing::error!(request_id = &*context.request_id, cause, "request failed"),
+        (_, Some(cause)) => tracing::warn!(request_id = &*context.request_id, cause, "request refused"),
+        _ => {}
+    }
 }
 
 async fn run<S>(app: &Shared, context: &Context, path: &str, request: Request, mut next: S) -> Response
@@ -340,8 +220,8 @@ where
     S: Service<Request, Response = Response, Error = Infallible>,
 {
     let is_probe = PROBES.contains(&path);
-    let flight = if is_probe { Ok(()) } else { context.start_flight(app) };
-    if let Err(error) = flight.and_then(|()| check_host(app, context, &request)) {
+    let counted = if is_probe { Ok(()) } else { context.count_request(app) };
+    if let Err(error) = counted.and_then(|()| check_host(app, context, &request)) {
         return error.into_response();
     }
     if is_probe {
@@ -424,34 +304,4 @@ fn log(context: &Context, method: &Method, path: &str, response: &Response, seco
         who = context.who.get().map(|who| &**who),
         trace_id = context.trace.as_ref().map(TraceParent::trace_id),
     );
-}
-
-/// A place among the requests under way, and among those of its tenant when that is known.
-struct Flight {
-    app: Shared,
-    of_tenant: Option<Place<TenantId>>,
-}
-
-impl Flight {
-    fn start(app: &Shared) -> Option<Self> {
-        // Counted only where there is room: one that is refused must not for a moment take the place of one that is not.
-        let one_more = |taken: usize| (taken < app.settings.in_flight_max).then_some(taken + 1);
-        let counted = app.in_flight.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
-        counted.is_ok().then(|| Flight { app: app.clone(), of_tenant: None })
-    }
-
-    fn enter(&mut self, app: &Shared, tenant: Option<TenantId>) -> Result<()> {
-        if let Some(tenant) = tenant.filter(|_| self.of_tenant.is_none()) {
-            let place = app.in_flight_of.take(tenant, app.settings.in_flight_per_tenant_max());
-            let crowded = || Error::unavailable("too many requests of one tenant are under way");
-            self.of_tenant = Some(place.ok_or_else(crowded)?);
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Flight {
-    fn drop(&mut self) {
-        self.app.in_flight.fetch_sub(1, Ordering::Relaxed);
-    }
 }

@@ -9,17 +9,17 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
-use tokio::sync::OwnedSemaphorePermit;
 
+use super::admission::WorkPermit;
 use super::app::{App, Shared};
 use super::caller::admit_look_up;
-use super::context::{Context, TURN_WAIT_MAX};
+use super::context::Context;
 use super::limiter::Policy;
 use super::manner::Manner;
 use super::rules::{Route, Rules};
 use crate::auth::Presented;
 use crate::base::{Actor, ActorRef, Chain, Code, Error, Result, TenantId};
-use crate::store::{Db, Lane, Purpose};
+use crate::store::{Db, Purpose};
 
 /// A kind of credential.
 pub trait Pass: Sized + Send + Sync + 'static {
@@ -88,28 +88,16 @@ impl<P: Pass, R> Holder<P, R> {
         self.owner.tenant
     }
 
-    /// Waits for a turn at what takes a thread and memory for a while: one of all, and the one that its tenant may have.
-    pub async fn work(&self) -> Result<WorkTurn> {
-        let crowded = |_| Error::unavailable("too many bodies are being read");
-        let of_tenant = self.app.working_of.take(Lane::Tenant(self.owner.tenant), TURN_WAIT_MAX).await?;
-        let of_all = tokio::time::timeout(TURN_WAIT_MAX, self.app.working.clone().acquire_owned());
-        let of_all = of_all.await.map_err(crowded)?.map_err(Error::internal)?;
-        Ok(WorkTurn { _of_tenant: of_tenant, _of_all: of_all })
+    /// Waits for one of the few parsers, which take a thread and memory for a while: one of all, and the one that its tenant
+    /// may have.
+    pub async fn acquire_parser(&self) -> Result<WorkPermit> {
+        self.app.admission.acquire_parser(self.owner.tenant).await
     }
 
-    /// Waits for one of the few places that its tenant has for what is read and waits to be written.
-    pub async fn place(&self) -> Result<Place> {
-        self.app.writing_of.take(Lane::Tenant(self.owner.tenant), TURN_WAIT_MAX).await.map(Place)
+    /// Waits until one more report of its tenant may be under way, from the parser to the disk.
+    pub async fn acquire_report(&self) -> Result<WorkPermit> {
+        self.app.admission.acquire_report(self.owner.tenant).await
     }
-}
-
-/// Given back when it is dropped.
-pub struct Place(#[expect(dead_code, reason = "it is held")] OwnedSemaphorePermit);
-
-/// Given back when it is dropped.
-pub struct WorkTurn {
-    _of_tenant: OwnedSemaphorePermit,
-    _of_all: OwnedSemaphorePermit,
 }
 
 impl<P: Pass, R: Route> FromRequestParts<Shared> for Holder<P, R> {

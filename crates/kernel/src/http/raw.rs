@@ -8,11 +8,10 @@ use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 
-use super::answer::AnswerBytes;
+use super::admission::{ArrivedBody, MemoryPermit};
 use super::app::Shared;
-use super::body::arrive;
-use super::context::{Context, Room};
-use super::rules::{BODY_BYTES_MAX, BodyRules};
+use super::context::Context;
+use super::rules::BodyRules;
 use crate::base::{Code, Error, Result};
 
 /// A body of one of the media types that the route's rules name, not read yet. The handler makes sense of the bytes.
@@ -28,29 +27,17 @@ pub struct RawBody {
     /// Of those that the rules name.
     pub media_type: &'static str,
     pub bytes: Vec<u8>,
-    /// Of a large one, until it is dropped.
-    _room: Option<Room>,
+    /// Until the bytes are worked off, and not only until they have come.
+    _memory: MemoryPermit,
 }
 
 impl Raw {
     pub async fn read(self) -> Result<RawBody> {
         let media_type = find_type(&self.headers, self.rules.media_types)?;
-        let (context, places) = (self.context?, places(&self.headers, self.rules));
-        let arrived = arrive(self.body, self.rules.bytes_max, self.app.settings.body_timeout);
-        if places == 1 {
-            let bytes = context.wait_for_body(&self.app, places, arrived).await??;
-            return Ok(RawBody { media_type, bytes, _room: None });
-        }
-        let room = context.make_room(&self.app, places)?;
-        let bytes = context.wait_for_body(&self.app, 0, arrived).await??;
-        Ok(RawBody { media_type, bytes, _room: Some(room) })
+        let ArrivedBody { bytes, memory } =
+            self.context?.receive_body(&self.app, self.body, self.rules.bytes_max).await?;
+        Ok(RawBody { media_type, bytes, _memory: memory })
     }
-}
-
-/// What it counts for: by what its client says, which the connection holds it to.
-fn places(headers: &HeaderMap, rules: BodyRules) -> usize {
-    let declared = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-    declared.map_or(rules.places(), |bytes| bytes.div_ceil(BODY_BYTES_MAX).clamp(1, rules.places()))
 }
 
 fn find_type(headers: &HeaderMap, known: &[&'static str]) -> Result<&'static str> {
@@ -84,12 +71,8 @@ pub struct RawAnswer {
 
 impl IntoResponse for RawAnswer {
     fn into_response(self) -> Response {
-        let counted = AnswerBytes::of(&self.bytes);
         let mut response = Response::new(Body::from(self.bytes));
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(self.media_type));
-        if let Some(bytes) = counted {
-            response.extensions_mut().insert(bytes);
-        }
         response
     }
 }

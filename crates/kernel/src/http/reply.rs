@@ -9,7 +9,6 @@ use utoipa::openapi::response::Response as DocumentedResponse;
 use utoipa::openapi::{ContentBuilder, RefOr, ResponseBuilder};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
-use super::answer::AnswerBytes;
 use super::context::HEADERS;
 use crate::base::{Error, RecordId, Result};
 
@@ -39,11 +38,7 @@ impl Rendered {
     }
 
     pub(super) fn into_reply(self) -> Response {
-        let bytes = AnswerBytes::of(&self.body);
         let mut response = Response::new(self.body.into());
-        if let Some(bytes) = bytes {
-            response.extensions_mut().insert(bytes);
-        }
         *response.headers_mut() = HeaderMap::with_capacity(HEADERS);
         *response.status_mut() = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();

@@ -60,11 +60,6 @@ impl BodyRules {
         }
     }
 
-    /// What it counts for among the bodies that are awaited.
-    pub fn places(self) -> usize {
-        self.bytes_max.div_ceil(BODY_BYTES_MAX)
-    }
-
     pub fn noted(parts: &Parts) -> Self {
         parts.extensions.get().copied().unwrap_or(BodyRules::USUAL)
     }

@@ -23,16 +23,15 @@ use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{ContentBuilder, RefOr, ResponseBuilder};
 
 use super::access::Access;
-use super::answer::AnswerBytes;
+use super::admission::StreamBytes;
 use super::app::Shared;
-use super::context::{Context, TURN_WAIT_MAX};
+use super::context::Context;
 use super::csv::CsvLine;
 use super::page::PAGE_BYTES_MAX;
 use super::places::Place;
 use super::reply::Documented;
 use super::rules::Route;
 use crate::base::{Code, Error, Result, TenantId};
-use crate::store::Lane;
 
 /// What a stream counts for among the answers that are not taken yet, for as long as it lasts: the rows of one page, which
 /// [`super::PageBytes`] bounds, and their text.
@@ -165,7 +164,7 @@ where
             return Err(Error::unavailable("the whole answer took too long"));
         }
         let app = self.caller.app().clone();
-        let _turn = app.serving.take(Lane::Tenant(self.caller.tenant_id()), TURN_WAIT_MAX).await?;
+        let _permit = app.admission.acquire_read(self.caller.tenant_id()).await?;
         let read = async {
             self.caller.still_holds().await?;
             self.read(Some(place)).await
@@ -229,7 +228,7 @@ impl IntoResponse for Streamed {
         if let Some(disposition) = disposition {
             response.headers_mut().insert(header::CONTENT_DISPOSITION, disposition);
         }
-        response.extensions_mut().insert(AnswerBytes(STREAM_BYTES));
+        response.extensions_mut().insert(StreamBytes(STREAM_BYTES));
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(self.media_type));
         response
     }

@@ -3,7 +3,7 @@
 //! At PostgreSQL that is so for writes and for reads, and what the service does by itself has turns of its own. The tenant's
 //! clock makes writes serial in the database anyway, and one that waits for it there would hold one of the few connections of
 //! the pool. Reads of one tenant have half of the pool. On SQLite it is so for queries that look at many rows, and for reads
-//! when no connection is free. And on both for requests that read, as a whole: see `http/context.rs`.
+//! when no connection is free.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

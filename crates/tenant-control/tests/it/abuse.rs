@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use kernel::auth::Role;
 use kernel::base::SECOND_MS;
 use kernel::http::Policy;
 use serde_json::json;
@@ -134,7 +135,7 @@ over_http! {
 
     async fn bodies_that_do_not_come_shed_nobody_else(setup: Setup) {
         let mut setup = setup;
-        setup.settings.in_flight_max = 4;
+        setup.settings.admission.requests_max = 4;
         let server = setup.start().await;
         let (acme, globex) = (server.tenant("acme").await, server.tenant("globex").await);
         let mut waiting = Vec::new();
@@ -145,17 +146,19 @@ over_http! {
         server.key(&globex, &["*"]).await;
     }
 
-    async fn a_tenant_may_await_only_so_many_bodies(setup: Setup) {
+    async fn one_session_may_await_only_so_many_bodies(setup: Setup) {
         let mut setup = setup;
-        setup.settings.bodies_per_tenant_max = 2;
+        // An eighth is its tenant's, half of that its own: two bodies of which nothing has come.
+        setup.settings.admission.memory_bytes_max = 8 * 2 * 2 * 16 * 1024;
         let server = setup.start().await;
         let (acme, globex) = (server.tenant("acme").await, server.tenant("globex").await);
+        let other = server.user(&acme.tenant, Role::Admin).await;
         let mut waiting = [stalled(&server, &acme).await, stalled(&server, &acme).await];
         let body = json!({"name": "A", "scopes": ["*"]});
         server.post(KEYS).cookie(&acme.admin).json(&body).await.problem("unavailable");
-        server.get(KEYS).cookie(&acme.admin).await.is(200);
+        server.post(KEYS).cookie(&other).json(&body).await.is(201);
         server.post(KEYS).cookie(&globex.admin).json(&body).await.is(201);
-        // The place is free again with the end of the body.
+        // The memory is free again with the end of the body.
         waiting[0].write_all(whole_body().as_bytes()).await.unwrap();
         assert_eq!(read_raw(&mut waiting[0]).await.status, 201);
         server.post(KEYS).cookie(&acme.admin).json(&body).await.is(201);
@@ -163,7 +166,7 @@ over_http! {
 
     async fn a_body_whose_place_is_taken_meanwhile_is_shed(setup: Setup) {
         let mut setup = setup;
-        setup.settings.in_flight_max = 1;
+        setup.settings.admission.requests_max = 1;
         let server = setup.start().await;
         let acme = server.tenant("acme").await;
         let held = server.hold_writes(acme.tenant.id).await;

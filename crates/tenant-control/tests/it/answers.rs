@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::select_all;
 use kernel::auth::Role;
-use kernel::http::UnsentMax;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -19,6 +18,9 @@ const FEED: &str = "/api/admin/webhooks/events?view=feed&limit=200";
 const WAIT_MAX: Duration = Duration::from_mins(1);
 /// Sooner than a connection of HTTP/2 ends because its client does not answer pings.
 const BEFORE_PINGS: Duration = Duration::from_secs(20);
+
+/// Of which one tenant has an eighth. A page that is larger is given to one that has nothing unread, and nothing more.
+const LESS_THAN_A_PAGE: usize = 8 * 500_000;
 
 /// Tickets whose page does not fit into what the system keeps of an answer.
 async fn fill(server: &Server, tenancy: &Tenancy) {
@@ -123,7 +125,7 @@ async fn is_answered(connection: &mut TcpStream, stream: u32) -> bool {
 }
 
 /// Reads until the heads of so many answers have come, in whichever order.
-async fn has_heads(connection: &mut TcpStream, mut count: usize) {
+pub async fn has_heads(connection: &mut TcpStream, mut count: usize) {
     while count > 0 {
         let (kind, ..) = next_frame(connection).await;
         count -= usize::from(kind == 1);
@@ -188,56 +190,38 @@ async fn status_of(server: &Server, tenancy: &Tenancy) -> u16 {
 }
 
 over_http! {
-    async fn a_request_is_under_way_until_its_answer_is_read(setup: Setup) {
-        let mut setup = setup;
-        setup.settings.in_flight_max = 4;
-        let server = setup.start().await;
-        let (acme, globex) = (server.tenant("acme").await, server.tenant("globex").await);
-        fill(&server, &acme).await;
-        let mut first = unread(&server, &acme).await;
-        let mut second = unread(&server, &acme).await;
-        // Half of the places are what one tenant may have.
-        server.get(SESSION).cookie(&acme.admin).await.problem("unavailable");
-        server.get(SESSION).cookie(&globex.admin).await.is(200);
-        assert!(rest(&mut first).await.len() > 900_000);
-        until("a place is free", WAIT_MAX, async || (status_of(&server, &acme).await == 200).then_some(())).await;
-        rest(&mut second).await;
-    }
-
     async fn a_connection_that_is_not_read_is_closed(setup: Setup) {
         let mut setup = setup;
-        setup.settings.in_flight_max = 2;
+        setup.settings.admission.memory_bytes_max = LESS_THAN_A_PAGE;
         setup.settings.stall_timeout = Duration::from_millis(200);
         let server = setup.start().await;
         let acme = server.tenant("acme").await;
         fill(&server, &acme).await;
         let mut stream = unread(&server, &acme).await;
-        until("its place is free", WAIT_MAX, async || (status_of(&server, &acme).await == 200).then_some(())).await;
+        until("its memory is free", WAIT_MAX, async || (status_of(&server, &acme).await == 200).then_some(())).await;
         assert!(rest(&mut stream).await.len() < 900_000, "what was not sent in time is not sent");
     }
 
     async fn a_stream_of_http_2_that_is_not_read_is_given_up(setup: Setup) {
         let mut setup = setup;
-        setup.settings.in_flight_max = 1;
+        setup.settings.admission.memory_bytes_max = LESS_THAN_A_PAGE;
         let stall = Duration::from_millis(500);
         setup.settings.stall_timeout = stall;
         let server = setup.start().await;
         let acme = server.tenant("acme").await;
         fill(&server, &acme).await;
-        let status = async || server.get(SESSION).await.status;
-        let mut stream = until("the answer keeps the only place", WAIT_MAX, async || {
+        let mut stream = until("the answer keeps its memory", WAIT_MAX, async || {
             let asked_at = Instant::now();
             let mut stream = http2(&server, 0).await;
             stream.write_all(&request_as(1, TICKETS, &acme.admin)).await.unwrap();
-            // Whoever asks before its head is there could have the only place, and it would be refused itself.
             has_heads(&mut stream, 1).await;
-            let kept = status().await == 503;
-            // A test that was itself kept from asking for so long finds the place free, and begins again.
-            assert!(kept || asked_at.elapsed() >= stall, "the place is free before the answer is taken");
+            let kept = status_of(&server, &acme).await == 503;
+            // A test that was itself kept from asking for so long finds the memory free, and begins again.
+            assert!(kept || asked_at.elapsed() >= stall, "the memory is free before the answer is taken");
             kept.then_some(stream)
         })
         .await;
-        until("the place is free", WAIT_MAX, async || (status().await == 401).then_some(())).await;
+        until("the memory is free", WAIT_MAX, async || (status_of(&server, &acme).await == 200).then_some(())).await;
         let ended = tokio::time::timeout(BEFORE_PINGS, rest(&mut stream)).await;
         ended.expect("its connection is ended, which else could go on to collect what nobody reads");
     }
@@ -263,7 +247,7 @@ over_http! {
 
     async fn streams_that_take_nothing_keep_nobody_from_anything(setup: Setup) {
         let mut setup = setup;
-        setup.settings.in_flight_max = 4;
+        setup.settings.admission.requests_max = 4;
         let server = setup.start().await;
         let acme = server.tenant("acme").await;
         let mut streams = Vec::new();
@@ -310,7 +294,7 @@ over_http! {
 
     async fn a_tenant_may_leave_only_so_much_unread(setup: Setup) {
         let mut setup = setup;
-        setup.settings.unsent_max = UnsentMax { per_payer_bytes: 2_500_000, total_bytes: 10_000_000 };
+        setup.settings.admission.memory_bytes_max = 8 * 2_500_000;
         let server = setup.start().await;
         let (acme, globex) = (server.tenant("acme").await, server.tenant("globex").await);
         fill(&server, &acme).await;
@@ -331,7 +315,7 @@ over_http! {
 
     async fn a_key_that_reads_nothing_leaves_room_for_the_others_of_its_tenant(setup: Setup) {
         let mut setup = setup;
-        setup.settings.unsent_max = UnsentMax { per_payer_bytes: 5_000_000, total_bytes: 50_000_000 };
+        setup.settings.admission.memory_bytes_max = 8 * 5_000_000;
         let server = setup.start().await;
         let acme = server.tenant("acme").await;
         fill(&server, &acme).await;
@@ -352,8 +336,7 @@ over_http! {
 
     async fn a_tenant_that_leaves_too_much_unread_is_given_nothing_more(setup: Setup) {
         let mut setup = setup;
-        // Less than a page, which whoever has nothing unread gets all the same.
-        setup.settings.unsent_max = UnsentMax { per_payer_bytes: 500_000, total_bytes: 10_000_000 };
+        setup.settings.admission.memory_bytes_max = LESS_THAN_A_PAGE;
         let server = setup.start().await;
         let (acme, globex) = (server.tenant("acme").await, server.tenant("globex").await);
         fill(&server, &acme).await;
@@ -370,22 +353,20 @@ over_http! {
 
     async fn all_together_may_leave_only_so_much_unread(setup: Setup) {
         let mut setup = setup;
-        setup.settings.unsent_max = UnsentMax { per_payer_bytes: 10_000_000, total_bytes: 2_500_000 };
+        // Two pages, of two tenants that have nothing else.
+        setup.settings.admission.memory_bytes_max = 2_500_000;
         let server = setup.start().await;
-        let (acme, globex) = (server.tenant("acme").await, server.tenant("globex").await);
-        fill(&server, &acme).await;
-        fill(&server, &globex).await;
-        let page = async || server.get(format!("{TICKETS}?limit=200")).cookie(&globex.admin).await;
-        let mut held = [unread(&server, &acme).await, unread(&server, &acme).await];
-        // Whoever has nothing unread gets its answer, whatever others do, and then no other large one.
-        let mut own = unread(&server, &globex).await;
+        let [acme, globex, initech] = [server.tenant("acme").await, server.tenant("globex").await, server.tenant("initech").await];
+        for tenancy in [&acme, &globex, &initech] {
+            fill(&server, tenancy).await;
+        }
+        let page = async || server.get(format!("{TICKETS}?limit=200")).cookie(&initech.admin).await;
+        let mut held = [unread(&server, &acme).await, unread(&server, &globex).await];
         page().await.problem("unavailable");
-        server.get(SESSION).cookie(&globex.admin).await.is(200);
-        rest(&mut held[0]).await;
-        page().await.problem("unavailable");
-        rest(&mut held[1]).await;
+        server.get(SESSION).cookie(&initech.admin).await.is(200);
+        server.post(TICKETS).cookie(&initech.admin).json(&json!({"subject": "Small"})).await.is(201);
+        assert!(rest(&mut held[0]).await.len() > 900_000, "what was given is given whole");
         until("there is room again", WAIT_MAX, async || (page().await.status == 200).then_some(())).await;
-        assert!(rest(&mut own).await.len() > 900_000, "what was given is given whole");
     }
 
     async fn a_head_is_at_most_64_kib(server: Server) {
@@ -461,7 +442,6 @@ over_http! {
         let mut setup = setup;
         setup.settings.waits_per_credential_max = 2;
         setup.settings.waits_per_tenant_max = 3;
-        setup.settings.bodies_per_tenant_max = 1;
         let server = setup.start().await;
         let acme = server.tenant("acme").await;
         let one = server.key(&acme, &["webhooks:read", "api_keys:read"]).await;

@@ -192,7 +192,7 @@ over_http! {
 
     async fn a_report_is_shed_like_any_request(setup: Setup) {
         let mut setup = setup;
-        setup.settings.in_flight_max = 0;
+        setup.settings.admission.requests_max = 0;
         let server = start(setup, &[]).await;
         xml(sent(&server, "acme", "right")).await.problem("unavailable");
         csv(&server, "right", "a,b").await.problem("unavailable");
@@ -233,7 +233,7 @@ over_http! {
 
     async fn what_keeps_a_report_waiting_is_told_in_its_language_too(setup: Setup) {
         let mut setup = setup;
-        setup.settings.bodies_per_tenant_max = 0;
+        setup.settings.admission.memory_bytes_max = 0;
         let server = start(setup, &[]).await;
         server.tenant("acme").await;
         assert_told(&csv(&server, "right", "a,b").await, 503, "by its headers,unavailable");

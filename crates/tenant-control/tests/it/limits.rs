@@ -51,7 +51,7 @@ over_http! {
 
     async fn a_shed_request_tells_its_budget_and_when_to_come_back(setup: Setup) {
         let mut setup = setup;
-        setup.settings.in_flight_max = 0;
+        setup.settings.admission.requests_max = 0;
         let server = setup.start().await;
         let answer = server.get(DOCUMENT).await;
         answer.problem("unavailable");
@@ -281,7 +281,7 @@ over_http! {
 
     async fn more_at_once_than_the_node_takes_are_shed(setup: Setup) {
         let mut setup = setup;
-        setup.settings.in_flight_max = 1;
+        setup.settings.admission.requests_max = 1;
         let server = setup.start().await;
         let acme = server.tenant("acme").await;
         let held = server.hold_writes(acme.tenant.id).await;

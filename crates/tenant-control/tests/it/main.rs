@@ -3,6 +3,7 @@
 
 mod abuse;
 mod access;
+mod admission;
 mod answers;
 mod api_keys;
 mod asset_inventory;

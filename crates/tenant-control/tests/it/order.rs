@@ -19,7 +19,7 @@ fn one(id: &str) -> String {
 over_http! {
     async fn shedding_comes_before_the_route(setup: Setup) {
         let mut setup = setup;
-        setup.settings.in_flight_max = 0;
+        setup.settings.admission.requests_max = 0;
         let server = setup.start().await;
         server.get("/api/nowhere").await.problem("unavailable");
         server.call(reqwest::Method::PATCH, KEYS).await.problem("unavailable");

@@ -9,7 +9,6 @@ use kernel::auth::Scope;
 use kernel::base::{Error, Result, TenantId};
 use kernel::http::{
     Access, Api, Encoding, FromParams, PAGE_BYTES_MAX, Param, Params, Policy, Query, Rows, Rules, Streamed, Streamer,
-    UnsentMax,
 };
 use kernel::{args, operations, rules};
 use serde::Serialize;
@@ -226,7 +225,8 @@ over_http! {
 
     async fn streams_count_among_the_answers_that_are_not_taken(setup: Setup) {
         let mut setup = setup;
-        setup.settings.unsent_max = UnsentMax { per_payer_bytes: 8 * PAGE_BYTES_MAX, total_bytes: 64 * PAGE_BYTES_MAX };
+        // An eighth is its tenant's, half of that one session's: two streams.
+        setup.settings.admission.memory_bytes_max = 8 * 2 * 4 * PAGE_BYTES_MAX + 8 * PAGE_BYTES_MAX;
         let server = start(setup).await;
         let (acme, globex) = (server.tenant("acme").await, server.tenant("globex").await);
         let query = format!("pages=1000&page_bytes={}", PAGE_BYTES_MAX / 2);

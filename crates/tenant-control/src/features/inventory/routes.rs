@@ -6,7 +6,7 @@ use axum::http::HeaderMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use kernel::base::{Code, Error, Result, sha256_parts};
-use kernel::http::{Holder, Place, Policy, Raw, RawAnswer, RawBody, Rules, Spoken, WorkTurn};
+use kernel::http::{Holder, Policy, Raw, RawAnswer, RawBody, Rules, Spoken, WorkPermit};
 use kernel::rules;
 use kernel::store::Db;
 
@@ -61,20 +61,20 @@ const WAITING_BYTES_MAX: usize = 1 << 20;
 /// A question of an agent, or what it has found.
 pub async fn receive(agent: Holder<IngestPass, Ingesting>, headers: HeaderMap, body: Raw) -> Result<RawAnswer> {
     let body = body.read().await?;
-    let place = agent.place().await?;
-    let turn = agent.work().await?;
-    // From here on it goes its own way: an agent that goes away must not give its turn to others while its body is still read.
-    tokio::spawn(take_in(agent, headers, body, place, turn)).await.map_err(Error::internal)?
+    let report = agent.acquire_report().await?;
+    let parser = agent.acquire_parser().await?;
+    // From here on it goes its own way: an agent that goes away must not release its parser while its body is still read.
+    tokio::spawn(take_in(agent, headers, body, report, parser)).await.map_err(Error::internal)?
 }
 
-/// Reads a body and does what it says. The turn is given back when nothing is left of the body, the place when it is written and
-/// much of its software is indexed: so nobody reports faster than that goes.
+/// Reads a body and does what it says. The parser is released when nothing is left of the body, the report when it is written
+/// and much of its software is indexed: so nobody reports faster than that goes.
 async fn take_in(
     agent: Holder<IngestPass, Ingesting>,
     headers: HeaderMap,
     body: RawBody,
-    _place: Place,
-    turn: WorkTurn,
+    _report: WorkPermit,
+    parser: WorkPermit,
 ) -> Result<RawAnswer> {
     let settings: Settings = agent.app().settings.of_feature();
     let media_type = body.media_type;
@@ -87,21 +87,21 @@ async fn take_in(
     };
     let Opened { codec, bytes, digest } = blocking(opening).await?;
     let answer = |plain: Vec<u8>| Ok(RawAnswer { media_type, bytes: report::encode(codec, &plain) });
-    let mut turn = Some(turn);
+    let mut parser = Some(parser);
     if bytes.len() >= INVENTORY_BYTES_MIN
         && let Some(heard) = store::find_unchanged(&db, reach, &digest).await?
     {
-        turn = turn.filter(|_| bytes.len() > WAITING_BYTES_MAX);
+        parser = parser.filter(|_| bytes.len() > WAITING_BYTES_MAX);
         if store::note(&db, settings, reach, heard, Sign::Inventory).await? {
             return answer(done(language_of(&bytes), named(&headers).as_ref(), settings));
         }
     }
-    let turn = match turn {
-        Some(turn) => turn,
-        None => agent.work().await?,
+    let parser = match parser {
+        Some(parser) => parser,
+        None => agent.acquire_parser().await?,
     };
     let (language, message) = blocking(move || report::parse(&bytes).map(with_facts).map_err(refused)).await?;
-    drop(turn);
+    drop(parser);
     match message {
         Read::Inventory(taken) => {
             let (mut report, facts) = *taken;

@@ -144,7 +144,7 @@ over_http! {
 
     async fn a_service_with_too_much_to_do_says_so_on_its_pages(setup: Setup) {
         let mut setup = setup;
-        setup.settings.in_flight_max = 0;
+        setup.settings.admission.requests_max = 0;
         let server = setup.start().await;
         for path in OPEN {
             let answer = server.get(path).header("accept", BROWSER).await;

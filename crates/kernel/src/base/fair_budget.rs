@@ -1,0 +1,339 @@
+//! A budget that payers share fairly: permits to do something, or bytes of memory.
+//!
+//! A payer may hold a part of what the others leave, so no number of greedy payers takes everything from the next one, and
+//! a payer that is alone has the most. Whoever must wait waits in a queue of its own, and what is released goes to the
+//! payers in turn: first to those that had nothing, as in fair queueing for sparse flows (RFC 8290).
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+/// How a budget is shared.
+#[derive(Clone, Copy, Debug)]
+pub struct BudgetLimits {
+    /// Units for all payers.
+    pub shared: usize,
+    /// Units beyond those, for payers that hold none.
+    pub reserve: usize,
+    /// A payer holds at most one part in so many of the shared units that the others leave.
+    pub divisor: usize,
+}
+
+/// Whose units are.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct BudgetAccount<K> {
+    pub payer: K,
+    /// One credential holds at most half of what its payer may: a key that hoards leaves something to its siblings.
+    pub credential: Option<Arc<str>>,
+}
+
+impl<K> From<K> for BudgetAccount<K> {
+    fn from(payer: K) -> Self {
+        BudgetAccount { payer, credential: None }
+    }
+}
+
+/// Cheap to clone; all clones are one budget.
+pub struct FairBudget<K: Copy + Eq + Hash>(Arc<BudgetInner<K>>);
+
+impl<K: Copy + Eq + Hash> Clone for FairBudget<K> {
+    fn clone(&self) -> Self {
+        FairBudget(self.0.clone())
+    }
+}
+
+struct BudgetInner<K: Copy + Eq + Hash> {
+    limits: BudgetLimits,
+    state: Mutex<BudgetState<K>>,
+}
+
+struct BudgetState<K: Copy + Eq + Hash> {
+    held: usize,
+    /// Payers that hold or wait for something; the others take no memory.
+    payers: HashMap<K, PayerState<K>>,
+    /// Payers with waiters: those that held nothing when their first one came, and all others.
+    sparse: VecDeque<K>,
+    backlogged: VecDeque<K>,
+    waiters: u64,
+}
+
+struct PayerState<K: Copy + Eq + Hash> {
+    held: usize,
+    by_credential: Vec<(Arc<str>, usize)>,
+    waiters: VecDeque<BudgetWaiter<K>>,
+}
+
+struct BudgetWaiter<K: Copy + Eq + Hash> {
+    id: u64,
+    account: BudgetAccount<K>,
+    units: usize,
+    granted: oneshot::Sender<BudgetPermit<K>>,
+}
+
+/// Units that are held until the value is dropped.
+#[must_use]
+pub struct BudgetPermit<K: Copy + Eq + Hash> {
+    budget: FairBudget<K>,
+    account: BudgetAccount<K>,
+    units: usize,
+}
+
+impl<K: Copy + Eq + Hash> FairBudget<K> {
+    pub fn new(limits: BudgetLimits) -> Self {
+        let state = BudgetState {
+            held: 0,
+            payers: HashMap::new(),
+            sparse: VecDeque::new(),
+            backlogged: VecDeque::new(),
+            waiters: 0,
+        };
+        FairBudget(Arc::new(BudgetInner { limits, state: Mutex::new(state) }))
+    }
+
+    /// Units that are there at once, or none.
+    pub fn try_acquire(&self, account: BudgetAccount<K>, units: usize) -> Option<BudgetPermit<K>> {
+        self.take(&mut self.state(), &account, units).then(|| self.permit(account, units))
+    }
+
+    /// Waits for units, for so long at most. Waiters of one payer are served in the order in which they came.
+    pub async fn acquire(
+        &self,
+        account: BudgetAccount<K>,
+        units: usize,
+        wait_max: Duration,
+    ) -> Option<BudgetPermit<K>> {
+        let (waiting, grant) = match self.acquire_or_enqueue(account, units) {
+            Ok(permit) => return Some(permit),
+            Err(enqueued) => enqueued,
+        };
+        let permit = tokio::time::timeout(wait_max, grant).await.ok()?.ok()?;
+        drop(waiting);
+        // The thread that released the units would go on with this task, and with the next, and look at nothing that has
+        // come in from others meanwhile.
+        tokio::task::yield_now().await;
+        Some(permit)
+    }
+
+    fn acquire_or_enqueue(&self, account: BudgetAccount<K>, units: usize) -> Result<BudgetPermit<K>, Enqueued<'_, K>> {
+        let mut state = self.state();
+        if self.take(&mut state, &account, units) {
+            drop(state);
+            return Ok(self.permit(account, units));
+        }
+        let (granted, grant) = oneshot::channel();
+        let payer = account.payer;
+        let id = state.enqueue(account, units, granted);
+        Err((QueuedWaiter { budget: self, payer, id }, grant))
+    }
+
+    fn take(&self, state: &mut BudgetState<K>, account: &BudgetAccount<K>, units: usize) -> bool {
+        let fits = state.fits_now(&self.0.limits, account, units);
+        if fits {
+            state.add(account, units);
+        }
+        fits
+    }
+
+    /// Units that must be counted although there may be none left.
+    pub fn acquire_beyond(&self, account: BudgetAccount<K>, units: usize) -> BudgetPermit<K> {
+        self.state().add(&account, units);
+        self.permit(account, units)
+    }
+
+    /// Whether an account holds about all that it may.
+    pub fn is_nearly_spent(&self, account: &BudgetAccount<K>) -> bool {
+        let state = self.state();
+        let (held, of_credential) = state.held_by(account);
+        let limit = state.limit_of(&self.0.limits, held);
+        let is_spent = |held: usize, limit: usize| held > 0 && held >= limit - limit / 16;
+        is_spent(held, limit) || is_spent(of_credential, limit / 2)
+    }
+
+    /// Units in use.
+    pub fn held(&self) -> usize {
+        self.state().held
+    }
+
+    fn permit(&self, account: BudgetAccount<K>, units: usize) -> BudgetPermit<K> {
+        BudgetPermit { budget: self.clone(), account, units }
+    }
+
+    fn release(&self, account: &BudgetAccount<K>, units: usize) {
+        let mut state = self.state();
+        state.subtract(account, units);
+        self.serve_waiters(state);
+    }
+
+    fn serve_waiters(&self, mut state: MutexGuard<'_, BudgetState<K>>) {
+        let granted: Vec<BudgetWaiter<K>> = std::iter::from_fn(|| state.grant_next(&self.0.limits)).collect();
+        drop(state);
+        for waiter in granted {
+            // One that has left meanwhile drops its permit, which releases it to the next.
+            drop(waiter.granted.send(self.permit(waiter.account, waiter.units)));
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, BudgetState<K>> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Copy + Eq + Hash> BudgetPermit<K> {
+    /// Waits for more units of the same account. False when there were none in time.
+    pub async fn grow(&mut self, units: usize, wait_max: Duration) -> bool {
+        let Some(mut more) = self.budget.acquire(self.account.clone(), units, wait_max).await else { return false };
+        self.units += std::mem::take(&mut more.units);
+        true
+    }
+}
+
+impl<K: Copy + Eq + Hash> Drop for BudgetPermit<K> {
+    fn drop(&mut self) {
+        if self.units > 0 {
+            self.budget.release(&self.account, self.units);
+        }
+    }
+}
+
+/// Where a request waits, and the permit that it waits for.
+type Enqueued<'a, K> = (QueuedWaiter<'a, K>, oneshot::Receiver<BudgetPermit<K>>);
+
+/// Takes a waiter out of its queue when it does not wait any more, for whatever reason.
+struct QueuedWaiter<'a, K: Copy + Eq + Hash> {
+    budget: &'a FairBudget<K>,
+    payer: K,
+    id: u64,
+}
+
+impl<K: Copy + Eq + Hash> Drop for QueuedWaiter<'_, K> {
+    fn drop(&mut self) {
+        let mut state = self.budget.state();
+        if let Some(payer) = state.payers.get_mut(&self.payer) {
+            payer.waiters.retain(|waiter| waiter.id != self.id);
+        }
+        state.forget_idle(self.payer);
+        // What stood behind it in the queue may fit where it did not.
+        self.budget.serve_waiters(state);
+    }
+}
+
+impl<K: Copy + Eq + Hash> BudgetState<K> {
+    /// What the account's payer holds, and what its credential does.
+    fn held_by(&self, account: &BudgetAccount<K>) -> (usize, usize) {
+        let Some(payer) = self.payers.get(&account.payer) else { return (0, 0) };
+        let of_credential = account.credential.as_ref().and_then(|credential| {
+            payer.by_credential.iter().find_map(|(of, held)| (of == credential).then_some(*held))
+        });
+        (payer.held, of_credential.unwrap_or(0))
+    }
+
+    /// What a payer that holds so much may hold in all.
+    fn limit_of(&self, limits: &BudgetLimits, held: usize) -> usize {
+        limits.shared.saturating_sub(self.held - held) / limits.divisor
+    }
+
+    fn fits(&self, limits: &BudgetLimits, account: &BudgetAccount<K>, units: usize) -> bool {
+        let (held, of_credential) = self.held_by(account);
+        if held == 0 {
+            return self.held + units <= limits.shared + limits.reserve;
+        }
+        let limit = self.limit_of(limits, held);
+        held + units <= limit
+            && (of_credential == 0 || account.credential.is_none() || of_credential + units <= limit / 2)
+    }
+
+    /// Whether it fits and no earlier request of the same payer waits.
+    fn fits_now(&self, limits: &BudgetLimits, account: &BudgetAccount<K>, units: usize) -> bool {
+        let is_first = self.payers.get(&account.payer).is_none_or(|payer| payer.waiters.is_empty());
+        is_first && self.fits(limits, account, units)
+    }
+
+    fn add(&mut self, account: &BudgetAccount<K>, units: usize) {
+        self.held += units;
+        let payer = self.payers.entry(account.payer).or_insert_with(PayerState::new);
+        payer.held += units;
+        if let Some(credential) = &account.credential {
+            match payer.by_credential.iter_mut().find(|(of, _)| of == credential) {
+                Some((_, held)) => *held += units,
+                None => payer.by_credential.push((credential.clone(), units)),
+            }
+        }
+    }
+
+    fn subtract(&mut self, account: &BudgetAccount<K>, units: usize) {
+        self.held -= units;
+        let Some(payer) = self.payers.get_mut(&account.payer) else { return };
+        payer.held -= units;
+        if let Some(credential) = &account.credential
+            && let Some(index) = payer.by_credential.iter().position(|(of, _)| of == credential)
+        {
+            payer.by_credential[index].1 -= units;
+            if payer.by_credential[index].1 == 0 {
+                payer.by_credential.swap_remove(index);
+            }
+        }
+        self.forget_idle(account.payer);
+    }
+
+    fn enqueue(&mut self, account: BudgetAccount<K>, units: usize, granted: oneshot::Sender<BudgetPermit<K>>) -> u64 {
+        self.waiters += 1;
+        let (id, key) = (self.waiters, account.payer);
+        let payer = self.payers.entry(key).or_insert_with(PayerState::new);
+        if payer.waiters.is_empty() {
+            let queue = if payer.held == 0 { &mut self.sparse } else { &mut self.backlogged };
+            queue.push_back(key);
+        }
+        payer.waiters.push_back(BudgetWaiter { id, account, units, granted });
+        id
+    }
+
+    /// The next waiter whose units are there now, which it holds from here on.
+    fn grant_next(&mut self, limits: &BudgetLimits) -> Option<BudgetWaiter<K>> {
+        let fits = |state: &Self, key: &K| {
+            let first = state.payers.get(key).and_then(|payer| payer.waiters.front());
+            first.is_some_and(|waiter| state.fits(limits, &waiter.account, waiter.units))
+        };
+        let sparse = self.sparse.iter().position(|key| fits(self, key));
+        let key = match sparse {
+            Some(index) => self.sparse.remove(index)?,
+            None => {
+                let index = self.backlogged.iter().position(|key| fits(self, key))?;
+                self.backlogged.remove(index)?
+            }
+        };
+        let payer = self.payers.get_mut(&key)?;
+        let waiter = payer.waiters.pop_front()?;
+        if !payer.waiters.is_empty() {
+            self.backlogged.push_back(key);
+        }
+        self.add(&waiter.account, waiter.units);
+        Some(waiter)
+    }
+
+    fn forget_idle(&mut self, key: K) {
+        let Some(payer) = self.payers.get(&key) else { return };
+        if payer.waiters.is_empty() {
+            let is_idle = payer.held == 0;
+            if !self.sparse.is_empty() || !self.backlogged.is_empty() {
+                self.sparse.retain(|other| *other != key);
+                self.backlogged.retain(|other| *other != key);
+            }
+            if is_idle {
+                self.payers.remove(&key);
+            }
+        }
+    }
+}
+
+impl<K: Copy + Eq + Hash> PayerState<K> {
+    fn new() -> Self {
+        PayerState { held: 0, by_credential: Vec::new(), waiters: VecDeque::new() }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests;

@@ -1,0 +1,138 @@
+use std::pin::pin;
+
+use futures_util::FutureExt;
+use futures_util::future::poll_immediate;
+
+use super::*;
+
+const LONG: Duration = Duration::from_hours(1);
+
+fn budget(shared: usize, reserve: usize, divisor: usize) -> FairBudget<u32> {
+    FairBudget::new(BudgetLimits { shared, reserve, divisor })
+}
+
+/// As many single units as the payer is given.
+fn take_all(budget: &FairBudget<u32>, payer: u32) -> Vec<BudgetPermit<u32>> {
+    std::iter::from_fn(|| budget.try_acquire(payer.into(), 1)).collect()
+}
+
+#[test]
+fn a_payer_that_is_alone_has_its_part_and_each_further_one_a_part_of_what_is_left() {
+    let budget = budget(64, 0, 8);
+    let held: Vec<_> = (0..4).map(|payer| take_all(&budget, payer)).collect();
+    assert_eq!(held.iter().map(Vec::len).collect::<Vec<_>>(), [8, 7, 6, 5]);
+    drop(held);
+    assert_eq!(take_all(&budget, 9).len(), 8, "all of it is released");
+    assert!(budget.state().payers.is_empty(), "nobody who holds nothing is remembered");
+}
+
+#[test]
+fn however_many_hoard_the_next_payer_finds_something() {
+    let budget = budget(4096, 4096, 8);
+    let hoarders: Vec<_> = (0..32).map(|payer| take_all(&budget, payer)).collect();
+    assert!(take_all(&budget, 99).len() >= 7, "{} are held", budget.held());
+    assert!(hoarders.iter().all(|held| held.len() <= 512));
+}
+
+#[test]
+fn one_who_holds_nothing_takes_from_the_reserve_which_is_bounded_too() {
+    let budget = budget(2, 3, 1);
+    let first = take_all(&budget, 0);
+    assert_eq!(first.len(), 2);
+    let reserve: Vec<_> = (1..=5).filter_map(|payer| budget.try_acquire(payer.into(), 1)).collect();
+    assert_eq!(reserve.len(), 3);
+    assert!(budget.try_acquire(1.into(), 1).is_none(), "one of the reserve each");
+}
+
+#[test]
+fn one_credential_has_half_of_what_its_payer_may_hold() {
+    let budget = budget(64, 0, 8);
+    let account = |name: &str| BudgetAccount { payer: 1, credential: Some(name.into()) };
+    let take = |name: &str| std::iter::from_fn(|| budget.try_acquire(account(name), 1)).collect::<Vec<_>>();
+    let one = take("one");
+    assert_eq!(one.len(), 4);
+    assert!(budget.is_nearly_spent(&account("one")) && !budget.is_nearly_spent(&account("other")));
+    let other = take("other");
+    assert_eq!(other.len(), 4);
+    assert!(budget.is_nearly_spent(&account("third")), "all that the payer may hold is held");
+    drop((one, other));
+    assert!(budget.state().payers.is_empty());
+}
+
+#[tokio::test]
+async fn what_is_released_goes_to_payers_in_turn_and_first_to_one_that_had_nothing() {
+    let budget = budget(1, 0, 1);
+    let held = budget.try_acquire(1.into(), 1).unwrap();
+    let mut waits: Vec<_> =
+        [1, 1, 2, 2, 3].map(|payer| (payer, Box::pin(budget.acquire(payer.into(), 1, LONG)))).into_iter().collect();
+    for (_, wait) in &mut waits {
+        assert!(poll_immediate(&mut *wait).await.is_none());
+    }
+    drop(held);
+    let mut order = Vec::new();
+    while !waits.is_empty() {
+        // Granted ones yield once before they go on.
+        let mut granted = None;
+        for _ in 0..2 {
+            for (index, (_, wait)) in waits.iter_mut().enumerate() {
+                if let Some(permit) = poll_immediate(&mut *wait).await {
+                    granted = Some((index, permit.unwrap()));
+                    break;
+                }
+            }
+            if granted.is_some() {
+                break;
+            }
+        }
+        let (index, permit) = granted.unwrap();
+        order.push(waits.remove(index).0);
+        drop(permit);
+    }
+    assert_eq!(order, [2, 3, 1, 2, 1]);
+}
+
+#[tokio::test]
+async fn one_that_stops_waiting_leaves_nothing_behind_and_keeps_nobody_waiting() {
+    let budget = budget(1, 0, 1);
+    let held = budget.try_acquire(1.into(), 1).unwrap();
+    assert!(budget.acquire(2.into(), 1, Duration::ZERO).await.is_none());
+    {
+        let mut gone = pin!(budget.acquire(3.into(), 1, LONG));
+        assert!(poll_immediate(&mut gone).await.is_none());
+    }
+    let mut granted_and_gone = Box::pin(budget.acquire(4.into(), 1, LONG));
+    let mut last = Box::pin(budget.acquire(5.into(), 1, LONG));
+    assert!(poll_immediate(&mut granted_and_gone).await.is_none() && poll_immediate(&mut last).await.is_none());
+    drop(held);
+    drop(granted_and_gone);
+    let permit = last.await.unwrap();
+    drop(permit);
+    let state = budget.state();
+    assert!(state.payers.is_empty() && state.sparse.is_empty() && state.backlogged.is_empty() && state.held == 0);
+}
+
+#[tokio::test]
+async fn a_permit_grows_while_there_is_room() {
+    let budget = budget(8, 8, 2);
+    let mut permit = budget.try_acquire(1.into(), 3).unwrap();
+    assert!(permit.grow(1, LONG).now_or_never().unwrap());
+    assert!(!permit.grow(1, Duration::ZERO).await, "half of all is what one may have");
+    assert_eq!(budget.held(), 4);
+    drop(permit);
+    assert_eq!(budget.held(), 0);
+}
+
+#[tokio::test]
+async fn an_earlier_waiter_of_the_same_payer_is_not_overtaken() {
+    let budget = budget(8, 0, 1);
+    let held = budget.try_acquire(1.into(), 7).unwrap();
+    let mut large = Box::pin(budget.acquire(1.into(), 4, LONG));
+    assert!(poll_immediate(&mut large).await.is_none());
+    assert!(budget.try_acquire(1.into(), 1).is_none(), "it would fit, and comes later");
+    assert!(budget.try_acquire(2.into(), 1).is_some(), "others are not held up");
+    let mut small = Box::pin(budget.acquire(1.into(), 1, LONG));
+    assert!(poll_immediate(&mut small).await.is_none());
+    drop(large);
+    assert!(small.await.is_some(), "one that gives up lets those behind it go on");
+    drop(held);
+}

@@ -1,0 +1,311 @@
+//! Admission: what clients share of this process, and how much of it one tenant, or one address that is nobody's, may have
+//! at a time.
+//!
+//! Nobody holds what is everyone's while waiting for what is their own. A request counts from its arrival to its answer,
+//! but not while its client is awaited; a permit to read or write is held while the answer is made, and by no one who waits
+//! for a body, for news or for a tenant's own turn; memory is counted by the byte, as bodies arrive and until answers are
+//! taken. Rates are the limiter's, time-outs those of `patience.rs`.
+
+use std::pin::pin;
+use std::sync::{MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+use axum::http::Method;
+use axum::response::Response;
+use futures_util::future::poll_immediate;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use tokio::time::Instant;
+
+use super::app::App;
+use super::context::Context;
+use super::payer::Payer;
+use crate::base::{BudgetAccount, BudgetLimits, BudgetPermit, Code, Error, FairBudget, Result, TenantId};
+
+/// How long a request waits for a permit. Shorter than clients give up.
+pub(super) const PERMIT_WAIT_MAX: Duration = Duration::from_secs(10);
+/// How long a body or an answer waits for memory, which others release every moment.
+const MEMORY_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// Writes at once. They wait for a disk or for PostgreSQL together, so many of them are worth one commit.
+const WRITES: BudgetLimits = BudgetLimits { shared: 256, reserve: 256, divisor: 2 };
+/// Reports that agents have sent, from the parser to the disk: of one tenant as many as are worth one commit.
+const REPORTS: BudgetLimits = BudgetLimits { shared: 64, reserve: 64, divisor: 4 };
+/// Reports in the parser, one of each tenant: the largest takes some 150 MiB.
+const PARSERS: BudgetLimits = BudgetLimits { shared: 0, reserve: 3, divisor: 1 };
+
+/// A body is counted in steps of so many bytes, the first of them before any has come.
+const BODY_STEP_BYTES: usize = 16 * 1024;
+/// What a small body may take, on the slowest of honest lines.
+const BODY_START: Duration = Duration::from_secs(5);
+/// So many bytes that have arrived give a second more: a client that dribbles does not wait as long as a large one.
+const BODY_BYTES_PER_SECOND: u64 = 64 * 1024;
+
+/// What an answer that nobody takes costs beside its bytes.
+const ANSWER_OVERHEAD_BYTES: usize = 512;
+/// Up to this size an answer of HTTP/1.1 is with the connection at once, of which each has one at a time.
+const SMALL_ANSWER_BYTES: usize = 4 * 1024;
+
+/// The budgets of one node.
+pub(super) struct Admission {
+    /// Requests of callers that are not known, yet or at all, by address. Many tenants may share one, behind a proxy.
+    arrivals: FairBudget<Payer>,
+    /// Requests of tenants that are not answered.
+    requests: FairBudget<Payer>,
+    reads: FairBudget<Payer>,
+    writes: FairBudget<Payer>,
+    reports: FairBudget<Payer>,
+    parsers: FairBudget<Payer>,
+    /// Bytes of bodies that arrive and of answers that are not taken.
+    memory: FairBudget<Payer>,
+}
+
+/// What a node has for its clients.
+#[derive(Clone, Copy, Debug)]
+pub struct AdmissionLimits {
+    /// Requests that have arrived and are not answered. One tenant may have an eighth of those that others leave; an
+    /// address, half of those whose tenants are not known yet.
+    pub requests_max: usize,
+    /// Bytes of bodies and answers, shared in the same way.
+    pub memory_bytes_max: usize,
+}
+
+impl Default for AdmissionLimits {
+    fn default() -> Self {
+        AdmissionLimits { requests_max: 4096, memory_bytes_max: 384 * 1024 * 1024 }
+    }
+}
+
+impl Admission {
+    pub fn new(limits: AdmissionLimits) -> Self {
+        // A read takes a thread for as long as it lasts: the more at once, the longer each request waits for a processor.
+        let reads = std::thread::available_parallelism().map_or(1, usize::from).max(4) * 4;
+        let eighths = |max: usize, reserve: usize| BudgetLimits { shared: max, reserve, divisor: 8 };
+        Admission {
+            arrivals: FairBudget::new(BudgetLimits {
+                shared: limits.requests_max,
+                reserve: limits.requests_max,
+                divisor: 2,
+            }),
+            requests: FairBudget::new(eighths(limits.requests_max, limits.requests_max)),
+            reads: FairBudget::new(BudgetLimits { shared: reads, reserve: reads, divisor: 2 }),
+            writes: FairBudget::new(WRITES),
+            reports: FairBudget::new(REPORTS),
+            parsers: FairBudget::new(PARSERS),
+            memory: FairBudget::new(eighths(limits.memory_bytes_max, limits.memory_bytes_max / 8)),
+        }
+    }
+
+    /// Waits for a permit to read as this tenant.
+    pub async fn acquire_read(&self, tenant: TenantId) -> Result<WorkPermit> {
+        acquire_work(&self.reads, Payer::Tenant(tenant)).await
+    }
+
+    /// Waits until one more report of the tenant may be under way.
+    pub async fn acquire_report(&self, tenant: TenantId) -> Result<WorkPermit> {
+        acquire_work(&self.reports, Payer::Tenant(tenant)).await
+    }
+
+    /// Waits for a parser: one of all, and the one that the tenant may have.
+    pub async fn acquire_parser(&self, tenant: TenantId) -> Result<WorkPermit> {
+        acquire_work(&self.parsers, Payer::Tenant(tenant)).await
+    }
+}
+
+async fn acquire_work(budget: &FairBudget<Payer>, payer: Payer) -> Result<WorkPermit> {
+    let permit = budget.acquire(payer.into(), 1, PERMIT_WAIT_MAX).await;
+    permit.map(WorkPermit).ok_or_else(|| Error::unavailable("too many requests of one tenant, or of all, are waiting"))
+}
+
+/// A permit to work, given back when it is dropped.
+pub struct WorkPermit(#[expect(dead_code, reason = "it is held")] BudgetPermit<Payer>);
+
+/// Bytes of memory, given back when the value is dropped.
+pub(super) struct MemoryPermit(#[expect(dead_code, reason = "it is held")] BudgetPermit<Payer>);
+
+/// What a request holds.
+#[derive(Default)]
+pub(super) struct RequestPermits {
+    request: Option<BudgetPermit<Payer>>,
+    work: Option<WorkPermit>,
+}
+
+/// A body that has arrived, and the memory that it takes.
+pub(super) struct ArrivedBody {
+    pub bytes: Vec<u8>,
+    pub memory: MemoryPermit,
+}
+
+impl Context {
+    /// Counts a request until it is answered: as the tenant's once that is known.
+    pub(super) fn count_request(&self, app: &App) -> Result<()> {
+        let budget = match self.tenant() {
+            Some(_) => &app.admission.requests,
+            None => &app.admission.arrivals,
+        };
+        let counted = budget.try_acquire(self.account(), 1);
+        let crowded = || Error::unavailable("too many requests of one tenant or address, or of all, are under way");
+        self.permits().request = Some(counted.ok_or_else(crowded)?);
+        Ok(())
+    }
+
+    /// The caller is known and the request charged: it is its tenant's from here on. One that has no body to wait for waits
+    /// for its permit here.
+    pub(crate) async fn enter(&self, app: &App, method: &Method) -> Result<()> {
+        self.count_request(app)?;
+        // What is deleted has no answer to speak of, and may be the very key whose answers nobody reads.
+        if method != Method::DELETE && app.admission.memory.is_nearly_spent(&self.account()) {
+            return Err(unread());
+        }
+        let budget = match *method {
+            Method::POST | Method::PUT | Method::PATCH => return Ok(()),
+            Method::DELETE => &app.admission.writes,
+            _ => &app.admission.reads,
+        };
+        self.acquire_work(budget).await
+    }
+
+    /// Waits for a permit to write.
+    pub(super) async fn enter_write(&self, app: &App) -> Result<()> {
+        self.acquire_work(&app.admission.writes).await
+    }
+
+    async fn acquire_work(&self, budget: &FairBudget<Payer>) -> Result<()> {
+        let permit = acquire_work(budget, self.payer()).await?;
+        self.permits().work = Some(permit);
+        Ok(())
+    }
+
+    /// All of a body that is neither too long nor too slow.
+    pub(super) async fn receive_body(&self, app: &App, body: Body, bytes_max: usize) -> Result<ArrivedBody> {
+        let memory = app.admission.memory.acquire(self.account(), BODY_STEP_BYTES, MEMORY_WAIT_MAX).await;
+        let memory = memory.ok_or_else(no_memory)?;
+        let mut arriving = pin!(read_body(body, bytes_max, app.settings.body_timeout, memory));
+        if let Some(arrived) = poll_immediate(arriving.as_mut()).await {
+            return arrived;
+        }
+        self.release_permits();
+        let arrived = arriving.await?;
+        self.count_request(app)?;
+        Ok(arrived)
+    }
+
+    /// Waits for something to happen. Each tenant and each credential has a bounded number of requests that do: one key's
+    /// readers keep no other key from anything. A request that has waited once may wait again.
+    pub(crate) async fn wait_for_news<T>(&self, app: &App, wait: impl Future<Output = T>) -> Result<T> {
+        if self.waiting.get().is_none() {
+            let crowded = || Error::unavailable("too many requests of one credential or tenant wait for news");
+            let who = self.credential().unwrap_or_else(|| "".into());
+            let own = app.waits_of.take(who, app.settings.waits_per_credential_max).ok_or_else(crowded)?;
+            let of_payer = app.waits.take(self.payer(), app.settings.waits_per_tenant_max).ok_or_else(crowded)?;
+            let _ = self.waiting.set((own, of_payer));
+        }
+        self.release_permits();
+        let waited = wait.await;
+        self.count_request(app)?;
+        self.acquire_work(&app.admission.reads).await?;
+        Ok(waited)
+    }
+
+    /// Counts an answer until it is taken. One that leads beyond what its client may leave unread is not given, unless it
+    /// tells of something that was done.
+    pub(super) async fn hold_answer(&self, app: &App, size: AnswerSize, is_read: bool) -> Result<Option<MemoryPermit>> {
+        let Some(bytes) = size.counted() else { return Ok(None) };
+        let (memory, account) = (&app.admission.memory, self.account());
+        if !is_read {
+            return Ok(Some(MemoryPermit(memory.acquire_beyond(account, bytes))));
+        }
+        let permit = memory.acquire(account, bytes, MEMORY_WAIT_MAX).await;
+        permit.map(|permit| Some(MemoryPermit(permit))).ok_or_else(unread)
+    }
+
+    pub(super) fn release_permits(&self) {
+        let permits = std::mem::take(&mut *self.permits());
+        drop(permits);
+    }
+
+    fn account(&self) -> BudgetAccount<Payer> {
+        BudgetAccount { payer: self.payer(), credential: self.tenant().and_then(|_| self.credential()) }
+    }
+
+    fn payer(&self) -> Payer {
+        self.tenant().map_or_else(|| Payer::Address(self.address.bucket()), Payer::Tenant)
+    }
+
+    fn permits(&self) -> MutexGuard<'_, RequestPermits> {
+        self.permits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn unread() -> Error {
+    Error::unavailable("answers to this credential, tenant or address are not taken by their clients")
+}
+
+fn no_memory() -> Error {
+    Error::unavailable("bodies of this credential, tenant or address take more memory than there is for them")
+}
+
+/// Reads a body. Memory is reserved as its bytes arrive: one that only says that it will be large takes none.
+async fn read_body(
+    body: Body,
+    bytes_max: usize,
+    timeout: Duration,
+    mut memory: BudgetPermit<Payer>,
+) -> Result<ArrivedBody> {
+    let mut started = Instant::now();
+    let mut body = Limited::new(body, bytes_max);
+    let (mut bytes, mut reserved) = (Vec::new(), BODY_STEP_BYTES);
+    loop {
+        let allowed = BODY_START + Duration::from_secs(bytes.len() as u64 / BODY_BYTES_PER_SECOND);
+        let frame = match tokio::time::timeout_at(started + allowed.min(timeout), body.frame()).await {
+            Err(_) => return Err(Error::new(Code::RequestTimeout, "The body did not arrive in time.")),
+            Ok(None) => return Ok(ArrivedBody { bytes, memory: MemoryPermit(memory) }),
+            Ok(Some(Ok(frame))) => frame,
+            Ok(Some(Err(error))) if error.is::<LengthLimitError>() => {
+                return Err(Error::new(Code::PayloadTooLarge, format!("A body is at most {bytes_max} bytes.")));
+            }
+            Ok(Some(Err(error))) => {
+                return Err(Error::new(Code::MalformedJson, format!("The body could not be read: {error}")));
+            }
+        };
+        let data = frame.data_ref().map_or(&[][..], |data| data);
+        let missing = (bytes.len() + data.len()).saturating_sub(reserved).next_multiple_of(BODY_STEP_BYTES);
+        if missing > 0 {
+            let asked_at = Instant::now();
+            if !memory.grow(missing, MEMORY_WAIT_MAX).await {
+                return Err(no_memory());
+            }
+            // The client is not blamed for the time in which nothing was taken from it.
+            started += asked_at.elapsed();
+            reserved += missing;
+        }
+        bytes.extend_from_slice(data);
+    }
+}
+
+/// What an answer takes of memory until its client has taken it, before it is compressed.
+#[derive(Clone, Copy)]
+pub(super) struct AnswerSize {
+    bytes: usize,
+    is_http2: bool,
+}
+
+/// Noted with an answer whose size is not known before it is made.
+#[derive(Clone, Copy)]
+pub(super) struct StreamBytes(pub usize);
+
+impl AnswerSize {
+    pub fn of(response: &Response, is_http2: bool) -> Self {
+        let hint = response.body().size_hint();
+        let known = usize::try_from(hint.upper().unwrap_or(hint.lower())).unwrap_or(usize::MAX);
+        let bytes = response.extensions().get().map_or(known, |StreamBytes(bytes)| *bytes);
+        AnswerSize { bytes, is_http2 }
+    }
+
+    /// A stream of HTTP/2 can refuse to take a single byte while others move, and there are hundreds of them on each
+    /// connection: so every one counts.
+    fn counted(self) -> Option<usize> {
+        let is_counted = if self.is_http2 { self.bytes > 0 } else { self.bytes > SMALL_ANSWER_BYTES };
+        is_counted.then_some(self.bytes.saturating_add(ANSWER_OVERHEAD_BYTES))
+    }
+}
