@@ -54,8 +54,12 @@ struct Told<'a> {
 
 impl<'a> Told<'a> {
     fn of(idp: &Idp, domain: &'a str) -> Told<'a> {
+        Told::at(idp.issuer(), domain)
+    }
+
+    fn at(issuer: String, domain: &'a str) -> Told<'a> {
         Told {
-            issuer: idp.issuer(),
+            issuer,
             domain,
             default_role: Some(Role::Viewer),
             role_map: &[],

@@ -164,8 +164,7 @@ over_http! {
             let says = Behaviour::AnswerWith { status: 200, headers, body: document.to_string().into_bytes() };
             receiver.on(&format!("{path}{DISCOVERY}"), [says]);
             let (issuer, domain) = (receiver.url(&path), domain.as_str());
-            let told = Told { issuer, ..Told::of(&scene.idp, domain) };
-            provide(&server, &acme, told).await;
+            provide(&server, &acme, Told::at(issuer, domain)).await;
             let answer = begin(&server, domain).await;
             if plain.is_empty() {
                 assert!(Flow::of(&answer).url.starts_with("https://"));
