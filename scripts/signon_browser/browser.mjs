@@ -34,12 +34,13 @@ const PAGES = [
 
 const WIDTHS = [360, 1440];
 
-// `screenshots` is a folder, or nothing.
-export async function checkBrowser({ base, issuer, executablePath, screenshots }) {
+// `link` is a sign-in link and the address of whom it signs in, `screenshots` a folder, or nothing.
+export async function checkBrowser({ base, issuer, link, executablePath, screenshots }) {
   if (screenshots) mkdirSync(screenshots, { recursive: true });
   const browser = await chromium.launch({ executablePath, timeout: WAIT_MS });
   try {
     await checkUnknown(browser, base);
+    await checkLink(browser, { base, link, screenshots });
     const state = await checkSignOn(browser, base, issuer);
     for (const width of WIDTHS) await checkPages(browser, { base, width, state, screenshots });
     await checkSignOut(browser, base, issuer, state);
@@ -56,6 +57,40 @@ async function checkUnknown(browser, base) {
     const told = page.locator("[role=alert], [role=status]").filter({ hasText: /\S/ });
     await told.or(page.locator("[aria-invalid=true]")).first().waitFor();
     assert.ok(isSignIn(base, page.url()), page.url());
+  });
+  await page.context().close();
+}
+
+// A sign-in link: looked at narrow and wide, then redeemed by its button, on a page that hides its token from everybody.
+async function checkLink(browser, { base, link, screenshots }) {
+  for (const width of WIDTHS) {
+    await checkPage(browser, { base, width, screenshots, name: "signin-link", path: link.url.slice(base.length) });
+  }
+  const { page, seen } = await open(browser, base);
+  const told = [];
+  page.on("request", (request) => told.push([request.url(), request.headers()]));
+  await checkOn({ page, seen }, "in Chromium, a sign-in link says whom it signs in, and nobody is yet", async () => {
+    await page.goto(link.url);
+    await page.getByRole("button", { name: `Continue as ${link.email}` }).waitFor();
+    assert.deepEqual(await page.context().cookies(), []);
+  });
+  await checkOn({ page, seen }, "in Chromium, its button signs in, and no address or referrer has the token from then on", async () => {
+    await page.getByRole("button", { name: `Continue as ${link.email}` }).click();
+    await page.waitForURL(`${base}/overview`);
+    assert.ok((await page.getByRole("main").innerText()).includes(link.email));
+    const { search } = new URL(link.url);
+    const token = search.split("=")[1];
+    const elsewhere = told.filter(([url]) => url !== link.url);
+    assert.ok(elsewhere.length > 1, "the stylesheet and the form are asked for");
+    for (const [url, headers] of elsewhere) {
+      assert.ok(!url.includes(token) && !(headers.referer ?? "").includes(token), `${url} ${headers.referer}`);
+    }
+    assert.deepEqual(seen.errors, []);
+  });
+  await checkOn({ page, seen }, "in Chromium, the link does not work a second time", async () => {
+    const answer = await page.goto(link.url);
+    assert.equal(answer.status(), 410);
+    await page.getByRole("heading", { name: "This link does not work" }).waitFor();
   });
   await page.context().close();
 }
@@ -91,7 +126,7 @@ async function checkSignOut(browser, base, issuer, state) {
   await checkOn({ page, seen }, "in Chromium, the button on /overview signs out and leads on to the provider", async () => {
     await page.goto(`${base}/overview`);
     await page.getByRole("button", { name: "Sign out" }).click();
-    await page.waitForURL((url) => url.origin === issuer);
+    await page.waitForURL((url) => url.origin === issuer && url.searchParams.has("id_token_hint"));
     await page.getByRole("button", { name: "Yes, sign me out" }).waitFor();
   });
   await checkOn({ page, seen }, "in Chromium, signing out there leads back to /signin", async () => {
@@ -119,31 +154,36 @@ async function checkSignOut(browser, base, issuer, state) {
 }
 
 async function checkPages(browser, { base, width, state, screenshots }) {
+  for (const { isSignedIn, ...page } of PAGES) {
+    await checkPage(browser, { base, width, screenshots, state: isSignedIn && state, ...page });
+  }
+}
+
+// `state` is of who is signed in, or nothing; `refusal` the statuses between which the answer's is.
+async function checkPage(browser, { base, width, screenshots, state, name, path, refusal = [200, 200] }) {
   // As on a phone, a narrow page without a word about its width would be laid out as a wide one.
   const phone = width < 600 && { isMobile: true, hasTouch: true };
-  for (const { name, path, isSignedIn, refusal = [200, 200] } of PAGES) {
-    const options = { viewport: { width, height: 800 }, ...phone, ...(isSignedIn && { storageState: state }) };
-    const { page, seen } = await open(browser, base, options);
-    const sentence = `${name} at ${width} px: fits, is accessible, light and dark, logs no error and asks nobody else`;
-    await checkOn({ page, seen }, sentence, async () => {
-      const response = await page.goto(base + path);
-      assert.equal(page.url(), base + path);
-      assert.ok(response.status() >= refusal[0] && response.status() <= refusal[1], `it answered ${response.status()}`);
-      assert.match(response.headers()["content-type"], /^text\/html/);
-      await assertFits(page, width);
-      await within(page.evaluate(AXE), "loading axe-core");
-      for (const colorScheme of ["light", "dark"]) {
-        await page.emulateMedia({ colorScheme });
-        const picture = screenshots && join(screenshots, `${name}-${width}-${colorScheme}.png`);
-        if (picture) await page.screenshot({ path: picture, fullPage: true });
-        // By dark only colours are others.
-        await assertAccessible(page, colorScheme === "dark" && { runOnly: ["color-contrast"] });
-      }
-      assert.deepEqual(seen.errors, []);
-      assert.deepEqual(seen.elsewhere, []);
-    });
-    await page.context().close();
-  }
+  const options = { viewport: { width, height: 800 }, ...phone, ...(state && { storageState: state }) };
+  const { page, seen } = await open(browser, base, options);
+  const sentence = `${name} at ${width} px: fits, is accessible, light and dark, logs no error and asks nobody else`;
+  await checkOn({ page, seen }, sentence, async () => {
+    const response = await page.goto(base + path);
+    assert.equal(page.url(), base + path);
+    assert.ok(response.status() >= refusal[0] && response.status() <= refusal[1], `it answered ${response.status()}`);
+    assert.match(response.headers()["content-type"], /^text\/html/);
+    await assertFits(page, width);
+    await within(page.evaluate(AXE), "loading axe-core");
+    for (const colorScheme of ["light", "dark"]) {
+      await page.emulateMedia({ colorScheme });
+      const picture = screenshots && join(screenshots, `${name}-${width}-${colorScheme}.png`);
+      if (picture) await page.screenshot({ path: picture, fullPage: true });
+      // By dark only colours are others.
+      await assertAccessible(page, colorScheme === "dark" && { runOnly: ["color-contrast"] });
+    }
+    assert.deepEqual(seen.errors, []);
+    assert.deepEqual(seen.elsewhere, []);
+  });
+  await page.context().close();
 }
 
 // A check that says, if it fails, what the page was showing and what was wrong with it.

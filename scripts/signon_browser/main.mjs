@@ -3,12 +3,12 @@ import { checkBrowser } from "./browser.mjs";
 import { checks } from "./check.mjs";
 import { checkHttp } from "./http.mjs";
 
-const { SIGNON_URL: base, SIGNON_ISSUER: issuer, SIGNON_USER_ID: id, SIGNON_USER_EMAIL: email } = process.env;
+const { SIGNON_URL: base, SIGNON_ISSUER: issuer, SIGNON_USER_ID: id, SIGNON_USER_EMAIL: email, SIGNON_LINK: link } = process.env;
 const { SIGNON_CHROMIUM: executablePath, SIGNON_SCREENSHOTS: screenshots } = process.env;
 
 try {
   await checkHttp({ base, issuer, linked: { id, email } });
-  await checkBrowser({ base, issuer, executablePath, screenshots });
+  await checkBrowser({ base, issuer, link: { url: link, email }, executablePath, screenshots });
   console.log(`single sign-on and pages: ${checks()} checks passed`);
 } catch (error) {
   console.error(error.message);

@@ -22,6 +22,7 @@ pub fn statements() -> Vec<(&'static str, &'static str)> {
         auth::CREDENTIAL_STATEMENTS,
         auth::PEOPLE_STATEMENTS,
         auth::SESSION_STATEMENTS,
+        auth::SIGNIN_LINK_STATEMENTS,
         auth::STANDING_STATEMENTS,
         events::STATEMENTS,
         events::follow::STATEMENTS,

@@ -8,6 +8,8 @@ use crate::features::{api_keys, sso};
 pub const RETENTION: &[Retention] = &[
     // A secret that was replaced, until its overlap ends.
     Retention { sql: api_keys::store::CLEAN_SECRETS, before: |_, now| now },
-    // A sign-on that nobody came back from.
+    // A sign-on that was finished, until it would have expired by the clock of any node.
+    Retention { sql: sso::CLEAN_USED_STATES, before: |_, now| now.plus(-sso::FLOW_MS) },
+    // A sign-on that a node of before has begun, as long as its table is there.
     Retention { sql: sso::CLEAN_FLOWS, before: |_, now| now },
 ];

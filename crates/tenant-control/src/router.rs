@@ -113,7 +113,9 @@ pub fn table(app: &Shared) -> Api {
         .page("/status/", Policy::Public, pages::status)
         .charging_page("/signin", pages::signin)
         .form("/signin", Policy::Auth, pages::begin_signin)
-        .page(sso::CALLBACK_PATH, Policy::Auth, pages::callback)
+        .charging_form(pages::REDEEM_PATH, pages::redeem_link)
+        // Only what does not fit is charged.
+        .charging_page(sso::CALLBACK_PATH, pages::callback)
         .form("/signout", Policy::Public, pages::signout)
         // Finding the caller charges its own budget, or the address's when there is none.
         .charging_page("/overview", pages::overview)

@@ -6,7 +6,7 @@ use std::fmt::Display;
 
 use serde_json::{Map, Value, json};
 
-use crate::base::{AuditId, Error, Result, TenantId, Timestamp};
+use crate::base::{ActorRef, AuditId, Error, Result, TenantId, Timestamp};
 use crate::store::{Db, Tx};
 
 pub use fields::{FieldChange, changed_fields};
@@ -35,16 +35,25 @@ pub struct Entry {
     target_type: &'static str,
     target_id: String,
     changes: Option<Value>,
+    who: Option<ActorRef>,
 }
 
 impl Entry {
     pub fn new(action: &'static str, target_type: &'static str, target_id: impl Display) -> Self {
-        Entry { action, target_type, target_id: target_id.to_string(), changes: None }
+        Entry { action, target_type, target_id: target_id.to_string(), changes: None, who: None }
     }
 
     #[must_use]
     pub fn changes(mut self, changes: Changes) -> Self {
         self.changes = Some(Value::Object(changes.0));
+        self
+    }
+
+    /// The deed of somebody else than the handle's actor: of a person who has only just become known, in the transaction that
+    /// finds out who they are.
+    #[must_use]
+    pub fn by(mut self, who: ActorRef) -> Self {
+        self.who = Some(who);
         self
     }
 }
@@ -77,13 +86,14 @@ pub async fn record(tx: &mut Tx, entry: Entry) -> Result<()> {
     let actor = tx.actor().clone();
     let credential_type = actor.credential.as_ref().map(|credential| credential.kind.as_str());
     let credential_id = actor.credential.as_ref().map(|credential| credential.id.clone());
+    let who = entry.who.unwrap_or(actor.who);
     let address = actor.address.map(|address| address.to_string());
     let row = EntryColumns {
         id: id.into(),
         at: at.into(),
-        actor_type: actor.who.kind.as_str().into(),
-        actor_id: actor.who.id.into(),
-        actor_name: actor.who.name.into(),
+        actor_type: who.kind.as_str().into(),
+        actor_id: who.id.into(),
+        actor_name: who.name.into(),
         action: entry.action.into(),
         target_type: entry.target_type.into(),
         target_id: entry.target_id.into(),

@@ -8,7 +8,7 @@
 
 use serde::Serialize;
 
-use super::sessions::SIGNIN_LINK_MS;
+use super::signin_links::SIGNIN_LINK_MS;
 use crate::audit::{self, Changes, Entry};
 use crate::base::{Result, Timestamp};
 use crate::store::{CLOCK_AHEAD_MAX_MS, Db};

@@ -11,6 +11,7 @@ mod principal;
 mod role;
 mod scope;
 mod sessions;
+mod signin_links;
 mod standing;
 
 pub use authority::authority;
@@ -22,20 +23,23 @@ pub use principal::{Identity, KeyIdentity, Tenant, UserIdentity};
 pub use role::Role;
 pub use scope::{Scope, Scopes};
 pub use sessions::{
-    SIGNIN_LINK_MS, SessionEntry, Token, create_session, create_signin_link, end_sign_ins, list_sessions,
-    revoke_session, revoke_sessions, start_session,
+    EndedSession, ProviderSession, SessionEntry, Token, create_session, end_provider_sessions, end_sign_ins,
+    list_sessions, revoke_session, revoke_sessions, start_session,
 };
+pub use signin_links::{SIGNIN_LINK_MS, SigninLink, create_signin_link};
 pub use standing::{AskedRights, Rights, Standing};
 
 pub(crate) use credentials::{Found, unauthenticated};
 pub(crate) use presented::Presented;
-pub use presented::{cookie_names, cookies};
+pub use presented::{cookie_sizes, cookies};
 pub(crate) use principal::Principal;
-pub(crate) use sessions::{end_presented_session, end_session, redeem_signin_link};
+pub(crate) use sessions::{end_presented_session, end_session};
+pub(crate) use signin_links::{find_signin_link, redeem_signin_link};
 
 pub(crate) use authority::STATEMENTS as AUTHORITY_STATEMENTS;
 pub(crate) use clocks::STATEMENTS as CLOCK_STATEMENTS;
 pub(crate) use credentials::STATEMENTS as CREDENTIAL_STATEMENTS;
 pub(crate) use people::STATEMENTS as PEOPLE_STATEMENTS;
 pub(crate) use sessions::STATEMENTS as SESSION_STATEMENTS;
+pub(crate) use signin_links::STATEMENTS as SIGNIN_LINK_STATEMENTS;
 pub(crate) use standing::STATEMENTS as STANDING_STATEMENTS;

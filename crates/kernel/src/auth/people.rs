@@ -12,7 +12,7 @@ crate::statements! {
     INSERT_CLOCK = "INSERT INTO tenant_clocks (tenant_id, last_at, sequence) VALUES ($1, $2, 0)";
     FIND_TENANT = "SELECT id, slug, name FROM tenants WHERE slug = $1";
     LIST_TENANTS = "SELECT id, slug, name FROM tenants WHERE slug > $1 ORDER BY slug LIMIT $2";
-    HAS_USER = "SELECT id FROM users WHERE tenant_id = $1 AND id = $2 AND status = 'active'";
+    FIND_ACTIVE_USER = "SELECT email, name FROM users WHERE tenant_id = $1 AND id = $2 AND status = 'active'";
     COUNT_TENANTS = "SELECT COUNT(*) FROM (SELECT id FROM tenants LIMIT 1) AS any_tenant";
 }
 
@@ -82,7 +82,7 @@ pub async fn list_tenants(db: &Db) -> Result<Vec<Tenant>> {
 /// Users as others refer to them: nobody is given work who cannot sign in.
 pub const USERS: Referable = Referable { prefix: UserId::PREFIX, table: "users", only: Some("status = 'active'") };
 
-/// Whether the tenant has this user, and they may sign in.
-pub async fn has_user(tx: &mut Tx, id: UserId) -> Result<bool> {
-    Ok(tx.find::<UserId>(HAS_USER, crate::args![id]).await?.is_some())
+/// The e-mail address and the name of a user who may sign in.
+pub async fn find_active_user(tx: &mut Tx, id: UserId) -> Result<Option<(String, String)>> {
+    tx.find(FIND_ACTIVE_USER, crate::args![id]).await
 }

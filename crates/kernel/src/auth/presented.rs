@@ -51,11 +51,13 @@ pub fn cookies(headers: &HeaderMap, name: &str) -> Vec<String> {
     values.take(COOKIES_MAX).map(|value| String::from_utf8_lossy(value).into_owned()).collect()
 }
 
-/// The names that begin so, of what a browser sends.
-pub fn cookie_names(headers: &HeaderMap, prefix: &str) -> Vec<String> {
-    let names = pairs(headers).filter_map(|pair| pair.split(|byte| *byte == b'=').next());
-    let names = names.filter_map(|name| str::from_utf8(name).ok()).filter(|name| name.starts_with(prefix));
-    names.take(COOKIES_MAX).map(str::to_owned).collect()
+/// The cookies whose names begin so, of what a browser sends: each name, and how many bytes of the header its pair takes.
+pub fn cookie_sizes(headers: &HeaderMap, prefix: &str) -> Vec<(String, usize)> {
+    let named = pairs(headers).filter_map(|pair| {
+        let name = str::from_utf8(pair.split(|byte| *byte == b'=').next()?).ok()?;
+        name.starts_with(prefix).then(|| (name.to_owned(), pair.len()))
+    });
+    named.take(COOKIES_MAX).collect()
 }
 
 fn pairs(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {

@@ -1,4 +1,4 @@
-//! Sessions of signed-in users and the one-time links that start them. Only hashes of tokens are stored.
+//! Sessions of signed-in users. Only hashes of their tokens are stored; the links that start some are in `signin_links.rs`.
 
 use std::net::IpAddr;
 
@@ -7,44 +7,37 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use serde::Serialize;
 
 use super::credentials::Credentials;
-use super::people::has_user;
-use crate::audit::{self, Entry};
+use super::people::find_active_user;
+use crate::audit::{self, Changes, Entry};
+use crate::base::seal::Binding;
 use crate::base::{
-    Actor, ActorKind, ActorRef, Chain, Credential, CredentialKind, Error, MINUTE_MS, Result, SessionId, TenantId,
+    Actor, ActorKind, ActorRef, Chain, Credential, CredentialKind, Error, Result, Secrets, SessionId, TenantId,
     Timestamp, UserId, World, sha256,
 };
 use crate::store::{Db, FromRow, Purpose, Row, Store, Tx, Value};
 
 crate::statements! {
     INSERT_SESSION = "INSERT INTO sessions
-            (tenant_id, token_hash, id, user_id, created_at, last_seen_at, expires_at, provider_id)
-        VALUES ($1, $2, $3, $4, $5, $5, $6, $7)";
+            (tenant_id, token_hash, id, user_id, created_at, last_seen_at, expires_at, provider_id, id_token)
+        VALUES ($1, $2, $3, $4, $5, $5, $6, $7, $8)";
     DELETE_SESSION = "DELETE FROM sessions WHERE tenant_id = $1 AND id = $2";
     /// Of whichever tenant: that is what the read finds out.
-    FIND_BY_TOKEN = "SELECT s.tenant_id, s.id, s.user_id, u.name, s.provider_id FROM sessions s
+    FIND_BY_TOKEN = "SELECT s.tenant_id, s.id, s.user_id, u.name, s.provider_id, s.id_token FROM sessions s
         JOIN users u ON u.tenant_id = s.tenant_id AND u.id = s.user_id WHERE s.token_hash = $1";
     LIST_SESSIONS = "SELECT s.id, u.email, s.created_at, s.last_seen_at, s.expires_at FROM sessions s
         JOIN users u ON u.tenant_id = s.tenant_id AND u.id = s.user_id
         WHERE s.tenant_id = $1 AND s.id > $2 AND s.expires_at > $3 ORDER BY s.id LIMIT $4";
     LIST_USER_SESSIONS = "SELECT id FROM sessions WHERE tenant_id = $1 AND user_id = $2 ORDER BY id";
+    LIST_PROVIDER_SESSIONS = "SELECT id FROM sessions
+        WHERE tenant_id = $1 AND user_id = $2 AND provider_id = $3 ORDER BY id";
     DELETE_USER_LINKS = "DELETE FROM signin_links WHERE tenant_id = $1 AND user_id = $2";
-    INSERT_LINK = "INSERT INTO signin_links (tenant_id, token_hash, user_id, expires_at) VALUES ($1, $2, $3, $4)";
-    FIND_LINK = "SELECT l.tenant_id, l.user_id, u.name FROM signin_links l
-        JOIN users u ON u.tenant_id = l.tenant_id AND u.id = l.user_id AND u.status = 'active'
-        WHERE l.token_hash = $1 AND l.expires_at > $2";
-    DELETE_LINK = "DELETE FROM signin_links WHERE tenant_id = $1 AND token_hash = $2";
-    /// The server observes it: neither the version nor the time of the last change moves.
-    NOTE_SIGN_IN = "UPDATE users SET last_signed_in_at = $3 WHERE tenant_id = $1 AND id = $2";
 }
-
-/// How long a sign-in link works.
-pub const SIGNIN_LINK_MS: i64 = 15 * MINUTE_MS;
 
 /// 256 random bits that stand for a user: shown once, stored as a hash, never printed.
 pub struct Token(String);
 
 impl Token {
-    fn new(world: &World) -> Self {
+    pub(super) fn new(world: &World) -> Self {
         Token(BASE64.encode(world.chance.bytes::<32>()))
     }
 
@@ -67,96 +60,99 @@ pub async fn create_session(
 ) -> Result<(Token, Timestamp)> {
     let db = store.tenant(tenant, Actor::operator());
     db.write(async move |tx| {
-        lock_user(tx, user).await?;
-        insert_session(tx, user, lifetime_ms, None).await
+        let owner = lock_user(tx, user).await?;
+        insert_session(tx, &owner, lifetime_ms, None).await
     })
     .await
 }
 
+/// How a provider has begun a session. It does not print: the token is among it.
+pub struct ProviderSession<'a> {
+    pub provider: &'a str,
+    /// The provider's word for who it is, kept for signing out there; and what seals it.
+    pub id_token: Option<(&'a str, &'a Secrets)>,
+}
+
 /// A new session of somebody whom a provider has signed in, in the write that found out who it is. Once that is on disk, the
 /// node is told by [`Credentials::remember`], so that it works at once whatever others at the same address do.
-pub async fn start_session(tx: &mut Tx, user: UserId, lifetime_ms: i64, provider: Option<&str>) -> Result<Token> {
-    lock_user(tx, user).await?;
-    let (token, _) = insert_session(tx, user, lifetime_ms, provider).await?;
+pub async fn start_session(
+    tx: &mut Tx,
+    user: UserId,
+    lifetime_ms: i64,
+    begun: &ProviderSession<'_>,
+) -> Result<Token> {
+    let owner = lock_user(tx, user).await?;
+    let (token, _) = insert_session(tx, &owner, lifetime_ms, Some(begun)).await?;
     Ok(token)
+}
+
+/// Whose session begins.
+pub(super) struct SessionOwner {
+    pub id: UserId,
+    pub email: String,
+    pub name: String,
+}
+
+impl SessionOwner {
+    pub fn actor_ref(&self) -> ActorRef {
+        ActorRef { kind: ActorKind::User, id: Some(self.id.to_string()), name: self.name.clone() }
+    }
 }
 
 /// Moves the tenant's clock before anything else: a row that refers to the user locks the user, and whoever disables the
 /// user holds the clock. And the user may be disabled by then.
-async fn lock_user(tx: &mut Tx, user: UserId) -> Result<()> {
+pub(super) async fn lock_user(tx: &mut Tx, id: UserId) -> Result<SessionOwner> {
     tx.tick().await?;
-    if has_user(tx, user).await? { Ok(()) } else { Err(Error::not_found()) }
+    let (email, name) = find_active_user(tx, id).await?.ok_or_else(Error::not_found)?;
+    Ok(SessionOwner { id, email, name })
 }
 
 /// The clock has been moved already: see [`lock_user`].
-async fn insert_session(
+pub(super) async fn insert_session(
     tx: &mut Tx,
-    user: UserId,
+    owner: &SessionOwner,
     lifetime_ms: i64,
-    provider: Option<&str>,
+    begun: Option<&ProviderSession<'_>>,
 ) -> Result<(Token, Timestamp)> {
     let (token, id) = (Token::new(tx.world()), SessionId::new(tx.world()));
     let now = tx.world().now();
     let expires_at = now.plus(lifetime_ms);
-    let hash = token.hash();
-    tx.exec(INSERT_SESSION, crate::args![hash.as_slice(), id, user, now, expires_at, provider]).await?;
-    audit::record(tx, Entry::new("session.create", "session", id)).await?;
+    let (hash, provider) = (token.hash(), begun.map(|begun| begun.provider));
+    let id_token = match begun.and_then(|begun| begun.id_token) {
+        Some((text, secrets)) => Some(seal_id_token(tx, id, text, secrets)?),
+        None => None,
+    };
+    let id_token = id_token.as_deref();
+    tx.exec(INSERT_SESSION, crate::args![hash.as_slice(), id, owner.id, now, expires_at, provider, id_token]).await?;
+    let mut changes = Changes::default();
+    changes.add("user_id", None, Some(owner.id.to_string()));
+    changes.add("email", None, Some(owner.email.as_str()));
+    let entry = Entry::new("session.create", "session", id).changes(changes);
+    // By the word of a provider the person acts: who they are was found out in this transaction.
+    let entry = if begun.is_some() { entry.by(owner.actor_ref()) } else { entry };
+    audit::record(tx, entry).await?;
     Ok((token, expires_at))
 }
 
-/// A link's token for a user, good once and for 15 minutes.
-pub async fn create_signin_link(store: &Store, tenant: TenantId, user: UserId) -> Result<Token> {
-    let token = Token::new(store.world());
-    let hash = token.hash();
-    let expires_at = store.world().now().plus(SIGNIN_LINK_MS);
-    store
-        .tenant(tenant, Actor::operator())
-        .write(async move |tx| {
-            lock_user(tx, user).await?;
-            tx.exec(INSERT_LINK, crate::args![hash.as_slice(), user, expires_at]).await?;
-            audit::record(tx, Entry::new("signin_link.create", "user", user)).await
-        })
-        .await?;
-    Ok(token)
+/// Each session has its ID token sealed for itself, and only one: it never has another version.
+fn id_token_binding<'a>(tenant: &'a str, session: &'a str) -> Binding<'a> {
+    Binding { tenant, table: "sessions.id_token", record: session, version: 1 }
 }
 
-/// Uses a link up and starts the session it stands for. `None` when it is unknown, used or too old.
-pub(crate) async fn redeem_signin_link(
-    (store, credentials): (&Store, &Credentials),
-    token: &str,
-    lifetime_ms: i64,
-    (address, request_id): (IpAddr, &str),
-) -> Result<Option<Token>> {
-    let hash = sha256(token.as_bytes());
-    let now = store.world().now();
-    let db = store.system(Purpose::SignIn);
-    let found: Option<(TenantId, UserId, String)> = db.find(FIND_LINK, crate::args![hash.as_slice(), now]).await?;
-    let Some((tenant, user, name)) = found else { return Ok(None) };
-    let actor = Actor {
-        who: ActorRef { kind: ActorKind::User, id: Some(user.to_string()), name },
-        credential: None,
-        address: Some(address),
-        request_id: Some(request_id.into()),
-        chain: Chain::default(),
-    };
-    let redeemed = store
-        .tenant(tenant, actor)
-        .write(async move |tx| {
-            // Disabling the user removes the link: so whoever still finds it finds a user who may sign in.
-            tx.tick().await?;
-            // Deleting it is what uses it up: of two requests at once, one finds it gone.
-            if tx.exec(DELETE_LINK, crate::args![hash.as_slice()]).await? == 0 {
-                return Ok(None);
-            }
-            let (session, _) = insert_session(tx, user, lifetime_ms, None).await?;
-            tx.later(NOTE_SIGN_IN, vec![user.into(), tx.world().now().into()]).await?;
-            Ok(Some(session))
-        })
-        .await?;
-    if let Some(session) = &redeemed {
-        credentials.remember(session.hash());
-    }
-    Ok(redeemed)
+fn seal_id_token(tx: &Tx, id: SessionId, text: &str, secrets: &Secrets) -> Result<Vec<u8>> {
+    let tenant = tx.tenant_id().ok_or_else(|| Error::internal("a session belongs to a tenant"))?;
+    let (tenant, session) = (tenant.to_string(), id.to_string());
+    secrets.seal(&tx.world().chance, id_token_binding(&tenant, &session), text.as_bytes())
+}
+
+/// None if it does not open: signing out goes on without it.
+fn open_id_token(tenant: TenantId, id: SessionId, sealed: &[u8], secrets: &Secrets) -> Option<String> {
+    let (tenant, session) = (tenant.to_string(), id.to_string());
+    let opened = secrets.open(id_token_binding(&tenant, &session), sealed);
+    opened
+        .inspect_err(|error| tracing::warn!(%error, session, "failed to open the ID token of a session"))
+        .ok()
+        .and_then(|plain| String::from_utf8(plain).ok())
 }
 
 /// Ends a session of the tenant.
@@ -170,18 +166,25 @@ pub(crate) async fn end_session(db: &Db, id: SessionId) -> Result<()> {
     .await
 }
 
-/// Ends the session that a browser presents, of whichever tenant it is, be it too old to act with: its user does. Tells whose it was
-/// and which provider had begun it, if one had. None if it is gone already.
+/// A session that has ended, as far as the provider that had begun it has to know. It does not print: the token is among it.
+pub struct EndedSession {
+    pub tenant: TenantId,
+    pub provider: String,
+    pub id_token: Option<String>,
+}
+
+/// Ends the session that a browser presents, of whichever tenant it is, be it too old to act with: its user does. None if it is
+/// gone already, or no provider had begun it.
 pub(crate) async fn end_presented_session(
-    (store, credentials): (&Store, &Credentials),
+    (store, credentials, secrets): (&Store, &Credentials, &Secrets),
     token: &str,
     (address, request_id): (IpAddr, &str),
-) -> Result<Option<(TenantId, Option<String>)>> {
+) -> Result<Option<EndedSession>> {
+    type Presented = (TenantId, SessionId, UserId, String, Option<String>, Option<Vec<u8>>);
     let hash = sha256(token.as_bytes());
     let db = store.system(Purpose::SignIn);
-    let found: Option<(TenantId, SessionId, UserId, String, Option<String>)> =
-        db.find(FIND_BY_TOKEN, crate::args![hash.as_slice()]).await?;
-    let Some((tenant, id, user, name, provider)) = found else { return Ok(None) };
+    let found: Option<Presented> = db.find(FIND_BY_TOKEN, crate::args![hash.as_slice()]).await?;
+    let Some((tenant, id, user, name, provider, id_token)) = found else { return Ok(None) };
     let actor = Actor {
         who: ActorRef { kind: ActorKind::User, id: Some(user.to_string()), name },
         credential: Some(Credential { kind: CredentialKind::Session, id: id.to_string() }),
@@ -200,18 +203,31 @@ pub(crate) async fn end_presented_session(
         })
         .await?;
     credentials.forget(tenant);
-    Ok(Some((tenant, provider)))
+    let id_token = id_token.and_then(|sealed| open_id_token(tenant, id, &sealed, secrets));
+    Ok(provider.map(|provider| EndedSession { tenant, provider, id_token }))
 }
 
 /// Ends whatever a user is signed in by, or could be: sessions and links. For whoever disables or unlinks the user, and
 /// tells of that.
 pub async fn end_sign_ins(tx: &mut Tx, user: UserId) -> Result<()> {
     tx.tick().await?;
-    // In the order in which last uses are noted, so that the two never wait for each other.
     let sessions: Vec<SessionId> = tx.list(LIST_USER_SESSIONS, crate::args![user]).await?;
-    let sessions: Vec<Vec<Value>> = sessions.into_iter().map(|session| vec![session.into()]).collect();
-    tx.exec_each(DELETE_SESSION, &sessions).await?;
+    delete_sessions(tx, sessions).await?;
     tx.exec(DELETE_USER_LINKS, crate::args![user]).await.map(drop)
+}
+
+/// Ends the sessions of a user that one provider has begun. For a provider that does not vouch for them any more; the caller
+/// records that.
+pub async fn end_provider_sessions(tx: &mut Tx, user: UserId, provider: &str) -> Result<()> {
+    tx.tick().await?;
+    let sessions: Vec<SessionId> = tx.list(LIST_PROVIDER_SESSIONS, crate::args![user, provider]).await?;
+    delete_sessions(tx, sessions).await
+}
+
+/// In the order of their ids, which is that in which last uses are noted: so the two never wait for each other.
+async fn delete_sessions(tx: &mut Tx, sessions: Vec<SessionId>) -> Result<()> {
+    let sessions: Vec<Vec<Value>> = sessions.into_iter().map(|session| vec![session.into()]).collect();
+    tx.exec_each(DELETE_SESSION, &sessions).await.map(drop)
 }
 
 /// A session as the operator sees it.

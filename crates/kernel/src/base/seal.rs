@@ -160,7 +160,7 @@ impl Secrets {
     }
 }
 
-fn encrypt(key: &[u8], chance: &Chance, binding: &[u8], value: &[u8], out: &mut Vec<u8>) -> Result<()> {
+pub(super) fn encrypt(key: &[u8], chance: &Chance, binding: &[u8], value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let nonce = chance.bytes::<NONCE_LEN>();
     let mut text = value.to_vec();
     cipher(key)?
@@ -171,7 +171,7 @@ fn encrypt(key: &[u8], chance: &Chance, binding: &[u8], value: &[u8], out: &mut 
     Ok(())
 }
 
-fn decrypt(key: &[u8], binding: &[u8], sealed: &[u8]) -> Result<Vec<u8>> {
+pub(super) fn decrypt(key: &[u8], binding: &[u8], sealed: &[u8]) -> Result<Vec<u8>> {
     let failed = || Error::internal("a sealed value does not open: it was changed, moved, or sealed elsewhere");
     let (nonce, text) = sealed.split_at_checked(NONCE_LEN).ok_or_else(failed)?;
     let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| failed())?;

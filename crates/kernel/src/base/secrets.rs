@@ -19,6 +19,7 @@ use super::{Chance, Error, HmacKey, Result};
 pub struct Secrets {
     pepper: HmacKey,
     cursor_key: HmacKey,
+    token_key: HmacKey,
     sealing: Vec<SealingKey>,
 }
 
@@ -62,7 +63,8 @@ impl Secrets {
         let sealing = sealing.collect::<Result<Vec<_>>>()?;
         // HKDF-Expand with one block: the pepper is uniformly random, so no extraction is needed.
         let cursor_key = HmacKey::new(&pepper.sign(b"tenant-control cursor\x01"));
-        Ok(Secrets { pepper, cursor_key, sealing })
+        let token_key = HmacKey::new(&pepper.sign(b"tenant-control sealed token\x01"));
+        Ok(Secrets { pepper, cursor_key, token_key, sealing })
     }
 
     pub fn pepper(&self) -> &HmacKey {
@@ -71,6 +73,11 @@ impl Secrets {
 
     pub fn cursor_key(&self) -> &HmacKey {
         &self.cursor_key
+    }
+
+    /// What the keys of a [`TokenSeal`](super::TokenSeal) are derived from.
+    pub(super) fn token_key(&self) -> &HmacKey {
+        &self.token_key
     }
 
     /// Newest last: the last one seals, all of them open.

@@ -122,6 +122,15 @@ impl Api {
         self
     }
 
+    /// A form that charges its sender by itself, by what is sent. One of another site is charged as `public`.
+    #[must_use]
+    pub fn charging_form<T: 'static>(mut self, path: &'static str, handler: impl Handler<T, Shared>) -> Self {
+        let guard = from_fn_with_state(self.app.clone(), guard_charging_form);
+        self.undocumented = self.undocumented.route(path, post(handler).route_layer(guard));
+        self.people.forms.push(path);
+        self
+    }
+
     /// What a browser is shown when it is refused at a page or a form, and where there is nothing, apart from the paths of
     /// programs. All others get a problem.
     #[must_use]
@@ -174,6 +183,16 @@ async fn guard_form(State((app, policy)): State<(Shared, Policy)>, mut request: 
             next.run(request).await
         }
         Err(error) => error.into_response(),
+    }
+}
+
+async fn guard_charging_form(State(app): State<Shared>, mut request: Request, next: Next) -> Response {
+    match csrf::check(request.method(), request.headers(), &app.settings.base_url) {
+        Ok(()) => {
+            request.extensions_mut().insert(FORM);
+            next.run(request).await
+        }
+        Err(error) => charge(&app, &request, Policy::Public).err().unwrap_or(error).into_response(),
     }
 }
 

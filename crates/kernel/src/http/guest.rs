@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::app::App;
 use super::context::Context;
-use crate::auth::{cookies, end_presented_session};
+use crate::auth::{EndedSession, SigninLink, cookies, end_presented_session, find_signin_link};
 use crate::base::{Actor, Result, TenantId};
 use crate::store::{Db, Purpose};
 
@@ -29,23 +29,27 @@ impl App {
         self.store.tenant(tenant, actor)
     }
 
-    /// Ends the sessions that a browser presents, be it too old to act with. Tells whose the last of them was that a provider had
-    /// begun, and which.
+    /// Whom a sign-in link would sign in. None when it is unknown, used or too old. It stays as it is.
+    pub async fn find_signin_link(&self, token: &str) -> Result<Option<SigninLink>> {
+        find_signin_link(&self.store, token).await
+    }
+
+    /// Ends the sessions that a browser presents, be it too old to act with. Returns the last of those that a provider had begun.
     pub async fn end_presented_sessions(
         &self,
         headers: &HeaderMap,
         context: &Context,
-    ) -> Result<Option<(TenantId, String)>> {
+    ) -> Result<Option<EndedSession>> {
         let from = (context.address.0, &*context.request_id);
-        let mut begun_by = None;
+        let mut last = None;
         let mut tokens = cookies(headers, self.settings.base_url.cookie_name());
         // Those that others have set for a part of the host come first.
         tokens.drain(..tokens.len().saturating_sub(PRESENTED_MAX));
         for token in tokens {
-            let ended = end_presented_session((&self.store, &self.credentials), &token, from).await?;
-            begun_by = ended.and_then(|(tenant, provider)| Some((tenant, provider?))).or(begun_by);
+            let parts = (&self.store, &self.credentials, &self.secrets);
+            last = end_presented_session(parts, &token, from).await?.or(last);
         }
-        Ok(begun_by)
+        Ok(last)
     }
 
     /// The same for a browser that has just got another session: whoever used it before does not stay signed in behind its back.

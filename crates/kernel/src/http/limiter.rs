@@ -22,12 +22,21 @@ pub enum Policy {
     Export,
     Ingest,
     Auth,
+    AuthFailures,
     Public,
 }
 
 impl Policy {
-    pub const ALL: [Policy; 7] =
-        [Policy::Read, Policy::Write, Policy::Search, Policy::Export, Policy::Ingest, Policy::Auth, Policy::Public];
+    pub const ALL: [Policy; 8] = [
+        Policy::Read,
+        Policy::Write,
+        Policy::Search,
+        Policy::Export,
+        Policy::Ingest,
+        Policy::Auth,
+        Policy::AuthFailures,
+        Policy::Public,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -37,6 +46,7 @@ impl Policy {
             Policy::Export => "export",
             Policy::Ingest => "ingest",
             Policy::Auth => "auth",
+            Policy::AuthFailures => "auth_failures",
             Policy::Public => "public",
         }
     }
@@ -47,7 +57,7 @@ impl Policy {
 
     /// Counted by address, because nobody is known yet.
     pub const fn is_by_address(self) -> bool {
-        matches!(self, Policy::Auth | Policy::Public)
+        matches!(self, Policy::Auth | Policy::AuthFailures | Policy::Public)
     }
 
     pub fn purpose(self) -> &'static str {
@@ -57,7 +67,11 @@ impl Policy {
             Policy::Search => "Full-text search.",
             Policy::Export => "Whole lists as CSV or NDJSON.",
             Policy::Ingest => "Reports of agents, by ingest key.",
-            Policy::Auth => "Signing in: following a sign-in link, sending the form of /signin, and single sign-on.",
+            Policy::Auth => "Beginning to sign in: the form of /signin, and POST /api/auth/sso.",
+            Policy::AuthFailures => {
+                "Failing to sign in: an unknown domain, a sign-in link or a return from a provider that does not fit, a refused \
+                 sign-on. Once it is used up, only what fails is refused: a sign-on or link that fits goes on."
+            }
             Policy::Public => "Everything without a valid credential, and requests that no route answers.",
         }
     }
@@ -82,7 +96,7 @@ pub const WINDOW_SECONDS: i64 = 60;
 
 impl Default for RateTable {
     fn default() -> Self {
-        RateTable([1200, 600, 600, 30, 6000, 20, 120])
+        RateTable([1200, 600, 600, 30, 6000, 120, 20, 120])
     }
 }
 
@@ -368,7 +382,7 @@ crate::statements! {
     /// Callers first: where the limit cuts, it cuts addresses.
     OTHERS = "SELECT bucket, CAST(SUM(used) AS BIGINT) FROM rate_usage
         WHERE window_start = $1 AND node <> $2 GROUP BY bucket
-        ORDER BY CASE WHEN bucket LIKE 'public:%' OR bucket LIKE 'auth:%' THEN 1 ELSE 0 END, bucket LIMIT $3";
+        ORDER BY CASE WHEN bucket LIKE 'public:%' OR bucket LIKE 'auth:%' OR bucket LIKE 'auth_failures:%' THEN 1 ELSE 0 END, bucket LIMIT $3";
 }
 
 #[cfg(test)]

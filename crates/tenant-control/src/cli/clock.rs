@@ -53,6 +53,7 @@
 //! | `users` | last_signed_in_at | stays: only shown |
 //! | `user_identities` | created_at | stays: nobody reads it |
 //! | `sso_flows` | expires_at used_at | stays: what finishes one is in a browser that forgets it in ten minutes |
+//! | `sso_used_states` | expires_at | stays: the sign-on itself is in a browser that forgets it in ten minutes |
 //! | `sso_providers` | created_at updated_at | stays: only shown |
 //! | `sso_domains` | created_at verified_at | stays: only shown; that it is verified, no clock decides |
 //! | `sla_targets` | updated_at | stays: only shown |

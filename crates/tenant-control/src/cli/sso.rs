@@ -110,9 +110,9 @@ pub struct AddArgs {
     /// A domain whose people sign in there; can be given several times
     #[arg(long, required = true, value_parser = parse_domain)]
     domain: Vec<String>,
-    /// What whoever fits no --role-map may do: admin, technician or viewer
-    #[arg(long, default_value = "viewer", value_parser = parse_role)]
-    default_role: Role,
+    /// What whoever fits no --role-map may do: admin, technician or viewer; or none, which refuses them
+    #[arg(long, default_value = "viewer", value_parser = parse_default_role)]
+    default_role: DefaultRole,
     /// Who has this value in this claim has this role; of several the highest; can be given several times
     #[arg(long, value_name = "CLAIM=VALUE:ROLE", value_parser = parse_role_rule)]
     role_map: Vec<RoleRule>,
@@ -152,9 +152,9 @@ pub struct UpdateArgs {
     /// Ask for openid email profile, and those of claims that --role-map looks at and the provider lists
     #[arg(long, conflicts_with = "scope")]
     no_scope: bool,
-    /// What whoever fits no --role-map may do: admin, technician or viewer
-    #[arg(long, value_parser = parse_role)]
-    default_role: Option<Role>,
+    /// What whoever fits no --role-map may do: admin, technician or viewer; or none, which refuses them
+    #[arg(long, value_parser = parse_default_role)]
+    default_role: Option<DefaultRole>,
     /// Who has this value in this claim has this role; those given take the place of all before; can be given several times
     #[arg(long, value_name = "CLAIM=VALUE:ROLE", value_parser = parse_role_rule)]
     role_map: Vec<RoleRule>,
@@ -183,8 +183,16 @@ pub fn parse_id(text: &str) -> Result<ProviderId, String> {
     text.parse().map_err(|_| "is not the id of a provider, such as sso_01jd8z6v2mfkpb7h3q9xw5t4rd".to_owned())
 }
 
-fn parse_role(text: &str) -> Result<Role, String> {
-    Role::parse(text).ok_or_else(|| format!("must be one of {}", Role::ALL.map(Role::as_str).join(", ")))
+/// None refuses whoever fits no rule.
+#[derive(Clone, Copy)]
+struct DefaultRole(Option<Role>);
+
+fn parse_default_role(text: &str) -> Result<DefaultRole, String> {
+    if text == "none" {
+        return Ok(DefaultRole(None));
+    }
+    let wrong = || format!("must be one of {}, none", Role::ALL.map(Role::as_str).join(", "));
+    Role::parse(text).map(|role| DefaultRole(Some(role))).ok_or_else(wrong)
 }
 
 pub async fn run(command: SsoCommand) -> Result<()> {
@@ -265,7 +273,7 @@ async fn add(args: AddArgs) -> Result<()> {
         client_secret,
         scope: args.scope,
         domains: domain,
-        default_role: args.default_role,
+        default_role: args.default_role.0,
         role_map: args.role_map,
         trust_email: args.trust_email,
         sign_out_at_provider: args.sign_out_at_provider,
@@ -298,7 +306,7 @@ async fn update(args: UpdateArgs) -> Result<()> {
         client_id: args.client_id,
         client_secret,
         scope: (args.no_scope || args.scope.is_some()).then_some(args.scope),
-        default_role: args.default_role,
+        default_role: args.default_role.map(|role| role.0),
         role_map: gives_rules.then_some(args.role_map),
         trust_email: args.trust_email,
         sign_out_at_provider: args.sign_out_at_provider,

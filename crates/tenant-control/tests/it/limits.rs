@@ -250,8 +250,8 @@ over_http! {
         server.get(SESSION).key(&key).await.problem("address_not_allowed");
     }
 
-    async fn sign_in_has_a_budget_of_its_own(setup: Setup) {
-        let server = limited(setup, &[(Policy::Auth, 2)]).start().await;
+    async fn failing_to_sign_in_has_a_budget_of_its_own(setup: Setup) {
+        let server = limited(setup, &[(Policy::AuthFailures, 2)]).start().await;
         for _ in 0..2 {
             assert_ne!(server.get("/signin?token=guess").await.status, 429);
         }

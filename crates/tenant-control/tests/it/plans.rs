@@ -64,6 +64,7 @@ const BOUNDED: &[&str] = &[
     "sso_domains",
     "sso_flows",
     "sso_providers",
+    "sso_used_states",
     "tenant_clocks",
     "user_identities",
     "users",

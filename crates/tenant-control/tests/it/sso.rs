@@ -1,6 +1,7 @@
 //! Single sign-on: `/api/auth/sso` and its callback, against a provider of the tests' own.
 
 mod begin;
+mod budgets;
 mod crowds;
 mod documents;
 mod domains;
@@ -13,6 +14,7 @@ mod sign_on;
 mod sign_out;
 mod tokens;
 mod update;
+mod vouching;
 
 use kernel::auth::{Role, operate};
 use kernel::base::Result;
@@ -44,6 +46,7 @@ struct Scene {
 struct Told<'a> {
     issuer: String,
     domain: &'a str,
+    default_role: Option<Role>,
     role_map: &'a [(&'a str, &'a str, Role)],
     trust_email: bool,
     sign_out_at_provider: bool,
@@ -51,7 +54,18 @@ struct Told<'a> {
 
 impl<'a> Told<'a> {
     fn of(idp: &Idp, domain: &'a str) -> Told<'a> {
-        Told { issuer: idp.issuer(), domain, role_map: &[], trust_email: false, sign_out_at_provider: false }
+        Told::at(idp.issuer(), domain)
+    }
+
+    fn at(issuer: String, domain: &'a str) -> Told<'a> {
+        Told {
+            issuer,
+            domain,
+            default_role: Some(Role::Viewer),
+            role_map: &[],
+            trust_email: false,
+            sign_out_at_provider: false,
+        }
     }
 }
 
@@ -60,7 +74,7 @@ async fn open(mut setup: Setup) -> Server {
     if setup.settings.outbound.allow.is_empty() {
         setup.settings.outbound.allow = vec!["127.0.0.0/8".parse().unwrap()];
     }
-    for policy in [Policy::Auth, Policy::Public] {
+    for policy in [Policy::Auth, Policy::AuthFailures, Policy::Public] {
         setup.settings.rate_table.set(policy, 100_000);
     }
     setup.start().await
@@ -80,7 +94,7 @@ async fn add(server: &Server, tenancy: &Tenancy, told: Told<'_>) -> String {
         client_secret: CLIENT_SECRET.to_owned(),
         scope: None,
         domains: vec![told.domain.to_owned()],
-        default_role: Role::Viewer,
+        default_role: told.default_role,
         role_map: told.role_map.iter().map(rule).collect(),
         trust_email: told.trust_email,
         sign_out_at_provider: told.sign_out_at_provider,

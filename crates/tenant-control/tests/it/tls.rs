@@ -60,8 +60,18 @@ async fn connect(
 
 /// The whole answer to a GET over TLS, as text.
 async fn get(process: &Process, roots: RootCertStore, target: &str, header: &str) -> String {
+    ask(process, roots, &format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{header}\r\n")).await
+}
+
+/// The same to a form.
+async fn send_form(process: &Process, roots: RootCertStore, target: &str, fields: &str) -> String {
+    let of_body = format!("Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n", fields.len());
+    let head = format!("POST {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{of_body}\r\n");
+    ask(process, roots, &(head + fields)).await
+}
+
+async fn ask(process: &Process, roots: RootCertStore, request: &str) -> String {
     let mut stream = connect(process.address, roots, "http/1.1", &[&version::TLS13]).await.expect("a TLS connection");
-    let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{header}\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await.unwrap();
@@ -77,6 +87,9 @@ async fn https_protects_cookies_and_insists_on_itself() {
     let link = process.says("/signin?token=").trim().to_owned();
     let target = link.strip_prefix(&process.base_url).expect("a link by https");
     let answer = get(&process, authority.roots(), target, "").await;
+    assert!(answer.starts_with("HTTP/1.1 200 ") && !answer.contains("set-cookie: "), "{answer}");
+    let (_, token) = target.split_once("?").expect("a token");
+    let answer = send_form(&process, authority.roots(), "/signin/link", token).await;
     assert!(answer.starts_with("HTTP/1.1 303 "), "{answer}");
     let line = |name: &str| answer.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().to_owned();
     assert!(line("strict-transport-security: ").starts_with("max-age="), "{answer}");

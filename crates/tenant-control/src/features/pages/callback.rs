@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use kernel::base::{Error, Result};
-use kernel::http::{BaseUrl, Context, Shared};
+use kernel::http::{BaseUrl, Context, Policy, Shared};
 
 use super::page::{IN_A_MINUTE, Page, REFERRER_POLICY};
 use crate::cookie;
@@ -33,6 +33,7 @@ pub async fn callback(
 ) -> Result<Response> {
     // Only following the link uses it up: programs that look at links before people do ask with HEAD.
     if method != Method::GET {
+        context.charge_address(&app, Policy::Public)?;
         return Ok([(header::REFERRER_POLICY, REFERRER_POLICY)].into_response());
     }
     let base_url = &app.settings.base_url;
@@ -65,14 +66,15 @@ pub async fn callback(
             Ok(response)
         }
         Ended::Unknown => {
-            tracing::info!(request_id = &*context.request_id, "somebody came back from a sign-on that is not known");
+            tracing::info!(request_id = &*context.request_id, "sign-on callback without a fitting cookie");
+            context.charge_address(&app, Policy::AuthFailures)?;
             page(Told::Again, &context)
         }
         Ended::Refused { told, cookie } => {
+            // Past the budget the person is told why all the same: the sign-on fitted, and is used up.
+            drop(context.charge_address(&app, Policy::AuthFailures));
             let mut response = page(told, &context)?;
-            if let Some(cookie) = cookie {
-                response.headers_mut().append(header::SET_COOKIE, forgetting(base_url, &cookie)?);
-            }
+            response.headers_mut().append(header::SET_COOKIE, forgetting(base_url, &cookie)?);
             Ok(response)
         }
     }

@@ -8,7 +8,7 @@ use kernel::base::{Result, Timestamp};
 use kernel::http::{Access, Caller, Policy, Rules};
 use kernel::rules;
 
-use super::page::{Page, REFERRER_POLICY, words};
+use super::page::{Page, REFERRER_POLICY, minute_words, words};
 use crate::features::api_keys::{EXPIRES_DAYS_DEFAULT, EXPIRES_DAYS_MAX};
 
 #[derive(Template)]
@@ -70,8 +70,7 @@ fn to_signin() -> Response {
 impl Overview<'_> {
     /// To the minute: `2026-11-15 09:30 UTC`.
     fn expires_at_words(&self) -> String {
-        let text = self.expires_at.to_string();
-        format!("{} UTC", text.get(..16).unwrap_or(&text).replace('T', " "))
+        minute_words(self.expires_at)
     }
 
     fn email_in_shell(&self) -> String {

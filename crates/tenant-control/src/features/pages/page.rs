@@ -3,7 +3,7 @@
 use askama::Template;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
-use kernel::base::{Error, HOUR_MS, MINUTE_MS, Result};
+use kernel::base::{Error, HOUR_MS, MINUTE_MS, Result, Timestamp};
 use kernel::http::BaseUrl;
 
 /// A rendered page.
@@ -42,6 +42,14 @@ pub const REFERRER_POLICY: HeaderValue = HeaderValue::from_static("no-referrer")
 /// comes from us cannot be seen.
 const OWN_REFERRER_POLICY: HeaderValue = HeaderValue::from_static("same-origin");
 
+/// A form that is sent to us, and whose answer stays with us.
+const OWN_FORM: &str = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; \
+    form-action 'self'; frame-ancestors 'none'";
+
+/// Where the address of a page with a form holds a token: nobody is told more than the host, and the form still has its
+/// `Origin`. By `same-origin` the token would be in the `Referer` of the stylesheet, which proxies before us log.
+const ORIGIN_REFERRER_POLICY: HeaderValue = HeaderValue::from_static("strict-origin");
+
 impl Page {
     pub fn new(template: &impl Template) -> Result<Self> {
         template.render().map(Page::rendered).map_err(Error::internal)
@@ -60,7 +68,13 @@ impl Page {
         Ok(Page { content_security_policy, referrer_policy, ..Page::new(template)? })
     }
 
-    /// The same, and the page brings a script of ours.
+    /// The page has a form of ours, and a token in its address.
+    pub fn with_token(template: &impl Template) -> Result<Self> {
+        let (content_security_policy, referrer_policy) = (OWN_FORM, ORIGIN_REFERRER_POLICY);
+        Ok(Page { content_security_policy, referrer_policy, ..Page::new(template)? })
+    }
+
+    /// The page has a form that leads to another site, and brings a script of ours.
     pub fn with_script(template: &impl Template, base_url: &BaseUrl) -> Result<Self> {
         let content_security_policy = if base_url.is_https() { SCRIPTED } else { SCRIPTED_PLAIN };
         let referrer_policy = OWN_REFERRER_POLICY;
@@ -85,6 +99,12 @@ impl IntoResponse for Page {
 
 /// What is not possible right now may be in a minute, as the pages say that tell so.
 pub const IN_A_MINUTE: (HeaderName, HeaderValue) = (header::RETRY_AFTER, HeaderValue::from_static("60"));
+
+/// A moment to the minute: `2026-11-15 09:30 UTC`.
+pub fn minute_words(at: Timestamp) -> String {
+    let text = at.to_string();
+    format!("{} UTC", text.get(..16).unwrap_or(&text).replace('T', " "))
+}
 
 /// A length of time as people say it.
 pub fn words(ms: i64) -> String {

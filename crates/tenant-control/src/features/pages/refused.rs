@@ -5,6 +5,7 @@ use axum::response::{IntoResponse, Response};
 use kernel::base::{Code, Error, Result};
 
 use super::page::Page;
+use super::signin_link::REDEEM_PATH;
 use crate::features::sso;
 
 #[derive(Template)]
@@ -51,7 +52,7 @@ fn advice(error: &Error) -> String {
 /// The page itself, or the one that leads to where it cannot be opened by itself.
 fn back(page: &'static str) -> &'static str {
     match page {
-        sso::CALLBACK_PATH => "/signin",
+        sso::CALLBACK_PATH | REDEEM_PATH => "/signin",
         "/signout" => "/overview",
         // Of pages that are many at one route: to where they are listed.
         page => page.split('{').next().unwrap_or(page),
@@ -73,6 +74,7 @@ mod tests {
     #[test]
     fn nobody_is_sent_back_to_what_cannot_be_opened() {
         assert_eq!(back(sso::CALLBACK_PATH), "/signin");
+        assert_eq!(back(REDEEM_PATH), "/signin");
         assert_eq!(back("/signout"), "/overview");
         assert_eq!(back("/status/"), "/status/");
         assert_eq!(back("/documentation/guides/{name}/"), "/documentation/guides/");

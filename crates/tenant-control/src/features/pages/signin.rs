@@ -1,18 +1,19 @@
-//! `/signin`: a work e-mail leads to the provider of its domain, and a one-time link signs a browser in by itself.
+//! `/signin`: a work e-mail leads to the provider of its domain. With the token of a sign-in link it is that link's page
+//! (`signin_link.rs`).
 
 use std::sync::Arc;
 
 use askama::Template;
 use axum::Extension;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use kernel::auth::{SIGNIN_LINK_MS, Token};
+use kernel::auth::SIGNIN_LINK_MS;
 use kernel::base::{Error, Result, is_email};
 use kernel::http::{Context, Form, FormFields, Policy, Settings, Shared};
 
 use super::page::{IN_A_MINUTE, Page, REFERRER_POLICY, words};
-use crate::cookie;
+use super::signin_link;
 use crate::features::sso::{self, Asked};
 
 #[derive(Template)]
@@ -83,33 +84,35 @@ impl Refusal {
     }
 }
 
-/// Charges the address.
+/// Looking at the form is looking at a page. A link is looked up whatever others at the address have spent, and charged only if
+/// it does not fit.
 pub async fn signin(
     State(app): State<Shared>,
     Extension(context): Extension<Arc<Context>>,
-    method: Method,
-    headers: HeaderMap,
     uri: Uri,
 ) -> Result<Response> {
-    let token = token(&uri);
-    // Only a token can be guessed: to look at the form is to look at a page, and an office may do so from one address.
-    context.charge_address(&app, if token.is_some() { Policy::Auth } else { Policy::Public })?;
+    if let Some(token) = find_token(&uri) {
+        return signin_link::show(&app, &context, token).await;
+    }
+    context.charge_address(&app, Policy::Public)?;
     let asked = FormFields::parse(uri.query().unwrap_or_default());
     let form = SignIn::new(&app.settings, asked.get("redirect_to").and_then(own_path));
-    // Only following the link uses it up: programs that look at links before people do ask with HEAD.
-    let token = token.filter(|_| method == Method::GET);
-    let Some(token) = token else { return form.page(&app.settings, StatusCode::OK) };
-    match app.redeem_signin_link(token, &context).await? {
-        Some(session) => {
-            app.clone().end_replaced_sessions(headers, context).await;
-            welcome(&app.settings, &session)
-        }
-        None => SignIn { is_refused: true, ..form }.page(&app.settings, StatusCode::GONE),
-    }
+    form.page(&app.settings, StatusCode::OK)
+}
+
+/// One page for a link that is unknown, used or too old; it offers the other ways in.
+pub fn refuse_link(app: &Shared, context: &Context) -> Result<Response> {
+    context.charge_address(app, Policy::AuthFailures)?;
+    SignIn { is_refused: true, ..SignIn::new(&app.settings, None) }.page(&app.settings, StatusCode::GONE)
 }
 
 /// The form: on to the provider of the address, or back to the form with what is wrong.
-pub async fn begin_signin(State(app): State<Shared>, headers: HeaderMap, form: Form) -> Result<Response> {
+pub async fn begin_signin(
+    State(app): State<Shared>,
+    Extension(context): Extension<Arc<Context>>,
+    headers: HeaderMap,
+    form: Form,
+) -> Result<Response> {
     let fields = form.read().await?;
     let email = fields.get("email").unwrap_or_default().trim();
     let redirect_to = fields.get("redirect_to").and_then(own_path);
@@ -123,6 +126,9 @@ pub async fn begin_signin(State(app): State<Shared>, headers: HeaderMap, form: F
     match begun {
         Ok((url, cookies)) => redirect(&url, &cookies),
         Err(refusal) => {
+            if matches!(refusal, Refusal::Unknown) {
+                context.charge_address(&app, Policy::AuthFailures)?;
+            }
             let again = SignIn { email, refusal: Some(refusal), ..SignIn::new(&app.settings, redirect_to) };
             let page = again.page(&app.settings, refusal.status())?;
             Ok(if refusal.is_of_email() { page } else { ([IN_A_MINUTE], page).into_response() })
@@ -149,18 +155,11 @@ fn own_path(text: &str) -> Option<&str> {
 }
 
 /// As the link was printed: the token's alphabet needs no decoding.
-fn token(uri: &Uri) -> Option<&str> {
+fn find_token(uri: &Uri) -> Option<&str> {
     uri.query()?.split('&').find_map(|pair| pair.strip_prefix("token="))
 }
 
-/// Signed in, and on to an address without the token.
-fn welcome(settings: &Settings, session: &Token) -> Result<Response> {
-    let base_url = &settings.base_url;
-    let cookie = cookie::setting(base_url.cookie_name(), session.reveal(), base_url.is_https());
-    redirect(sso::DEFAULT_REDIRECT, &[cookie])
-}
-
-fn redirect(location: &str, cookies: &[String]) -> Result<Response> {
+pub fn redirect(location: &str, cookies: &[String]) -> Result<Response> {
     let headers = [
         (header::LOCATION, HeaderValue::try_from(location).map_err(Error::internal)?),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),

@@ -22,7 +22,7 @@ pub async fn signout(
     headers: HeaderMap,
 ) -> Result<Response> {
     let onward = match app.end_presented_sessions(&headers, &context).await? {
-        Some((tenant, provider)) => sso::sign_out_url(&app, tenant, &provider).await,
+        Some(ended) => sso::sign_out_url(&app, &ended).await,
         None => None,
     };
     // What cannot stand in a header leads nowhere, for the session has ended by now.

@@ -5,7 +5,6 @@
 //! provider is none of this: it is read from the store each time.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ use super::asking::{self, EXCHANGE_MAX};
 use super::refusal::{Refusal, Refusals, Trouble};
 use super::rules::may_be_asked;
 use super::store::Found;
-use super::token::{Key, read_keys};
+use super::token::{Key, RereadReason, read_keys};
 
 /// How long what was read counts as new.
 const FRESH_MS: i64 = HOUR_MS;
@@ -31,19 +30,17 @@ const USED_MS: i64 = DAY_MS;
 const LEFT_ALONE_MS: i64 = 5 * SECOND_MS;
 /// One that nobody has asked for so long, be it because it is disabled, tells nothing about today.
 const HEALTH_MS: i64 = HOUR_MS;
-/// A token with an unknown key makes the keys be read again, but not for everybody who makes such tokens up.
+/// A token with an unknown key makes the keys be read again, and so does one with a bad signature, but not for everybody who
+/// makes such tokens up. Each has a budget of its own, so that the one does not keep a new key of the provider from being found.
 const REREAD_MS: i64 = 30 * SECOND_MS;
 /// Beyond this one is forgotten for another: those in use are read anew.
 const PROVIDERS_MAX: usize = 1_000;
 /// More than any provider has that is of use here.
 const SCOPES_MAX: usize = 200;
-/// Who waits for one provider at a time, and who writes a sign-on down.
+/// Who waits for one provider at a time.
 const WAITING_MAX: usize = 32;
-const BEGINNING_MAX: usize = 16;
 /// How long somebody waits for a place: a provider that answers makes room many times meanwhile.
 const PLACE_MAX: Duration = Duration::from_secs(1);
-/// Giving up what is too much walks all there is.
-const BEGINS_BETWEEN_TRIMS: u64 = 64;
 
 /// Where a provider is asked, and how.
 #[derive(Clone, Debug)]
@@ -66,24 +63,15 @@ pub struct Metadata {
 #[derive(Clone, Default)]
 pub struct Providers(Arc<Inner>);
 
+#[derive(Default)]
 struct Inner {
     entries: Mutex<HashMap<ProviderId, Arc<Entry>>>,
-    beginning: Arc<Semaphore>,
     /// Of whoever was the first to ask a provider.
     clock: OnceLock<Clock>,
 }
 
-impl Default for Inner {
-    fn default() -> Self {
-        let beginning = Arc::new(Semaphore::new(BEGINNING_MAX));
-        Inner { entries: Mutex::default(), beginning, clock: OnceLock::new() }
-    }
-}
-
 struct Entry {
     known: Mutex<Known>,
-    /// How many sign-ons have begun there.
-    begun: AtomicU64,
     /// For those who come back from it, and for all others who need its document.
     coming_back: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
@@ -97,7 +85,6 @@ impl Default for Entry {
         let places = || Arc::new(Semaphore::new(WAITING_MAX));
         Entry {
             known: Mutex::default(),
-            begun: AtomicU64::default(),
             coming_back: places(),
             waiting: places(),
             reading: tokio::sync::Mutex::default(),
@@ -110,8 +97,9 @@ impl Default for Entry {
 struct Known {
     metadata: Option<Read<Metadata>>,
     keys: Option<Read<Vec<Key>>>,
-    /// When the keys were last read because one was missing.
-    reread_at: Option<Timestamp>,
+    /// When the keys were last read because a token named one that was missing, and because a signature was of none of them.
+    reread_for_unknown_key_at: Option<Timestamp>,
+    reread_for_bad_signature_at: Option<Timestamp>,
     /// When its document was asked for last, and what went wrong then.
     asked: Option<(Timestamp, Option<Trouble>)>,
     /// When it was asked anything last, and whether it gave no answer.
@@ -123,6 +111,13 @@ impl Known {
     fn trouble(&self, now: Timestamp) -> Option<Trouble> {
         let (at, trouble) = self.asked.as_ref()?;
         trouble.clone().filter(|_| is_within(*at, now, LEFT_ALONE_MS))
+    }
+
+    fn reread_at(&mut self, reason: RereadReason) -> &mut Option<Timestamp> {
+        match reason {
+            RereadReason::UnknownKey => &mut self.reread_for_unknown_key_at,
+            RereadReason::BadSignature => &mut self.reread_for_bad_signature_at,
+        }
     }
 }
 
@@ -159,16 +154,6 @@ impl Providers {
     /// not take the places of all who call this service.
     pub async fn place(&self, id: ProviderId) -> Result<Place, Trouble> {
         take(&self.entry(id).coming_back).await
-    }
-
-    /// Whether, as a sign-on begins at a provider, those beyond the bound are given up.
-    pub fn is_time_to_trim(&self, id: ProviderId) -> bool {
-        self.entry(id).begun.fetch_add(1, Ordering::Relaxed) % BEGINS_BETWEEN_TRIMS == BEGINS_BETWEEN_TRIMS - 1
-    }
-
-    /// A turn to write a sign-on down: strangers who begin many wait for each other.
-    pub async fn turn(&self) -> Option<OwnedSemaphorePermit> {
-        self.0.beginning.clone().acquire_owned().await.ok()
     }
 
     /// How many providers this node has asked within the last hour, and how many of them did not answer the last time.
@@ -278,18 +263,23 @@ pub async fn keys(app: &Shared, provider: &Found, metadata: &Metadata) -> Result
     }
 }
 
-/// The same for whoever has seen a key that is not among them; as they are, if they were read again a moment ago.
-pub async fn newer_keys(app: &Shared, provider: &Found, metadata: &Metadata) -> Result<Arc<Vec<Key>>, Trouble> {
+/// The same for a token that those known do not fit; as they are, if they were read again for this reason a moment ago.
+pub async fn newer_keys(
+    app: &Shared,
+    provider: &Found,
+    metadata: &Metadata,
+    reason: RereadReason,
+) -> Result<Arc<Vec<Key>>, Trouble> {
     let entry = app.settings.of_feature::<Providers>().entry(provider.id);
     let _turn = entry.turn().await?;
     let (now, read, reread_at) = {
-        let known = lock(&entry.known);
-        (app.world.now(), known.keys.clone(), known.reread_at)
+        let mut known = lock(&entry.known);
+        (app.world.now(), known.keys.clone(), *known.reread_at(reason))
     };
     if let Some(read) = read.filter(|_| reread_at.is_some_and(|at| is_within(at, now, REREAD_MS))) {
         return Ok(read.what);
     }
-    lock(&entry.known).reread_at = Some(now);
+    *lock(&entry.known).reread_at(reason) = Some(now);
     entry.read_keys(app, provider, metadata).await
 }
 

@@ -1,8 +1,7 @@
 //! One sign-on: somebody is sent to their provider, and comes back with a code.
 //!
-//! The browser's cookie holds a secret that everything else is made of: the proof that a code is ours (PKCE) and the word
-//! that the provider's token must repeat (nonce). The database has hashes alone, so nobody finishes a sign-on with what is
-//! in it, and nobody but the browser that began it.
+//! What is under way travels sealed in the browser's cookie (`sealed_flow`): a begin reads one row and writes nothing. Who comes
+//! back claims the `state` before anything is asked of the provider, so that each sign-on is finished once.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,8 +10,8 @@ use std::time::Duration;
 use axum::http::HeaderMap;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
-use kernel::auth::{Token, cookie_names, cookies};
-use kernel::base::{Actor, ActorKind, ActorRef, Chain, Error, Label, Result, Timestamp, equal, hmac_sha256, sha256};
+use kernel::auth::Token;
+use kernel::base::{Actor, ActorKind, ActorRef, Chain, Error, Label, Result, Timestamp, sha256};
 use kernel::http::{BaseUrl, Shared};
 use kernel::store::Db;
 use serde_json::{Map, Value};
@@ -20,12 +19,12 @@ use tokio::time::timeout;
 
 use super::asking::{ask_userinfo, plain_word, redeem};
 use super::discovery::{self, Metadata, Place, Providers};
-use super::refusal::{Refusal, Stop, Told, Trouble};
+use super::refusal::{Refusal, Stop, Told, Trouble, VouchedPerson};
 use super::rules::{decode_query, email_domain, encode, find_claim, parse_redirect, role_of, scope};
-use super::store::{self, Connection, Finished, Flow, Found, NewFlow, Vouched};
+use super::sealed_flow::{Flow, cookie_name};
+use super::store::{self, Connection, Finished, Found, Vouched};
 use super::token::{Expected, Fault, LEEWAY_MS, verify};
-use super::{CALLBACK_PATH, FLOW_MS, ProviderId, SSO_NOT_AVAILABLE};
-use crate::cookie;
+use super::{CALLBACK_PATH, FLOW_MS, SSO_NOT_AVAILABLE};
 use crate::features::users::{SignOn, fold_email};
 
 /// All that is asked of a provider when somebody comes back: shorter than a request may take.
@@ -55,53 +54,22 @@ pub struct Asked<'a> {
 pub async fn begin(app: &Shared, asked: Asked<'_>) -> Result<Begun> {
     let redirect_to =
         parse_redirect(asked.redirect_to).map_err(|detail| Error::invalid("/redirect_to", "invalid_path", detail))?;
-    let all = app.signing_on();
-    let providers: Providers = app.settings.of_feature();
-    let found = store::find_by_domain(&all, &asked.domain.to_ascii_lowercase()).await?;
+    let found = store::find_by_domain(&app.signing_on(), &asked.domain.to_ascii_lowercase()).await?;
     let provider = found.ok_or_else(|| Error::new(SSO_NOT_AVAILABLE, SSO_NOT_AVAILABLE.example()))?;
     let metadata = discovery::metadata(app, &provider, None).await.map_err(|trouble| away(&provider, &trouble))?;
-    let secret = Secret(BASE64.encode(app.world.chance.bytes::<32>()));
     let state = BASE64.encode(app.world.chance.bytes::<32>());
-    let expires_at = app.world.now().plus(FLOW_MS);
-    let (state_hash, cookie_hash) = (sha256(state.as_bytes()), secret.hash());
-    let base_url = &app.settings.base_url;
-    let mut url = authorization_url(base_url, &provider, &metadata, &state, &secret);
+    let flow = Flow::begin(app, &provider, redirect_to);
+    let mut url = authorization_url(&app.settings.base_url, &provider, &metadata, &state, &flow);
     if let Some(hint) = asked.login_hint {
         url = with_query(&url, &[("login_hint", hint)]);
     }
-    let turn = providers.turn().await;
-    store::open_flow(&all, &provider, NewFlow { state_hash, cookie_hash, redirect_to, expires_at }).await?;
-    drop(turn);
-    if providers.is_time_to_trim(provider.id) {
-        tokio::spawn(trim(app.signing_on_to(provider.tenant, Actor::system()), provider.id));
-    }
-    let left = left_cookies(base_url, asked.headers);
     Ok(Begun {
         url,
-        cookies: [secret.cookie(base_url, &state_hash)].into_iter().chain(left).collect(),
+        cookies: flow.set_cookies(app, &state, asked.headers)?,
         provider_name: provider.name,
         protocol: provider.protocol,
-        expires_at,
+        expires_at: flow.expires_at,
     })
-}
-
-/// Gives up the oldest of a provider that has too many. If it fails, a later one does it.
-async fn trim(db: Db, provider: ProviderId) {
-    if let Err(error) = store::trim_flows(&db, provider).await {
-        tracing::warn!(%error, %provider, "old sign-ons are not given up");
-    }
-}
-
-/// Sign-ons of one browser: more than anybody has windows for. All its cookies go with every request, and proxies take only so
-/// much in a header.
-const COOKIES_MAX: usize = 16;
-
-/// Makes a browser forget the oldest of what it has begun, beyond so many.
-fn left_cookies(base_url: &BaseUrl, headers: &HeaderMap) -> Vec<String> {
-    let mut names = cookie_names(headers, cookie_prefix(base_url));
-    // The oldest come first.
-    names.truncate((names.len() + 1).saturating_sub(COOKIES_MAX));
-    names.iter().map(|name| cookie::clearing(name, base_url.is_https())).collect()
 }
 
 /// By then a provider that has failed is asked again.
@@ -119,11 +87,11 @@ fn authorization_url(
     provider: &Found,
     metadata: &Metadata,
     state: &str,
-    secret: &Secret,
+    flow: &Flow,
 ) -> String {
     let callback = format!("{}{CALLBACK_PATH}", base_url.as_str());
     let scope = scope(provider.scope.as_deref(), &provider.role_map, &metadata.scopes);
-    let (nonce, challenge) = (secret.nonce(), BASE64.encode(sha256(secret.verifier().as_bytes())));
+    let (nonce, challenge) = (flow.nonce(), BASE64.encode(sha256(flow.verifier().as_bytes())));
     let parameters = [
         ("response_type", "code"),
         ("client_id", provider.client_id.as_str()),
@@ -141,40 +109,6 @@ fn authorization_url(
 pub fn with_query(url: &str, parameters: &[(&str, &str)]) -> String {
     let query: Vec<String> = parameters.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
     format!("{url}{}{}", if url.contains('?') { '&' } else { '?' }, query.join("&"))
-}
-
-/// 256 random bits that the browser keeps while somebody signs in elsewhere. It does not print.
-struct Secret(String);
-
-impl Secret {
-    fn hash(&self) -> [u8; 32] {
-        sha256(self.0.as_bytes())
-    }
-
-    /// For PKCE (RFC 7636): 43 characters, as it asks for.
-    fn verifier(&self) -> String {
-        BASE64.encode(hmac_sha256(self.0.as_bytes(), b"sso code verifier"))
-    }
-
-    fn nonce(&self) -> String {
-        BASE64.encode(hmac_sha256(self.0.as_bytes(), b"sso nonce"))
-    }
-
-    /// Sent when somebody comes back from another site, which is why it is not `Strict`.
-    fn cookie(&self, base_url: &BaseUrl, state_hash: &[u8; 32]) -> String {
-        let secure = if base_url.is_https() { "; Secure" } else { "" };
-        let (name, seconds) = (cookie_name(base_url, state_hash), FLOW_MS / 1_000);
-        format!("{name}={}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}", self.0)
-    }
-}
-
-/// One for each sign-on: people have several windows, and begin in each of them.
-fn cookie_name(base_url: &BaseUrl, state_hash: &[u8; 32]) -> String {
-    format!("{}{}", cookie_prefix(base_url), BASE64.encode(&state_hash[..6]))
-}
-
-fn cookie_prefix(base_url: &BaseUrl) -> &'static str {
-    if base_url.is_https() { "__Host-sso_flow_" } else { "sso_flow_" }
 }
 
 /// A browser that comes back.
@@ -195,22 +129,21 @@ pub enum Ended {
     },
     Refused {
         told: Told,
-        /// The same, if it was this browser's own sign-on.
-        cookie: Option<String>,
+        /// The same.
+        cookie: String,
     },
-    /// There is no such sign-on, or not any more. Nothing of this browser's is touched: anybody can lead it here.
+    /// This browser has not begun it, or not here. Nothing of the browser's is touched: anybody can lead it here.
     Unknown,
 }
 
-/// Ends a sign-on. It is used up before anything is asked of the provider, whatever becomes of it.
+/// Ends a sign-on. It is used up before anything is asked of the provider, whatever becomes of it. One that this browser has not
+/// begun costs no write, and nothing is asked.
 pub async fn complete(app: &Shared, arrived: Arrived<'_>) -> Result<Ended> {
     let Some(answer) = Answer::read(arrived.query) else { return Ok(Ended::Unknown) };
-    let state_hash = sha256(answer.state.as_bytes());
-    let found = store::find_flow(&app.signing_on(), state_hash).await?;
-    let Some(flow) = found else { return Ok(Ended::Unknown) };
-    let cookie = cookie_name(&app.settings.base_url, &state_hash);
+    let Some(flow) = Flow::find(app, &answer.state, arrived.headers) else { return Ok(Ended::Unknown) };
+    let cookie = cookie_name(&app.settings.base_url, &answer.state);
     let db = app.signing_on_to(flow.tenant, actor(&flow, &arrived));
-    let trouble = match sign_on(app, &db, &flow, &answer, cookies(arrived.headers, &cookie)).await {
+    let trouble = match sign_on(app, &db, &flow, &answer).await {
         Ok(session) => {
             app.credentials.remember(session.hash());
             // The role may be another, in older sessions too.
@@ -229,12 +162,15 @@ pub async fn complete(app: &Shared, arrived: Arrived<'_>) -> Result<Ended> {
     );
     let providers: Providers = app.settings.of_feature();
     if let Some(left_out) = providers.count(flow.provider, trouble.refusal, app.world.now())
-        && let Err(error) = store::note_refusal(&db, flow.provider, trouble.refusal, left_out).await
+        && let Err(error) = store::note_refusal(&db, flow.provider, &trouble, left_out).await
     {
         tracing::warn!(%error, provider = %flow.provider, "a refused sign-on is not in the trail");
     }
-    let is_own = !matches!(trouble.refusal, Refusal::FlowUsed | Refusal::OtherBrowser);
-    Ok(Ended::Refused { told: trouble.refusal.told(), cookie: is_own.then_some(cookie) })
+    if trouble.refusal == Refusal::NoRole {
+        // Sessions that the provider had begun have ended.
+        app.credentials.forget(flow.tenant);
+    }
+    Ok(Ended::Refused { told: trouble.refusal.told(), cookie })
 }
 
 /// Nobody is known yet, so it is the service that acts, on the provider's word.
@@ -249,52 +185,55 @@ fn actor(flow: &Flow, arrived: &Arrived<'_>) -> Actor {
     }
 }
 
-async fn sign_on(app: &Shared, db: &Db, flow: &Flow, answer: &Answer, cookies: Vec<String>) -> Result<Token, Stop> {
-    let secret = cookies.into_iter().map(Secret).find(|secret| equal(&secret.hash(), &flow.cookie_hash));
-    // A stranger does not even use it up.
-    let secret = secret.ok_or(Refusal::OtherBrowser)?;
-    // Whoever finds no place has used nothing up either, and can come again.
-    let place = app.settings.of_feature::<Providers>().place(flow.provider).await;
-    let place = place.map_err(|trouble| Stop::Failed(Error::unavailable(trouble.detail)))?;
-    if !store::use_flow(&app.signing_on(), sha256(answer.state.as_bytes())).await? {
-        return Err(Refusal::FlowUsed.into());
-    }
-    // One that ends later than any that begins now was begun by a clock that was ahead; other nodes' are a little.
+async fn sign_on(app: &Shared, db: &Db, flow: &Flow, answer: &Answer) -> Result<Token, Stop> {
     let now = app.world.now();
+    // One that ends later than any that begins now was begun by a clock that was ahead; other nodes' are a little.
     if now.plus(FLOW_MS + LEEWAY_MS) < flow.expires_at {
         return Err(Trouble::new(Refusal::FlowExpired, "it was begun by a clock that is ahead of this one").into());
     }
     if flow.expires_at <= now {
         return Err(Refusal::FlowExpired.into());
     }
+    // Whoever finds no place has used nothing up, and can come again.
+    let place = app.settings.of_feature::<Providers>().place(flow.provider).await;
+    let place = place.map_err(|trouble| Stop::Failed(Error::unavailable(trouble.detail)))?;
+    if !store::claim_state(db, sha256(answer.state.as_bytes()), flow.expires_at).await? {
+        return Err(Refusal::FlowUsed.into());
+    }
     let provider = store::find_connection(db, flow.provider).await?.ok_or(Refusal::ProviderDisabled)?;
     // The code is for who we were then, and tells what was asked for then: nobody is let in by half of that and half of this.
-    if flow.version.is_some_and(|version| version != provider.found.version) {
+    if flow.version != provider.found.version {
         return Err(Refusal::ProviderChanged.into());
     }
-    let asking = vouch(app, &provider, Back { answer, secret: &secret, place: &place });
+    let asking = vouch(app, &provider, Back { answer, flow, place: &place });
     let late = |_| Trouble::new(Refusal::ProviderUnreachable, "all that was asked of it took too long");
-    let claims = timeout(ASKING_MAX, asking).await.map_err(late)??;
+    let (claims, id_token) = timeout(ASKING_MAX, asking).await.map_err(late)??;
     // What is left is ours, and is bounded by tenant.
     drop(place);
-    let (who, domain) = read_claims(&provider, &claims)?;
-    let vouched = Vouched { who, domain, version: provider.found.version };
-    match store::finish(db, vouched, app.settings.session_absolute_ms).await? {
+    let person = VouchedPerson::of(&claims);
+    let (who, domain) = read_claims(&provider, &claims).map_err(|trouble| trouble.about(&person))?;
+    let id_token = Some(id_token).filter(|token| provider.sign_out_at_provider && token.len() <= ID_TOKEN_BYTES_MAX);
+    let vouched = Vouched { who, domain, version: provider.found.version, id_token };
+    match store::finish(db, vouched, app.settings.session_absolute_ms, &app.secrets).await? {
         Finished::Welcome(token) => Ok(token),
-        Finished::Refused(refusal) => Err(refusal.into()),
+        Finished::Refused(refusal) => Err(Trouble::from(refusal).about(&person).into()),
     }
 }
+
+/// An ID token that is kept for signing out at the provider, where it stands in the address that the browser is led to. Keycloak
+/// takes 4 KiB of that, and nginx before this service as much of all headers of an answer. A longer one is left out.
+const ID_TOKEN_BYTES_MAX: usize = 3 * 1024;
 
 /// Somebody who is back, in the browser that began.
 struct Back<'a> {
     answer: &'a Answer,
-    secret: &'a Secret,
+    flow: &'a Flow,
     place: &'a Place,
 }
 
-/// What the provider says of whoever comes back with its code.
-async fn vouch(app: &Shared, provider: &Connection, back: Back<'_>) -> Result<Map<String, Value>, Stop> {
-    let (found, Back { answer, secret, place }) = (&provider.found, back);
+/// What the provider says of whoever comes back with its code; and its ID token, which says it.
+async fn vouch(app: &Shared, provider: &Connection, back: Back<'_>) -> Result<(Map<String, Value>, String), Stop> {
+    let (found, Back { answer, flow, place }) = (&provider.found, back);
     // Before anything else, so that no other provider's answer is taken for this one's (RFC 9207).
     if answer.issuer.as_ref().is_some_and(|issuer| *issuer != found.issuer) {
         return Err(Refusal::OtherIssuer.into());
@@ -307,20 +246,17 @@ async fn vouch(app: &Shared, provider: &Connection, back: Back<'_>) -> Result<Ma
         let word = answer.error.as_deref().and_then(plain_word);
         return Err(Trouble::new(Refusal::ProviderRefused, word.unwrap_or_default()).into());
     };
-    let (verifier, nonce) = (secret.verifier(), secret.nonce());
+    let (verifier, nonce) = (flow.verifier(), flow.nonce());
     let tokens = redeem(app, provider, &metadata, (code.as_str(), verifier.as_str())).await?;
     let (issuer, client_id, now) = (found.issuer.as_str(), found.client_id.as_str(), app.world.now());
     let expected = Expected { issuer, client_id, nonce: nonce.as_str(), now };
     let keys = discovery::keys(app, found, &metadata).await?;
     let mut verified = verify(&tokens.id_token, &keys, &expected);
-    if verified == Err(Fault::UnknownKey) {
-        let keys = discovery::newer_keys(app, found, &metadata).await?;
+    if let Some(reason) = verified.as_ref().err().and_then(Fault::reread_reason) {
+        let keys = discovery::newer_keys(app, found, &metadata, reason).await?;
         verified = verify(&tokens.id_token, &keys, &expected);
     }
-    let mut claims = verified.map_err(|fault| match fault {
-        Fault::UnknownKey => Trouble::new(Refusal::TokenInvalid, "its signature is of none of the provider's keys"),
-        Fault::Bad(detail) => Trouble::new(Refusal::TokenInvalid, detail),
-    })?;
+    let mut claims = verified.map_err(|fault| Trouble::new(Refusal::TokenInvalid, fault.detail()))?;
     let way = metadata.userinfo_endpoint.as_ref().zip(tokens.access_token.as_deref());
     if let Some((target, token)) = way.filter(|_| lacks(provider, &claims)) {
         match ask_userinfo(app, found, target, token).await {
@@ -330,7 +266,7 @@ async fn vouch(app: &Shared, provider: &Connection, back: Back<'_>) -> Result<Ma
             Err(trouble) => tracing::warn!(provider = %found.id, cause = trouble.detail, "a name is not known"),
         }
     }
-    Ok(claims)
+    Ok((claims, tokens.id_token))
 }
 
 /// Whether an ID token leaves something out that is wanted.

@@ -4,8 +4,8 @@
 //! domain they are of is sent to its provider (`flow`), comes back with a code, and is let in as the user that the
 //! provider's word stands for. Who signs out is led there too, if the operator wants that (`sign_out`). What a provider says
 //! of itself is read in `discovery`, what is asked of it on the way in `asking`, its word checked in `token`; `rules` are plain
-//! functions. Deliberately left out: SAML, which an OpenID provider in front of it translates, and keeping anything of a
-//! provider's tokens.
+//! functions. Deliberately left out: SAML, which an OpenID provider in front of it translates, and keeping a provider's tokens,
+//! but for the ID token of a session whose user signs out at the provider, too.
 
 mod asking;
 mod discovery;
@@ -13,6 +13,7 @@ mod flow;
 mod refusal;
 pub mod routes;
 mod rules;
+mod sealed_flow;
 mod sign_out;
 mod store;
 mod token;
@@ -29,7 +30,10 @@ pub use rules::{
     parse_scope,
 };
 pub use sign_out::sign_out_url;
-pub use store::{CLEAN_FLOWS, FLOWS_MAX, STATEMENTS, add, disable, find_domain, list, release_domain, verify_domain};
+pub use store::{
+    CLEAN_FLOWS, CLEAN_USED_STATES, STATEMENTS, add, disable, find_domain, find_domain_provider, list, release_domain,
+    verify_domain,
+};
 pub use update::store::update;
 
 use kernel::auth::Role;
@@ -82,8 +86,8 @@ pub struct Provider {
     pub client_id: String,
     /// What it is asked for, where the operator says it; otherwise what the rules need.
     pub scope: Option<String>,
-    /// Of whoever no rule fits.
-    pub default_role: Role,
+    /// Of whoever no rule fits; none refuses them.
+    pub default_role: Option<Role>,
     pub role_map: Vec<RoleRule>,
     /// Whether an address counts that the provider does not call verified.
     pub trust_email: bool,
@@ -136,7 +140,8 @@ pub struct NewProvider {
     pub client_secret: String,
     pub scope: Option<String>,
     pub domains: Vec<String>,
-    pub default_role: Role,
+    /// None refuses whoever no rule fits.
+    pub default_role: Option<Role>,
     pub role_map: Vec<RoleRule>,
     pub trust_email: bool,
     pub sign_out_at_provider: bool,
@@ -152,7 +157,8 @@ pub struct ProviderChange {
     pub client_secret: Option<(String, Secrets)>,
     /// What it is asked for; none inside is what the rules need.
     pub scope: Option<Option<String>>,
-    pub default_role: Option<Role>,
+    /// None inside refuses whoever no rule fits.
+    pub default_role: Option<Option<Role>>,
     /// All of them: they take the place of those before.
     pub role_map: Option<Vec<RoleRule>>,
     pub trust_email: Option<bool>,

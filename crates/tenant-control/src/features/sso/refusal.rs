@@ -4,6 +4,9 @@
 use std::collections::HashMap;
 
 use kernel::base::{Error, MINUTE_MS, Timestamp};
+use serde_json::{Map, Value};
+
+use crate::features::users::fold_email;
 
 /// Why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -11,8 +14,6 @@ pub enum Refusal {
     /// Somebody has come back with it before.
     FlowUsed,
     FlowExpired,
-    /// The browser is not the one that began.
-    OtherBrowser,
     /// The answer is of another provider than was asked.
     OtherIssuer,
     /// The provider says no.
@@ -27,12 +28,16 @@ pub enum Refusal {
     EmailNotVerified,
     /// The e-mail address is of no domain that is known to be the tenant's.
     ForeignDomain,
+    /// The domain of the e-mail address leads to another provider of the tenant, which alone vouches for it.
+    DomainOfOtherProvider,
     ProviderDisabled,
     /// The operator has changed the provider since the sign-on began, and what it began with counts no more.
     ProviderChanged,
     UserDisabled,
     /// The user with this e-mail address is somebody else where they sign in.
     OtherIdentity,
+    /// No rule fits, and there is no default role.
+    NoRole,
 }
 
 /// What people are told, and so what they can do.
@@ -53,7 +58,6 @@ impl Refusal {
         match self {
             Refusal::FlowUsed => "flow_used",
             Refusal::FlowExpired => "flow_expired",
-            Refusal::OtherBrowser => "other_browser",
             Refusal::OtherIssuer => "other_issuer",
             Refusal::ProviderRefused => "provider_refused",
             Refusal::ProviderUnreachable => "provider_unreachable",
@@ -62,16 +66,18 @@ impl Refusal {
             Refusal::NoEmail => "no_email",
             Refusal::EmailNotVerified => "email_not_verified",
             Refusal::ForeignDomain => "foreign_domain",
+            Refusal::DomainOfOtherProvider => "domain_of_other_provider",
             Refusal::ProviderDisabled => "provider_disabled",
             Refusal::ProviderChanged => "provider_changed",
             Refusal::UserDisabled => "user_disabled",
             Refusal::OtherIdentity => "other_identity",
+            Refusal::NoRole => "no_role",
         }
     }
 
     pub fn told(self) -> Told {
         match self {
-            Refusal::FlowUsed | Refusal::FlowExpired | Refusal::OtherBrowser | Refusal::ProviderChanged => Told::Again,
+            Refusal::FlowUsed | Refusal::FlowExpired | Refusal::ProviderChanged => Told::Again,
             Refusal::OtherIssuer
             | Refusal::ProviderRefused
             | Refusal::ProviderUnreachable
@@ -80,9 +86,11 @@ impl Refusal {
             Refusal::NoEmail
             | Refusal::EmailNotVerified
             | Refusal::ForeignDomain
+            | Refusal::DomainOfOtherProvider
             | Refusal::ProviderDisabled
             | Refusal::UserDisabled
-            | Refusal::OtherIdentity => Told::NotAllowed,
+            | Refusal::OtherIdentity
+            | Refusal::NoRole => Told::NotAllowed,
         }
     }
 }
@@ -116,16 +124,41 @@ impl Refusals {
     }
 }
 
+/// Whom a provider has vouched for, as the audit trail names them. Whether the address is theirs may be what is refused.
+#[derive(Clone, Debug)]
+pub struct VouchedPerson {
+    pub subject: String,
+    pub email: Option<String>,
+}
+
+impl VouchedPerson {
+    /// Of the claims of a token that was verified. An e-mail claim that is no address is not repeated.
+    pub fn of(claims: &Map<String, Value>) -> Self {
+        let text = |name: &str| claims.get(name).and_then(Value::as_str);
+        VouchedPerson {
+            subject: text("sub").unwrap_or_default().to_owned(),
+            email: text("email").and_then(|email| fold_email(email).ok()),
+        }
+    }
+}
+
 /// A refusal with what the log is told of it. Nothing that anybody could sign in with is among that.
 #[derive(Clone, Debug)]
 pub struct Trouble {
     pub refusal: Refusal,
     pub detail: String,
+    /// Who is refused, once that is known: for the audit trail alone.
+    pub person: Option<Box<VouchedPerson>>,
 }
 
 impl Trouble {
     pub fn new(refusal: Refusal, detail: impl Into<String>) -> Self {
-        Trouble { refusal, detail: detail.into() }
+        Trouble { refusal, detail: detail.into(), person: None }
+    }
+
+    #[must_use]
+    pub fn about(self, person: &VouchedPerson) -> Self {
+        Trouble { person: Some(Box::new(person.clone())), ..self }
     }
 }
 

@@ -1,17 +1,20 @@
 //! `/api/auth/sso`
 
+use std::sync::Arc;
+
+use axum::Extension;
 use axum::extract::State;
 use axum::http::header::SET_COOKIE;
 use axum::http::{HeaderMap, HeaderValue, Method};
 use axum::response::{IntoResponse, Response};
 use kernel::base::{Code, Error, Result, Timestamp};
-use kernel::http::{Documented, Fields, FromBody, Json, Ok200, Query, Shared, check_csrf};
+use kernel::http::{Context, Documented, Fields, FromBody, Json, Ok200, Policy, Query, Shared, check_csrf};
 use serde::Serialize;
 use utoipa::openapi::{Ref, RefOr};
 use utoipa::{IntoResponses, ToSchema};
 
 use super::flow::{self, Asked, Begun};
-use super::{DEFAULT_REDIRECT, parse_domain, parse_redirect};
+use super::{DEFAULT_REDIRECT, SSO_NOT_AVAILABLE, parse_domain, parse_redirect};
 
 const PATH: &str = "/api/auth/sso";
 
@@ -23,7 +26,7 @@ pub struct Input {
     /// The domain of a work e-mail address: what stands behind its `@`.
     #[schema(min_length = 3, max_length = 253, pattern = "^[A-Za-z0-9-]+(\\.[A-Za-z0-9-]+)+$")]
     pub domain: String,
-    /// A path on this server that starts with a single `/`; `/overview` when omitted.
+    /// A path on this server that starts with a single `/`, and not the sign-in or sign-out page; `/overview` when omitted.
     #[schema(value_type = Option<String>, nullable = false, min_length = 1, max_length = 2048, pattern = "^/([^/\\\\]|$)")]
     pub redirect_to: String,
 }
@@ -88,11 +91,12 @@ impl IntoResponses for Answer {
 /// Begin single sign-on
 ///
 /// Send the browser to `url`: the provider of the domain signs people in, and sends them back here. The answer sets a cookie
-/// that the same browser has to bring back within ten minutes. Needs no credential, and takes no `Idempotency-Key`: a sign-on
-/// that is not finished is forgotten.
+/// that the same browser has to bring back within ten minutes: all of the sign-on is sealed in it, and nothing is stored. Needs no
+/// credential, and takes no `Idempotency-Key`. Charged to the address as `auth`; an unknown domain also as `auth_failures`.
 #[utoipa::path(post, path = PATH, tag = "Session", operation_id = "begin_sso", request_body = Input)]
 pub async fn begin(
     State(app): State<Shared>,
+    Extension(context): Extension<Arc<Context>>,
     method: Method,
     headers: HeaderMap,
     query: Query<()>,
@@ -106,7 +110,11 @@ pub async fn begin(
     }
     let input = body.read().await?.value;
     let asked = Asked { domain: &input.domain, redirect_to: &input.redirect_to, login_hint: None, headers: &headers };
-    let Begun { url, cookies, provider_name, protocol, expires_at } = flow::begin(&app, asked).await?;
+    let begun = flow::begin(&app, asked).await;
+    if begun.as_ref().is_err_and(|error| error.code() == SSO_NOT_AVAILABLE) {
+        context.charge_address(&app, Policy::AuthFailures)?;
+    }
+    let Begun { url, cookies, provider_name, protocol, expires_at } = begun?;
     let cookies: Result<Vec<_>, _> = cookies.into_iter().map(HeaderValue::try_from).collect();
     Ok(Answer {
         cookies: cookies.map_err(Error::internal)?,

@@ -68,12 +68,12 @@ pub fn email_domain(email: &str) -> Option<String> {
 
 /// A path on this server, or what would be right. Browsers read `\` as `/`, pass over tabs and line ends, and take what
 /// begins with two slashes for another server; proxies before them may decode what is encoded. So the text has none of these,
-/// and nothing is repaired.
+/// and nothing is repaired. Nor does it lead to the pages that sign somebody in or out.
 pub fn parse_redirect(text: &str) -> Result<String, String> {
     let wrong = || {
         format!(
             "must be a path on this server that starts with a single /, such as {DEFAULT_REDIRECT}, \
-             of at most {REDIRECT_BYTES_MAX} characters"
+             of at most {REDIRECT_BYTES_MAX} characters, and not the sign-in or sign-out page"
         )
     };
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?#%[]".contains(&byte);
@@ -82,8 +82,29 @@ pub fn parse_redirect(text: &str) -> Result<String, String> {
     let is_path = text.len() <= REDIRECT_BYTES_MAX
         && text.bytes().all(is_plain)
         && !rest.starts_with('/')
-        && !["%2f", "%5c"].contains(&start.as_str());
+        && !["%2f", "%5c"].contains(&start.as_str())
+        && !names_sign_in(text);
     if is_path { Ok(text.to_owned()) } else { Err(wrong()) }
+}
+
+/// What sign-in links and forms are below, and what signs out.
+const SIGN_IN_PARTS: [&str; 2] = ["signin", "signout"];
+/// How often a path may be encoded within itself: more than any proxy decodes.
+const DECODINGS_MAX: usize = 8;
+
+/// Whether any part of a path is that of the sign-in or sign-out page, however it is spelt. Wherever it stands: then no dots,
+/// doubled slashes or capitals, as one proxy or another reads them, lead there.
+fn names_sign_in(text: &str) -> bool {
+    let mut path = text.split(['?', '#']).next().unwrap_or_default().to_owned();
+    for _ in 0..DECODINGS_MAX {
+        let decoded = percent_decode_str(&path).decode_utf8_lossy().into_owned();
+        if decoded == path {
+            let ends_part = |c: char| "/\\;?#".contains(c) || c.is_control() || c.is_whitespace();
+            return path.split(ends_part).any(|part| SIGN_IN_PARTS.iter().any(|page| part.eq_ignore_ascii_case(page)));
+        }
+        path = decoded;
+    }
+    true
 }
 
 /// `CLAIM=VALUE:ROLE`. Values of claims may hold `=` and `:`.
@@ -99,12 +120,12 @@ pub fn parse_role_rule(text: &str) -> Result<RoleRule, String> {
     Ok(RoleRule { claim: claim.to_owned(), value: value.to_owned(), role })
 }
 
-/// The highest role that any rule gives, else the default. The same at every sign-on, whatever it was before.
-pub fn role_of(rules: &[RoleRule], default: Role, claims: &Map<String, Value>) -> Role {
+/// The highest role that any rule gives, else the default, if there is one. The same at every sign-on, whatever it was before.
+pub fn role_of(rules: &[RoleRule], default: Option<Role>, claims: &Map<String, Value>) -> Option<Role> {
     let fits = |rule: &&RoleRule| find_claim(claims, &rule.claim).is_some_and(|claim| says(claim, &rule.value));
     let given: Vec<Role> = rules.iter().filter(fits).map(|rule| rule.role).collect();
     // They are listed from the highest to the lowest.
-    Role::ALL.into_iter().find(|role| given.contains(role)).unwrap_or(default)
+    Role::ALL.into_iter().find(|role| given.contains(role)).or(default)
 }
 
 /// A claim by its name, or by a path with dots, such as `realm_access.roles`. There are names with dots in them, too.
@@ -392,7 +413,7 @@ mod tests {
     fn the_highest_role_that_fits_is_given() {
         let rules = ["groups=staff:technician", "realm_access.roles=root:admin", "a.b=1:admin", "level=3:technician"]
             .map(|text| parse_role_rule(text).unwrap());
-        let role = |claims: Value| role_of(&rules, Role::Viewer, claims.as_object().unwrap());
+        let role = |claims: Value| role_of(&rules, Some(Role::Viewer), claims.as_object().unwrap()).unwrap();
         assert_eq!(role(json!({})), Role::Viewer);
         assert_eq!(role(json!({"groups": ["x", "staff"]})), Role::Technician);
         assert_eq!(role(json!({"groups": "staff"})), Role::Technician);

@@ -1,15 +1,15 @@
-//! SQL of single sign-on: providers and their domains, which the operator sets up at the command line, and sign-ons under
-//! way, which are no tenant's record: they are written for whoever is nobody yet, on the system's handle.
+//! SQL of single sign-on: providers and their domains, which the operator sets up at the command line, and which sign-ons were
+//! finished. Those under way are in browsers (`sealed_flow`).
 
 use kernel::args;
 use kernel::audit::{self, Changes, Entry};
-use kernel::auth::{Role, Token, start_session};
+use kernel::auth::{ProviderSession, Role, Token, start_session};
 use kernel::base::seal::{Cell, Sealed, SealedColumn};
 use kernel::base::{Code, Error, OnDuplicate, Result, Secrets, TenantId, Timestamp};
 use kernel::store::{Db, FromRow, Row, Tx};
 use serde_json::{Value, json};
 
-use super::refusal::Refusal;
+use super::refusal::{Refusal, Trouble};
 use super::rules::check_provider;
 use super::{Domain, NewProvider, OIDC, PROVIDERS_MAX, Provider, ProviderId, RoleRule, TxtRecord};
 use crate::features::users::{SignOn, SignedOn, sign_on};
@@ -47,10 +47,11 @@ kernel::statements! {
         WHERE tenant_id = $1 AND domain = $2 AND verified_at IS NOT NULL";
     VERIFY_DOMAIN = "UPDATE sso_domains SET verified_at = $3 WHERE tenant_id = $1 AND domain = $2 AND verified_at IS NULL";
     ENABLED_VERSION = "SELECT version FROM sso_providers WHERE tenant_id = $1 AND id = $2 AND enabled";
-    IS_VERIFIED = "SELECT domain FROM sso_domains WHERE tenant_id = $1 AND domain = $2 AND verified_at IS NOT NULL";
+    FIND_DOMAIN_PROVIDER = "SELECT provider_id FROM sso_domains
+        WHERE tenant_id = $1 AND domain = $2 AND verified_at IS NOT NULL";
     /// With the secret.
     CONNECT = "SELECT tenant_id, id, name, protocol, issuer, client_id, scope, role_map, version, client_secret,
-            default_role, trust_email
+            default_role, trust_email, sign_out_at_provider
         FROM sso_providers WHERE tenant_id = $1 AND id = $2 AND enabled";
     /// Of whichever tenant: that is what the read finds out.
     FIND_BY_DOMAIN = "SELECT p.tenant_id, p.id, p.name, p.protocol, p.issuer, p.client_id, p.scope, p.role_map,
@@ -60,15 +61,12 @@ kernel::statements! {
     /// If people who sign out are led there.
     FIND_TO_SIGN_OUT = "SELECT tenant_id, id, name, protocol, issuer, client_id, scope, role_map, version
         FROM sso_providers WHERE tenant_id = $1 AND id = $2 AND enabled AND sign_out_at_provider";
-    OPEN_FLOW = "INSERT INTO sso_flows
-            (tenant_id, provider_id, provider_version, state_hash, cookie_hash, redirect_to, expires_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7)";
-    /// All but the newest.
-    TRIM_FLOWS = "DELETE FROM sso_flows WHERE tenant_id = $1 AND state_hash IN (SELECT state_hash FROM sso_flows
-        WHERE tenant_id = $1 AND provider_id = $2 ORDER BY expires_at DESC LIMIT $3 OFFSET $4)";
-    FIND_FLOW = "SELECT tenant_id, provider_id, cookie_hash, redirect_to, expires_at, provider_version
-        FROM sso_flows WHERE state_hash = $1";
-    USE_FLOW = "UPDATE sso_flows SET used_at = $2 WHERE state_hash = $1 AND used_at IS NULL";
+    FIND_USED_STATE = "SELECT expires_at FROM sso_used_states WHERE tenant_id = $1 AND state_hash = $2";
+    CLAIM_STATE = "INSERT INTO sso_used_states (tenant_id, state_hash, expires_at) VALUES ($1, $2, $3)
+        ON CONFLICT DO NOTHING";
+    CLEAN_USED_STATES = "DELETE FROM sso_used_states WHERE (tenant_id, state_hash) IN
+        (SELECT tenant_id, state_hash FROM sso_used_states WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)";
+    /// Written by nodes of before alone.
     CLEAN_FLOWS = "DELETE FROM sso_flows WHERE state_hash IN
         (SELECT state_hash FROM sso_flows WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)";
 }
@@ -92,7 +90,7 @@ impl FromRow for Provider {
             issuer: row.get(AT.issuer)?,
             client_id: row.get(AT.client_id)?,
             scope: row.get(AT.scope)?,
-            default_role: stored_role(&default_role)?,
+            default_role: stored_default_role(&default_role)?,
             role_map: stored_rules(&role_map)?,
             trust_email: row.get(AT.trust_email)?,
             sign_out_at_provider: row.get(AT.sign_out_at_provider)?,
@@ -116,6 +114,17 @@ impl FromRow for Domain {
 
 fn stored_role(text: &str) -> Result<Role> {
     Role::parse(text).ok_or_else(|| Error::internal(format!("unknown role {text:?}")))
+}
+
+/// How it is kept that whoever no rule fits is refused.
+const NO_ROLE: &str = "none";
+
+fn stored_default_role(text: &str) -> Result<Option<Role>> {
+    if text == NO_ROLE { Ok(None) } else { stored_role(text).map(Some) }
+}
+
+pub fn default_role_text(role: Option<Role>) -> &'static str {
+    role.map_or(NO_ROLE, Role::as_str)
 }
 
 /// Kept as `[[claim, value, role]]`.
@@ -150,7 +159,7 @@ pub async fn add(db: &Db, new: NewProvider, secrets: &Secrets) -> Result<Provide
             client_id: new.client_id.into(),
             client_secret: sealed.into(),
             scope: new.scope.into(),
-            default_role: new.default_role.as_str().into(),
+            default_role: default_role_text(new.default_role).into(),
             role_map: rules_text(&new.role_map)?.into(),
             trust_email: new.trust_email.into(),
             sign_out_at_provider: new.sign_out_at_provider.into(),
@@ -234,6 +243,11 @@ pub async fn release_domain(db: &Db, domain: &str) -> Result<Domain> {
     .await
 }
 
+/// The provider that a verified domain of the tenant leads to, be it enabled or not: it alone vouches for the domain's addresses.
+pub async fn find_domain_provider(tx: &mut Tx, domain: &str) -> Result<Option<ProviderId>> {
+    tx.find(FIND_DOMAIN_PROVIDER, args![domain]).await
+}
+
 pub async fn find_domain(db: &Db, domain: &str) -> Result<Option<Domain>> {
     db.find(FIND_DOMAIN, args![domain]).await
 }
@@ -297,82 +311,24 @@ pub async fn find_by_domain(all: &Db, domain: &str) -> Result<Option<Found>> {
     all.find(FIND_BY_DOMAIN, args![domain]).await
 }
 
-/// A sign-on under way, as it is stored: nothing of it is enough to finish it.
-pub struct NewFlow {
-    pub state_hash: [u8; 32],
-    pub cookie_hash: [u8; 32],
-    pub redirect_to: String,
-    pub expires_at: Timestamp,
-}
-
-/// Sign-ons under way at one provider: more than hundreds of addresses can begin in ten minutes, so that nobody crowds others'
-/// out. Beyond it the oldest are given up.
-pub const FLOWS_MAX: i64 = 20_000;
-/// More than are added between two times that they are given up.
-const TRIM_ROWS: i64 = 1_000;
-
-/// Notes a sign-on.
-pub async fn open_flow(all: &Db, provider: &Found, flow: NewFlow) -> Result<()> {
-    let (tenant, id, version) = (provider.tenant, provider.id, provider.version);
-    all.write(async move |tx| {
-        let NewFlow { state_hash, cookie_hash, redirect_to, expires_at } = flow;
-        let (state_hash, cookie_hash) = (state_hash.as_slice(), cookie_hash.as_slice());
-        let row = args![tenant, id, version, state_hash, cookie_hash, redirect_to, expires_at];
-        tx.exec(OPEN_FLOW, row).await.map(drop)
-    })
-    .await
-}
-
-/// Gives up what is beyond the bound. It walks all that are under way, so it is for now and then. Those who do it at once wait for
-/// each other, for they would lock the same rows in another order; whoever cleans up beside them may make one fail.
-pub async fn trim_flows(db: &Db, id: ProviderId) -> Result<()> {
-    db.write(async move |tx| {
-        tx.tick().await?;
-        tx.exec(TRIM_FLOWS, args![id, TRIM_ROWS, FLOWS_MAX]).await.map(drop)
-    })
-    .await
-}
-
-/// A sign-on that somebody has come back from.
-pub struct Flow {
-    pub tenant: TenantId,
-    pub provider: ProviderId,
-    pub cookie_hash: Vec<u8>,
-    pub redirect_to: String,
-    pub expires_at: Timestamp,
-    /// That of the provider when it began.
-    pub version: Option<i64>,
-}
-
-impl FromRow for Flow {
-    fn from_row(row: &Row<'_>) -> Result<Self> {
-        Ok(Flow {
-            tenant: row.get(0)?,
-            provider: row.get(1)?,
-            cookie_hash: row.get(2)?,
-            redirect_to: row.get(3)?,
-            expires_at: row.get(4)?,
-            version: row.get(5)?,
-        })
+/// Claims a sign-on for the one who comes back with it, whatever becomes of it. False if it was claimed before: of two requests at
+/// once, one finds it so.
+pub async fn claim_state(db: &Db, state_hash: [u8; 32], expires_at: Timestamp) -> Result<bool> {
+    // Whoever comes back with the same one again and again costs reads alone.
+    if db.find::<Timestamp>(FIND_USED_STATE, args![state_hash.as_slice()]).await?.is_some() {
+        return Ok(false);
     }
-}
-
-pub async fn find_flow(all: &Db, state_hash: [u8; 32]) -> Result<Option<Flow>> {
-    all.find(FIND_FLOW, args![state_hash.as_slice()]).await
-}
-
-/// Uses a sign-on up, whatever becomes of it. False if it was before: of two requests at once, one finds it so.
-pub async fn use_flow(all: &Db, state_hash: [u8; 32]) -> Result<bool> {
-    let at = all.world().now();
-    let used = all.write(async move |tx| tx.exec(USE_FLOW, args![state_hash.as_slice(), at]).await).await?;
-    Ok(used == 1)
+    let claimed =
+        db.write(async move |tx| tx.exec(CLAIM_STATE, args![state_hash.as_slice(), expires_at]).await).await?;
+    Ok(claimed == 1)
 }
 
 /// A provider with all that it takes to ask it.
 pub struct Connection {
     pub found: Found,
-    pub default_role: Role,
+    pub default_role: Option<Role>,
     pub trust_email: bool,
+    pub sign_out_at_provider: bool,
     sealed: Sealed,
 }
 
@@ -382,8 +338,9 @@ impl FromRow for Connection {
         Ok(Connection {
             found: Found::from_row(row)?,
             sealed: row.get(9)?,
-            default_role: stored_role(&default_role)?,
+            default_role: stored_default_role(&default_role)?,
             trust_email: row.get(11)?,
+            sign_out_at_provider: row.get(12)?,
         })
     }
 }
@@ -412,18 +369,20 @@ pub enum Finished {
     Refused(Refusal),
 }
 
-/// Somebody whom their provider vouches for.
+/// Somebody whom their provider vouches for. It does not print: the token is among it.
 pub struct Vouched {
     pub who: SignOn,
     /// That of their e-mail address.
     pub domain: String,
     /// That of the provider by whose rules they were looked at.
     pub version: i64,
+    /// Kept with the session, for signing out at the provider.
+    pub id_token: Option<String>,
 }
 
 /// Lets them in: the user, the session and what is noted of both come together.
-pub async fn finish(db: &Db, vouched: Vouched, lifetime_ms: i64) -> Result<Finished> {
-    let Vouched { who, domain, version } = vouched;
+pub async fn finish(db: &Db, vouched: Vouched, lifetime_ms: i64, secrets: &Secrets) -> Result<Finished> {
+    let (Vouched { who, domain, version, id_token }, secrets) = (vouched, secrets.clone());
     db.write(async move |tx| {
         tx.tick().await?;
         let provider = who.provider;
@@ -432,31 +391,44 @@ pub async fn finish(db: &Db, vouched: Vouched, lifetime_ms: i64) -> Result<Finis
             Some(now) if now != version => return Ok(Finished::Refused(Refusal::ProviderChanged)),
             Some(_) => {}
         }
-        if tx.find::<String>(IS_VERIFIED, args![domain]).await?.is_none() {
-            return Ok(Finished::Refused(Refusal::ForeignDomain));
+        match find_domain_provider(tx, &domain).await? {
+            None => return Ok(Finished::Refused(Refusal::ForeignDomain)),
+            Some(other) if other != provider => return Ok(Finished::Refused(Refusal::DomainOfOtherProvider)),
+            Some(_) => {}
         }
-        let user = match sign_on(tx, who).await? {
-            SignedOn::Welcome(user) => user,
+        let (user, ignored_email) = match sign_on(tx, who).await? {
+            SignedOn::Welcome { user, ignored_email } => (user, ignored_email),
             SignedOn::Disabled => return Ok(Finished::Refused(Refusal::UserDisabled)),
             SignedOn::OtherIdentity => return Ok(Finished::Refused(Refusal::OtherIdentity)),
+            SignedOn::NoRole => return Ok(Finished::Refused(Refusal::NoRole)),
         };
-        audit::record(tx, Entry::new("sso.sign_in", "user", user.id)).await?;
+        let mut entry = Entry::new("sso.sign_in", "user", user.id);
+        if ignored_email.is_some() {
+            let mut changes = Changes::default();
+            changes.add("ignored_email", None, ignored_email);
+            entry = entry.changes(changes);
+        }
+        audit::record(tx, entry).await?;
         let provider = provider.to_string();
-        start_session(tx, user.id, lifetime_ms, Some(provider.as_str())).await.map(Finished::Welcome)
+        let id_token = id_token.as_deref().map(|token| (token, &secrets));
+        let begun = ProviderSession { provider: &provider, id_token };
+        start_session(tx, user.id, lifetime_ms, &begun).await.map(Finished::Welcome)
     })
     .await
 }
 
-/// Notes in the tenant's trail that somebody was not let in, and why: never what they came with. And how many there were before
-/// who are not in it.
-pub async fn note_refusal(db: &Db, provider: ProviderId, refusal: Refusal, left_out: u64) -> Result<()> {
+/// Notes in the tenant's trail that somebody was not let in, why, and who it was as far as the provider has said: nothing that
+/// they came with. And how many there were before who are not in it.
+pub async fn note_refusal(db: &Db, provider: ProviderId, trouble: &Trouble, left_out: u64) -> Result<()> {
+    let mut changes = Changes::default();
+    changes.add("reason", None, Some(trouble.refusal.as_str()));
+    if let Some(person) = &trouble.person {
+        changes.add("subject", None, Some(person.subject.as_str()));
+        changes.add("email", None, person.email.as_deref());
+    }
+    changes.add("left_out", None, (left_out > 0).then_some(left_out));
     db.write(async move |tx| {
         tx.tick().await?;
-        let mut changes = Changes::default();
-        changes.tell("reason", &Value::Null, &json!(refusal.as_str()));
-        if left_out > 0 {
-            changes.tell("left_out", &Value::Null, &json!(left_out));
-        }
         audit::record(tx, Entry::new("sso.refused", "sso_provider", provider).changes(changes)).await
     })
     .await

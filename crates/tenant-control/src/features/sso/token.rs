@@ -82,10 +82,38 @@ pub struct Expected<'a> {
 /// Why a token is not believed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Signed with a key that is not among these: the provider may have a new one, be it by an old name.
+    /// It names a key that is not among these: the provider may have a new one.
     UnknownKey,
+    /// None of the keys that it may mean has signed it: the provider may have a new one by an old name.
+    BadSignature,
     /// What is wrong with it.
     Bad(&'static str),
+}
+
+/// Why the keys of a provider are read again. Each reason has a budget of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RereadReason {
+    UnknownKey,
+    BadSignature,
+}
+
+impl Fault {
+    /// Whether newer keys may show that the token is good after all.
+    pub fn reread_reason(&self) -> Option<RereadReason> {
+        match self {
+            Fault::UnknownKey => Some(RereadReason::UnknownKey),
+            Fault::BadSignature => Some(RereadReason::BadSignature),
+            Fault::Bad(_) => None,
+        }
+    }
+
+    pub fn detail(&self) -> &'static str {
+        match self {
+            Fault::UnknownKey => "it names none of the provider's keys",
+            Fault::BadSignature => "its signature is of none of the provider's keys",
+            Fault::Bad(detail) => detail,
+        }
+    }
 }
 
 /// The claims of a token that is the provider's word, for us, and about this sign-on.
@@ -114,7 +142,7 @@ fn verify_signature(token: &str, header: &Header, keys: &[Key]) -> Result<Map<St
     }
     let validation = signature_alone(header.alg);
     let verified = fitting.find_map(|key| decode::<Map<String, Value>>(token, &key.public, &validation).ok());
-    verified.map(|data| data.claims).ok_or(Fault::UnknownKey)
+    verified.map(|data| data.claims).ok_or(Fault::BadSignature)
 }
 
 /// The library would ask the clock of the machine.
@@ -287,9 +315,9 @@ mod tests {
         let (known, other) = (signer(Some("k1")), signer(Some("k1")));
         let keys = read_keys(&json!({"keys": [known.public]}));
         let forged = other.sign(Some("k1"), &claims());
-        assert_eq!(verify(&forged, &keys, &EXPECTED), Err(Fault::UnknownKey));
+        assert_eq!(verify(&forged, &keys, &EXPECTED), Err(Fault::BadSignature));
         assert_eq!(verify(&other.sign(Some("k2"), &claims()), &keys, &EXPECTED), Err(Fault::UnknownKey));
-        assert_eq!(verify(&other.sign(None, &claims()), &keys, &EXPECTED), Err(Fault::UnknownKey));
+        assert_eq!(verify(&other.sign(None, &claims()), &keys, &EXPECTED), Err(Fault::BadSignature));
         assert_eq!(verify(&known.sign(Some("k1"), &claims()), &[], &EXPECTED), Err(Fault::UnknownKey));
 
         let mut header = Header::new(Algorithm::HS256);

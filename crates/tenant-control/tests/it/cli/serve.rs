@@ -21,7 +21,10 @@ async fn the_first_run_makes_an_admin_and_prints_a_link_that_works_once() {
     let process = desk.serve(&[]);
     let link = process.says("/signin?token=").trim().to_owned();
     assert!(link.starts_with(&format!("http://{}/signin?token=", process.address)), "{link}");
-    let answer = client().get(&link).send().await.unwrap();
+    assert_eq!(client().get(&link).send().await.unwrap().status(), 200);
+    let (page, token) = link.split_once("?token=").unwrap();
+    let button = client().post(format!("{page}/link")).header("content-type", "application/x-www-form-urlencoded");
+    let answer = button.body(format!("token={token}")).send().await.unwrap();
     assert_eq!((answer.status().as_u16(), answer.headers()["location"].as_bytes()), (303, &b"/overview"[..]));
     let cookie = answer.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
     let (status, session) = get(&process, SESSION, ("cookie", &cookie)).await;

@@ -93,9 +93,9 @@ fn bad_values_are_named_with_what_would_be_right() {
         (
             "--rate-limit",
             "1200",
-            "write POLICY=N, where POLICY is one of read, write, search, export, ingest, auth, public",
+            "write POLICY=N, where POLICY is one of read, write, search, export, ingest, auth, auth_failures, public",
         ),
-        ("--rate-limit", "reads=1", "known are read, write, search, export, ingest, auth, public"),
+        ("--rate-limit", "reads=1", "known are read, write, search, export, ingest, auth, auth_failures, public"),
         ("--rate-limit", "read=0", "N must be a whole number above 0"),
         ("--rate-limit", "read=-1", "N must be a whole number above 0"),
         ("--session-idle-minutes", "0", "1..=1440"),

@@ -25,7 +25,7 @@ over_http! {
     async fn where_somebody_came_from_is_kept_if_it_is_ours(server: Server) {
         let page = html(&server.get("/signin?redirect_to=%2Foverview%3Fa%3Db%26c").await);
         assert!(page.contains("name=\"redirect_to\" value=\"/overview?a=b&c\""), "{page}");
-        for elsewhere in ["https%3A%2F%2Fevil.test", "%2F%2Fevil.test", "%2F%5Cevil.test", "%2F%22evil", "overview", ""] {
+        for elsewhere in ["https%3A%2F%2Fevil.test", "%2F%2Fevil.test", "%2F%5Cevil.test", "%2F%22evil", "overview", "", "%2Fsignin%3Ftoken%3Devil"] {
             let page = html(server.get(format!("/signin?redirect_to={elsewhere}")).await.is(200));
             assert!(!page.contains("redirect_to") && !page.contains("evil"), "{elsewhere}");
         }
@@ -92,7 +92,7 @@ over_http! {
         }
     }
 
-    async fn trying_addresses_has_the_budget_of_signing_in(server: Server) {
+    async fn trying_addresses_has_the_budget_of_failing(server: Server) {
         for _ in 0..20 {
             send(&server, SIGNIN, "email=ann%40nowhere.test").await.is(404);
         }

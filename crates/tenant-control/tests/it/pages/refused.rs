@@ -75,7 +75,7 @@ over_http! {
 
     async fn a_sign_on_that_comes_back_too_often_is_told_so(setup: Setup) {
         let mut setup = setup;
-        setup.settings.rate_table.set(Policy::Auth, 1);
+        setup.settings.rate_table.set(Policy::AuthFailures, 1);
         let server = setup.start().await;
         let target = format!("{CALLBACK}?code=a&state=b");
         server.get(&target).header("accept", BROWSER).await.is(400);

@@ -87,6 +87,31 @@ over_http! {
         assert_eq!(answer.pointers(), ["/redirect_to"]);
     }
 
+    async fn nobody_is_led_to_where_somebody_else_is_signed_in(setup: Setup) {
+        let scene = scene(setup).await;
+        for path in [
+            "/signin", "/signin/", "/signin?token=abc", "/signin#top", "/signin/link", "/signin/link?token=abc", "/signout",
+            "/signout/", "/SignIn", "/SIGNOUT", "/%73ignin", "/sign%69n?token=abc", "/%2573ignin", "/%252573ignin", "/./signin",
+            "/../signin", "/a/../signin", "/a/%2e%2e/signin", "/a/.%2E/signin", "/%2e/signin", "/a//../../signin", "/overview/..%2fsignin",
+            "/a%2f..%2fsignin", "/signin;a=b", "/signin%3ftoken=abc", "/signin%23", "/signin%00", "/signin%20", "/a%5c..%5csignin",
+            "/.//signin", "/signin/./", "/signin/x/..",
+        ] {
+            let answer = scene.server.post(SSO).json(&json!({"domain": DOMAIN, "redirect_to": path})).await;
+            assert_eq!((answer.status, answer.pointers()), (422, vec!["/redirect_to".to_owned()]), "{path}");
+            // The form passes over it, and leads to where nobody has said.
+            let form = scene.server.post("/signin").header("content-type", "application/x-www-form-urlencoded");
+            let encoded = path.replace('%', "%25").replace('?', "%3F").replace('#', "%23").replace(';', "%3B").replace('=', "%3D");
+            let page = form.body(format!("email=ann%40{DOMAIN}&redirect_to={encoded}")).header("sec-fetch-site", "same-origin").await;
+            let url = page.is(303).header("location").to_owned();
+            let flow = Flow { cookie: set_cookies(&page)[0].split(';').next().unwrap().to_owned(), url };
+            let back = scene.approve(&flow).await;
+            assert_eq!(finish(&scene.server, &flow, &back).await.is(303).header("location"), "/overview", "{path}");
+        }
+        for path in ["/signing", "/assign", "/search?q=signin", "/overview#/signin", "/documentation/guides/single-sign-on/"] {
+            Flow::of(&scene.server.post(SSO).json(&json!({"domain": DOMAIN, "redirect_to": path})).await);
+        }
+    }
+
     async fn a_body_is_read_as_strictly_as_any(setup: Setup) {
         let scene = scene(setup).await;
         for (body, pointers) in [
@@ -223,14 +248,14 @@ over_http! {
         }
     }
 
-    async fn guessing_has_the_budget_of_signing_in(setup: Setup) {
+    async fn guessing_has_the_budget_of_failing(setup: Setup) {
         let mut setup = setup;
-        setup.settings.rate_table.set(Policy::Auth, 3);
+        setup.settings.rate_table.set(Policy::AuthFailures, 3);
         let server = setup.start().await;
         for left in [2, 1, 0] {
             let answer = begin(&server, HIDDEN[0]).await;
             answer.problem("sso_not_available");
-            assert_eq!(answer.remaining(), ("auth".to_owned(), left));
+            assert_eq!(answer.remaining(), ("auth_failures".to_owned(), left));
         }
         begin(&server, HIDDEN[0]).await.problem("rate_limited");
     }

@@ -164,8 +164,7 @@ over_http! {
             let says = Behaviour::AnswerWith { status: 200, headers, body: document.to_string().into_bytes() };
             receiver.on(&format!("{path}{DISCOVERY}"), [says]);
             let (issuer, domain) = (receiver.url(&path), domain.as_str());
-            let told = Told { issuer, domain, role_map: &[], trust_email: false, sign_out_at_provider: false };
-            provide(&server, &acme, told).await;
+            provide(&server, &acme, Told::at(issuer, domain)).await;
             let answer = begin(&server, domain).await;
             if plain.is_empty() {
                 assert!(Flow::of(&answer).url.starts_with("https://"));
@@ -254,6 +253,35 @@ over_http! {
             scene.refuses("a signature of nobody's", scene.sign_on()).await;
         }
         assert_eq!(scene.idp.asked(JWKS), 2, "and not for everybody who is refused");
+    }
+
+    async fn bad_signatures_keep_no_new_key_from_being_found(setup: Setup) {
+        let scene = scene(setup).await;
+        scene.signed_on().await;
+        let forged = Key::ec("first");
+        scene.idp.spoil(move |draft| draft.sign_with(forged.clone()));
+        for _ in 0..2 {
+            scene.refuses("a signature of nobody's", scene.sign_on()).await;
+        }
+        assert_eq!(scene.idp.asked(JWKS), 2);
+        scene.idp.behave();
+        scene.idp.keys(vec![Key::ec("next")]);
+        scene.signed_on().await;
+        assert_eq!(scene.idp.asked(JWKS), 3, "in the same half minute");
+    }
+
+    async fn unknown_keys_keep_no_new_key_of_an_old_name_from_being_found(setup: Setup) {
+        let scene = scene(setup).await;
+        scene.signed_on().await;
+        scene.idp.spoil(|draft| draft.sign_with(Key::ec("stranger")));
+        for _ in 0..2 {
+            scene.refuses("an unknown key", scene.sign_on()).await;
+        }
+        assert_eq!(scene.idp.asked(JWKS), 2);
+        scene.idp.behave();
+        scene.idp.keys(vec![Key::ec("first")]);
+        scene.signed_on().await;
+        assert_eq!(scene.idp.asked(JWKS), 3, "in the same half minute");
     }
 
     async fn a_key_that_was_withdrawn_signs_nothing_an_hour_later(setup: Setup) {

@@ -2,11 +2,10 @@
 
 use kernel::auth::operate;
 use kernel::base::Code;
-use serde_json::json;
 use tenant_control::features::sso;
 
-use super::{DOMAIN, Flow, Told, add, begin, finish, open, provide, scene, session_of, verify};
-use crate::support::idp::{Idp, person};
+use super::{DOMAIN, Told, add, begin, finish, open, scene, verify};
+use crate::support::idp::Idp;
 use crate::support::over_http;
 
 over_http! {
@@ -73,18 +72,5 @@ over_http! {
         for near in ["sub.acme.test", "acme.test.evil.test", "xacme.test", "test"] {
             assert!([404, 422].contains(&begin(&server, near).await.status), "{near}");
         }
-    }
-
-    async fn every_domain_of_a_tenant_counts_at_each_of_its_providers(setup: Setup) {
-        let scene = scene(setup).await;
-        let second = Idp::start(&scene.server.app.world.clock).await;
-        let provider = provide(&scene.server, &scene.acme, Told::of(&second, "other.test")).await;
-        second.person(person("bob", "bob@acme.test"));
-        let flow = Flow::of(&begin(&scene.server, "other.test").await);
-        let back = second.approve(&flow.url).await;
-        let bob = session_of(finish(&scene.server, &flow, &back).await.is(303)).expect("a session");
-        assert_eq!(scene.session(&bob).await["actor"]["email"], "bob@acme.test");
-        let identities = json!([{"provider": provider, "subject": "bob"}]);
-        assert_eq!(scene.user("bob@acme.test").await["identities"], identities);
     }
 }

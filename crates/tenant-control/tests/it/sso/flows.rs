@@ -1,11 +1,13 @@
 //! Flows that are not ended by whom they were begun, or not as they were begun, or twice.
 
-use kernel::base::{DAY_MS, MINUTE_MS};
+use kernel::args;
+use kernel::base::{Actor, DAY_MS, MINUTE_MS};
 use reqwest::{Method, Url};
 use serde_json::json;
+use tenant_control::retention::RETENTION;
 
 use super::{
-    CALLBACK, DOMAIN, Flow, SSO, Told, assert_turned_away, begin, disable, finish, provide, reason, replaced, scene,
+    CALLBACK, DOMAIN, Flow, SSO, Scene, Told, assert_turned_away, begin, disable, finish, provide, reason, replaced, scene,
     session_of, set_cookies, target, value_of,
 };
 use crate::support::idp::{DISCOVERY, Idp, TOKEN, person};
@@ -14,6 +16,12 @@ use crate::support::people::SESSION;
 
 /// What is wrong with an address, and how it becomes so.
 type Case<'a> = (&'a str, &'a dyn Fn(&Url) -> String);
+
+/// Sign-ons of the tenant that were finished.
+async fn used_states(scene: &Scene) -> i64 {
+    let db = scene.server.app.store.tenant_for_test(scene.acme.tenant.id, Actor::system());
+    db.one::<(i64,)>("SELECT COUNT(*) FROM sso_used_states WHERE tenant_id = $1", args![]).await.unwrap().0
+}
 
 over_http! {
     async fn a_flow_is_used_up_by_its_first_answer(setup: Setup) {
@@ -76,13 +84,10 @@ over_http! {
             let cookie = cookie.replace("NAME", flow.cookie_name());
             let answer = async { if cookie.is_empty() { call.await } else { call.cookie(&cookie).await } };
             let about = format!("a browser with {cookie:?}");
-            scene.refuses(&about, async {
-                let answer = answer.await;
-                // What it has under way itself goes on.
-                assert_eq!(set_cookies(&answer), [""; 0], "{about}");
-                answer
-            })
-            .await;
+            let answer = answer.await;
+            assert_turned_away(&answer, &about);
+            // What it has under way itself goes on.
+            assert_eq!(set_cookies(&answer), [""; 0], "{about}");
         }
         // What the address has is no cookie.
         let flow = scene.begin().await;
@@ -91,8 +96,80 @@ over_http! {
         assert_turned_away(&scene.server.get(target(&back)).cookie(&stolen).await, "the state as a cookie");
         assert_eq!(scene.users().await, users);
         assert_eq!(scene.idp.asked(TOKEN), 0, "no code was shown for a stranger");
+        assert_eq!((scene.trail("sso.refused").await, used_states(&scene).await), (vec![], 0), "and nothing was written");
         // And none of it was used up by them.
         finish(&scene.server, &flow, &back).await.is(303);
+    }
+
+    async fn a_cookie_that_was_changed_is_none(setup: Setup) {
+        let scene = scene(setup).await;
+        let flow = scene.begin().await;
+        let back = scene.approve(&flow).await;
+        let (name, sealed) = flow.cookie.split_once('=').unwrap();
+        for at in 0..sealed.len() {
+            let mut altered = sealed.as_bytes().to_vec();
+            altered[at] = if altered[at] == b'A' { b'B' } else { b'A' };
+            let cookie = format!("{name}={}", String::from_utf8(altered).unwrap());
+            let answer = scene.server.get(target(&back)).cookie(&cookie).await;
+            assert_turned_away(&answer, &format!("character {at}"));
+        }
+        assert_eq!((scene.idp.asked(TOKEN), used_states(&scene).await), (0, 0));
+        finish(&scene.server, &flow, &back).await.is(303);
+    }
+
+    async fn a_begin_writes_nothing_and_a_finish_one_state(setup: Setup) {
+        let scene = scene(setup).await;
+        let flow = scene.begin().await;
+        let back = scene.approve(&flow).await;
+        // Whoever begins does not wait for what the tenant is busy with.
+        let held = scene.server.hold_writes(scene.acme.tenant.id).await;
+        for _ in 0..50 {
+            scene.begin().await;
+        }
+        drop(held);
+        let db = scene.server.app.store.tenant_for_test(scene.acme.tenant.id, Actor::system());
+        let (rows,): (i64,) = db.one("SELECT COUNT(*) FROM sso_flows WHERE tenant_id = $1", args![]).await.unwrap();
+        assert_eq!((rows, used_states(&scene).await), (0, 0));
+        finish(&scene.server, &flow, &back).await.is(303);
+        assert_eq!(used_states(&scene).await, 1);
+        // It is kept for longer than any node would take the sign-on, and no longer.
+        scene.server.advance(11 * MINUTE_MS);
+        kernel::jobs::clean(&scene.server.app, RETENTION).await.unwrap();
+        assert_eq!(used_states(&scene).await, 1);
+        scene.server.advance(10 * MINUTE_MS);
+        kernel::jobs::clean(&scene.server.app, RETENTION).await.unwrap();
+        assert_eq!(used_states(&scene).await, 0);
+    }
+
+    async fn what_one_node_began_another_ends_once(setup: Setup) {
+        let scene = scene(setup).await;
+        let other = scene.server.second_node().await;
+        let flow = Flow::of(&begin(&other, DOMAIN).await);
+        let back = scene.approve(&flow).await;
+        finish(&scene.server, &flow, &back).await.is(303);
+        for node in [&scene.server, &other] {
+            scene.refuses("the second time", finish(node, &flow, &back)).await;
+            assert_eq!(reason(&scene.trail("sso.refused").await[0]), "flow_used");
+        }
+        assert_eq!(scene.idp.asked(TOKEN), 1);
+    }
+
+    async fn long_ways_on_crowd_out_the_oldest(setup: Setup) {
+        let scene = scene(setup).await;
+        let long = format!("/overview?{}", "a".repeat(2_000));
+        let mut jar: Vec<String> = Vec::new();
+        for _ in 0..6 {
+            let body = json!({"domain": DOMAIN, "redirect_to": long});
+            let answer = scene.server.post(SSO).cookie(&jar.join("; ")).json(&body).await;
+            let flow = Flow::of(&answer);
+            assert!(flow.cookie.len() < 4_096, "a browser would not keep it: {}", flow.cookie.len());
+            let over: Vec<String> = set_cookies(&answer).into_iter().filter(|set| set.contains("Max-Age=0")).map(str::to_owned).collect();
+            jar.retain(|kept| !over.iter().any(|set| set.starts_with(kept.split_once('=').unwrap().0)));
+            jar.push(flow.cookie);
+            let bytes: usize = jar.iter().map(String::len).sum();
+            assert!(bytes <= 6 * 1024 && jar.len() <= 2, "{bytes} in {}", jar.len());
+        }
+        assert_eq!(jar.len(), 2);
     }
 
     async fn each_window_of_a_browser_ends_its_own(setup: Setup) {

@@ -66,7 +66,7 @@ over_http! {
         scene.refuses("another subject with the same address", scene.sign_on()).await;
         scene.server.get(SESSION).cookie(&first).await.is(200);
 
-        // Nor by another provider of the same tenant, which may vouch for each of its domains.
+        // Nor by another provider of the same tenant.
         let second = Idp::start(&scene.server.app.world.clock).await;
         second.person(person("subject-1", "ann@acme.test"));
         provide(&scene.server, &scene.acme, Told::of(&second, "other.test")).await;

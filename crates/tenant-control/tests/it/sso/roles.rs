@@ -1,11 +1,13 @@
 //! Which role somebody has: what the provider says of them this time decides, and nothing else.
 
-use kernel::auth::Role;
+use kernel::auth::{Role, create_session};
+use kernel::base::HOUR_MS;
 use serde_json::{Value, json};
+use tenant_control::features::sso::ProviderChange;
 
-use super::{Flow, Scene, Told, begin, provide, scene_with};
+use super::{Flow, Scene, Told, USERS, begin, provide, reason, scene_with, update};
 use crate::support::idp::{DISCOVERY, Idp, person};
-use crate::support::people::KEYS;
+use crate::support::people::{KEYS, SESSION};
 use crate::support::{Setup, over_http};
 
 const ROLES: &[(&str, &str, Role)] = &[
@@ -89,6 +91,39 @@ over_http! {
         scene.signed_on().await;
         scene.server.get(KEYS).cookie(&older).await.problem("insufficient_scope");
         assert_eq!(scene.session(&older).await["role"], "viewer");
+    }
+
+    async fn without_a_default_role_whoever_no_rule_fits_is_refused(setup: Setup) {
+        let scene = scene_with(setup, |told| (told.default_role, told.role_map) = (None, ROLES)).await;
+        scene.idp.person(ann(&json!({"groups": ["others"]})));
+        scene.refuses("nobody yet", scene.sign_on()).await;
+        assert_eq!(reason(&scene.trail("sso.refused").await[0]), "no_role");
+        // A user whom an admin has made is not even linked.
+        let body = json!({"email": "ann@acme.test", "name": "Ann", "role": "admin"});
+        scene.server.post(USERS).cookie(&scene.acme.admin).json(&body).await.is(201);
+        scene.refuses("a user without an identity", scene.sign_on()).await;
+
+        scene.idp.person(ann(&json!({"groups": ["ops"]})));
+        let session = scene.signed_on().await;
+        assert_eq!(scene.session(&session).await["role"], "technician");
+        let id = scene.session(&session).await["actor"]["id"].as_str().unwrap().parse().unwrap();
+        let made = create_session(&scene.server.app.store, scene.acme.tenant.id, id, HOUR_MS).await.expect("a session");
+        let of_operator = format!("session={}", made.0.reveal());
+        // Who has lost every role is refused, and what the provider has begun is over; the operator's word still counts.
+        scene.idp.person(ann(&json!({"groups": []})));
+        scene.refuses("a user who has lost every role", scene.sign_on()).await;
+        scene.server.get(SESSION).cookie(&session).await.problem("unauthenticated");
+        assert_eq!(scene.session(&of_operator).await["role"], "technician");
+
+        scene.idp.person(ann(&json!({"groups": ["root"]})));
+        assert_eq!(scene.session(&scene.signed_on().await).await["role"], "admin");
+        let change = ProviderChange { default_role: Some(Some(Role::Viewer)), ..ProviderChange::default() };
+        let changed = update(&scene.server, &scene.acme, &scene.provider, change).await.expect("it is changed");
+        assert_eq!(changed.default_role, Some(Role::Viewer));
+        let told = &scene.trail("sso.update").await[0]["changes"]["default_role"];
+        assert_eq!(*told, json!({"from": "none", "to": "viewer"}));
+        scene.idp.person(ann(&json!({})));
+        assert_eq!(scene.session(&scene.signed_on().await).await["role"], "viewer");
     }
 
     async fn nobody_signs_on_as_an_operator_of_the_platform(setup: Setup) {

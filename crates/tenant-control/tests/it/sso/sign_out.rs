@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use kernel::base::{DAY_MS, HOUR_MS};
+use kernel::args;
+use kernel::base::{Actor, DAY_MS, HOUR_MS};
 use kernel::http::BaseUrl;
 use reqwest::Url;
 use serde_json::{Value, json};
@@ -59,16 +60,47 @@ async fn signed_on_at(scene: &Scene, domain: &str, endpoint: Value) -> (Idp, Str
 over_http! {
     async fn who_signs_out_is_led_on_to_their_provider(setup: Setup) {
         let scene = opted_in(setup).await;
-        let url = Url::parse(&led_to(&scene.server, &scene.signed_on().await).await).expect("an address");
+        let session = scene.signed_on().await;
+        let id_token = scene.idp.last_id_token();
+        let url = Url::parse(&led_to(&scene.server, &session).await).expect("an address");
         assert!(url.as_str().starts_with(&scene.idp.url(END_SESSION)), "{url}");
         let said: Vec<(String, String)> =
             url.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
         let back = format!("{}{SIGNIN}", scene.server.base_url());
-        let wanted = [("client_id", CLIENT_ID), ("post_logout_redirect_uri", back.as_str())];
-        assert_eq!(said, wanted.map(|(name, value)| (name.to_owned(), value.to_owned())), "and no token");
+        let wanted =
+            [("id_token_hint", id_token.as_str()), ("client_id", CLIENT_ID), ("post_logout_redirect_uri", back.as_str())];
+        assert_eq!(said, wanted.map(|(name, value)| (name.to_owned(), value.to_owned())));
         assert_eq!(scene.idp.asked(END_SESSION), 0, "it is the browser's to ask");
         // The API tells no browser where to go.
         scene.server.delete(SESSION).cookie(&scene.signed_on().await).await.is(204);
+    }
+
+    async fn the_token_is_kept_sealed_only_where_it_is_of_use(setup: Setup) {
+        let scene = scene_with(setup, |told| told.sign_out_at_provider = false).await;
+        let stored = async || {
+            let db = scene.server.app.store.tenant_for_test(scene.acme.tenant.id, Actor::system());
+            let read = "SELECT id_token FROM sessions WHERE tenant_id = $1 AND provider_id IS NOT NULL ORDER BY id DESC LIMIT 1";
+            db.one::<(Option<Vec<u8>>,)>(read, args![]).await.unwrap().0
+        };
+        let before = scene.signed_on().await;
+        assert_eq!(stored().await, None, "nobody signs out there");
+        let change = ProviderChange { sign_out_at_provider: Some(true), ..ProviderChange::default() };
+        update(&scene.server, &scene.acme, &scene.provider, change).await.expect("it is changed");
+        let without = led_to(&scene.server, &before).await;
+        assert!(without.starts_with(&scene.idp.url(END_SESSION)) && !without.contains("id_token_hint"), "{without}");
+
+        let kept = scene.signed_on().await;
+        let (sealed, token) = (stored().await.expect("a sealed token"), scene.idp.last_id_token());
+        assert!(!sealed.windows(16).any(|part| token.as_bytes().windows(16).any(|plain| plain == part)));
+        // On whichever node.
+        let other = scene.server.second_node().await;
+        assert!(led_to(&other, &kept).await.contains(&format!("id_token_hint={token}&")), "it is gone with the session");
+
+        // One that is too long for an address is left out, and signs nobody out of their session here.
+        scene.idp.spoil(|draft| draft.claims["padding"] = json!("x".repeat(3_000)));
+        let long = scene.signed_on().await;
+        assert_eq!(stored().await, None);
+        assert!(!led_to(&scene.server, &long).await.contains("id_token_hint"));
     }
 
     async fn by_https_the_way_back_is_too(setup: Setup) {
@@ -128,7 +160,7 @@ over_http! {
         }
         let (_idp, session) = signed_on_at(&scene, "query.test", json!("https://id.acme.test/out?realm=a%20b")).await;
         let url = led_to(&scene.server, &session).await;
-        assert!(url.starts_with("https://id.acme.test/out?realm=a%20b&client_id="), "{url}");
+        assert!(url.starts_with("https://id.acme.test/out?realm=a%20b&id_token_hint="), "{url}");
     }
 
     async fn a_provider_that_cannot_be_asked_keeps_nobody_signed_in(setup: Setup) {

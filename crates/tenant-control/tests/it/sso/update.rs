@@ -95,7 +95,7 @@ over_http! {
         let attempt = async {
             let meanwhile = async {
                 scene.idp.wait_for(TOKEN).await;
-                let change = ProviderChange { default_role: Some(Role::Technician), ..ProviderChange::default() };
+                let change = ProviderChange { default_role: Some(Some(Role::Technician)), ..ProviderChange::default() };
                 update(&scene.server, &scene.acme, &scene.provider, change).await.expect("it is changed");
                 gate.send_replace(true);
             };
@@ -114,7 +114,7 @@ over_http! {
             client_id: Some(CLIENT_ID.to_owned()),
             client_secret: Some((CLIENT_SECRET.to_owned(), scene.server.app.secrets.clone())),
             scope: Some(None),
-            default_role: Some(Role::Viewer),
+            default_role: Some(Some(Role::Viewer)),
             role_map: Some(Vec::new()),
             trust_email: Some(false),
             sign_out_at_provider: Some(false),
@@ -131,7 +131,7 @@ over_http! {
         let rule = RoleRule { claim: "groups".to_owned(), value: "it".to_owned(), role: Role::Admin };
         let change = ProviderChange {
             name: Some("Next".to_owned()),
-            default_role: Some(Role::Technician),
+            default_role: Some(Some(Role::Technician)),
             role_map: Some(vec![rule.clone()]),
             trust_email: Some(true),
             sign_out_at_provider: Some(true),

@@ -194,6 +194,12 @@ impl Idp {
         self.state.dials().keys.first().expect("a key").clone()
     }
 
+    /// The ID token that was given last.
+    pub fn last_id_token(&self) -> String {
+        let dials = self.state.dials();
+        dials.secrets.iter().rev().find(|secret| secret.split('.').count() == 3).expect("a token").clone()
+    }
+
     /// How many requests came on a path.
     pub fn asked(&self, path: &str) -> usize {
         let of_path = |asked: &&String| asked.split(' ').nth(1) == Some(path);

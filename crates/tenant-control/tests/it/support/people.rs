@@ -3,9 +3,11 @@
 use kernel::auth::{self, Role, Tenant};
 use kernel::base::{Actor, TenantId, Timestamp};
 use serde_json::{Value, json};
+use tenant_control::features::pages::REDEEM_PATH;
 use tenant_control::features::users::{NewUser, create_user};
 use tokio::sync::oneshot;
 
+use super::call::Call;
 use super::server::Server;
 use crate::webhooks::EVENTS;
 
@@ -48,6 +50,13 @@ impl Server {
         let email = format!("{}@{}.test", self.app.world.chance.base62(10), tenant.slug);
         let new = NewUser { email, name: Some(format!("The {}", role.as_str())), role, platform_operator: false };
         self.session(tenant, new).await
+    }
+
+    /// What the button on the page of a sign-in link sends, as a browser does.
+    pub fn redeem(&self, link: &str) -> Call<'_> {
+        let (_, token) = link.split_once("token=").expect("a token");
+        let form = self.post(REDEEM_PATH).header("content-type", "application/x-www-form-urlencoded");
+        form.header("sec-fetch-site", "same-origin").body(format!("token={token}"))
     }
 
     pub async fn session(&self, tenant: &Tenant, new: NewUser) -> String {

@@ -28,7 +28,9 @@ over_http! {
             for cookie in &cookies {
                 server.get(SESSION).cookie(cookie).await.problem("unauthenticated");
             }
-            server.get(format!("/signin?token={}", token.reveal())).await.is(410);
+            let link = format!("/signin?token={}", token.reveal());
+            server.get(&link).await.is(410);
+            server.redeem(&link).await.is(410);
             let refused = create_session(&server.app.store, acme.tenant.id, id, HOUR_MS).await;
             assert_eq!(refused.err().map(|error| error.code()), Some(Code::NotFound));
             // Who may sign in again does so anew.

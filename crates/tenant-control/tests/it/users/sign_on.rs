@@ -22,7 +22,7 @@ async fn provider(server: &Server, tenancy: &Tenancy) -> ProviderId {
 
 fn who(provider: ProviderId, subject: &str, email: &str, role: Role) -> SignOn {
     let (subject, email, name) = (subject.to_owned(), email.to_owned(), Some("Ann Hub".to_owned()));
-    SignOn { provider, subject, email, name, role }
+    SignOn { provider, subject, email, name, role: Some(role) }
 }
 
 async fn signed_on(server: &Server, tenancy: &Tenancy, who: SignOn) -> SignedOn {
@@ -32,7 +32,7 @@ async fn signed_on(server: &Server, tenancy: &Tenancy, who: SignOn) -> SignedOn 
 
 async fn welcome(server: &Server, tenancy: &Tenancy, who: SignOn) -> User {
     match signed_on(server, tenancy, who).await {
-        SignedOn::Welcome(user) => *user,
+        SignedOn::Welcome { user, .. } => *user,
         other => panic!("{other:?}"),
     }
 }

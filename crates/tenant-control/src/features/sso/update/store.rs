@@ -8,7 +8,7 @@ use kernel::store::{Db, Tx};
 use serde_json::{Value, json};
 
 use super::super::rules::{check_change, check_domain_count};
-use super::super::store::{claim, read, rules_text, secret_cell};
+use super::super::store::{claim, default_role_text, read, rules_text, secret_cell};
 use super::super::{Provider, ProviderChange, ProviderId, RoleRule};
 
 kernel::statements! {
@@ -53,7 +53,7 @@ pub async fn update(db: &Db, id: ProviderId, change: ProviderChange) -> Result<P
             new.name.into(),
             new.client_id.into(),
             new.scope.into(),
-            new.default_role.as_str().into(),
+            default_role_text(new.default_role).into(),
             rules_text(&new.role_map)?.into(),
             new.trust_email.into(),
             new.sign_out_at_provider.into(),
@@ -88,7 +88,7 @@ fn differences(old: &Provider, new: &Provider) -> Changes {
     changes.add("name", old.name.as_str(), new.name.as_str());
     changes.add("client_id", old.client_id.as_str(), new.client_id.as_str());
     changes.add("scope", old.scope.as_deref(), new.scope.as_deref());
-    changes.add("default_role", old.default_role.as_str(), new.default_role.as_str());
+    changes.add("default_role", default_role_text(old.default_role), default_role_text(new.default_role));
     if old.role_map != new.role_map {
         changes.tell("role_map", &told(&old.role_map), &told(&new.role_map));
     }

@@ -1,0 +1,106 @@
+//! One-time links that start a session. Only hashes of their tokens are stored. Looking at a link uses nothing up.
+
+use std::net::IpAddr;
+
+use super::credentials::Credentials;
+use super::sessions::{SessionOwner, Token, insert_session, lock_user};
+use crate::audit::{self, Entry};
+use crate::base::{Actor, Chain, MINUTE_MS, Result, TenantId, Timestamp, UserId, sha256};
+use crate::store::{FromRow, Purpose, Row, Store};
+
+crate::statements! {
+    INSERT_LINK = "INSERT INTO signin_links (tenant_id, token_hash, user_id, expires_at) VALUES ($1, $2, $3, $4)";
+    /// Of whichever tenant: that is what the read finds out.
+    FIND_LINK = "SELECT l.tenant_id, t.name, l.user_id, u.email, u.name, l.expires_at FROM signin_links l
+        JOIN tenants t ON t.id = l.tenant_id
+        JOIN users u ON u.tenant_id = l.tenant_id AND u.id = l.user_id AND u.status = 'active'
+        WHERE l.token_hash = $1 AND l.expires_at > $2";
+    DELETE_LINK = "DELETE FROM signin_links WHERE tenant_id = $1 AND token_hash = $2";
+    /// The server observes it: neither the version nor the time of the last change moves.
+    NOTE_SIGN_IN = "UPDATE users SET last_signed_in_at = $3 WHERE tenant_id = $1 AND id = $2";
+}
+
+/// How long a sign-in link works.
+pub const SIGNIN_LINK_MS: i64 = 15 * MINUTE_MS;
+
+/// Whom a link would sign in.
+pub struct SigninLink {
+    tenant: TenantId,
+    user: UserId,
+    pub tenant_name: String,
+    pub email: String,
+    pub name: String,
+    pub expires_at: Timestamp,
+}
+
+impl FromRow for SigninLink {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        Ok(SigninLink {
+            tenant: row.get(0)?,
+            tenant_name: row.get(1)?,
+            user: row.get(2)?,
+            email: row.get(3)?,
+            name: row.get(4)?,
+            expires_at: row.get(5)?,
+        })
+    }
+}
+
+/// A link's token for a user, good once and for 15 minutes.
+pub async fn create_signin_link(store: &Store, tenant: TenantId, user: UserId) -> Result<Token> {
+    let token = Token::new(store.world());
+    let hash = token.hash();
+    let expires_at = store.world().now().plus(SIGNIN_LINK_MS);
+    store
+        .tenant(tenant, Actor::operator())
+        .write(async move |tx| {
+            lock_user(tx, user).await?;
+            tx.exec(INSERT_LINK, crate::args![hash.as_slice(), user, expires_at]).await?;
+            audit::record(tx, Entry::new("signin_link.create", "user", user)).await
+        })
+        .await?;
+    Ok(token)
+}
+
+/// None when the link is unknown, used or too old, or its user is disabled.
+pub(crate) async fn find_signin_link(store: &Store, token: &str) -> Result<Option<SigninLink>> {
+    let (hash, now) = (sha256(token.as_bytes()), store.world().now());
+    store.system(Purpose::SignIn).find(FIND_LINK, crate::args![hash.as_slice(), now]).await
+}
+
+/// Uses a link up and starts the session it stands for. None as for [`find_signin_link`].
+pub(crate) async fn redeem_signin_link(
+    (store, credentials): (&Store, &Credentials),
+    token: &str,
+    lifetime_ms: i64,
+    (address, request_id): (IpAddr, &str),
+) -> Result<Option<Token>> {
+    let Some(link) = find_signin_link(store, token).await? else { return Ok(None) };
+    let hash = sha256(token.as_bytes());
+    let owner = SessionOwner { id: link.user, email: link.email, name: link.name };
+    let actor = Actor {
+        who: owner.actor_ref(),
+        credential: None,
+        address: Some(address),
+        request_id: Some(request_id.into()),
+        chain: Chain::default(),
+    };
+    let redeemed = store
+        .tenant(link.tenant, actor)
+        .write(async move |tx| {
+            // Disabling the user removes the link, so a link that is still there has a user who may sign in.
+            tx.tick().await?;
+            // Deleting it is what uses it up: of two requests at once, one finds it gone.
+            if tx.exec(DELETE_LINK, crate::args![hash.as_slice()]).await? == 0 {
+                return Ok(None);
+            }
+            let (session, _) = insert_session(tx, &owner, lifetime_ms, None).await?;
+            tx.later(NOTE_SIGN_IN, vec![owner.id.into(), tx.world().now().into()]).await?;
+            Ok(Some(session))
+        })
+        .await?;
+    if let Some(session) = &redeemed {
+        credentials.remember(session.hash());
+    }
+    Ok(redeemed)
+}

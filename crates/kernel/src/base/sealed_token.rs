@@ -1,0 +1,77 @@
+//! Sealing a small value that leaves the server and comes back, such as what a browser keeps while its user signs in elsewhere.
+//!
+//! The key of a value is derived from its purpose and its context, so the value opens for those two alone. Strangers can have
+//! any number of values sealed: the keys that guard stored secrets are not used up by it.
+//!
+//! Layout, in base64url: nonce (12) · ciphertext (n + 16).
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+
+use super::seal::{decrypt, encrypt};
+use super::{Chance, Result, Secrets};
+
+/// What values are sealed for. No two purposes share a name.
+///
+/// ```
+/// # use kernel::base::TokenSeal;
+/// const SIGN_ON_FLOW: TokenSeal = TokenSeal::new("sign-on flow");
+/// ```
+pub struct TokenSeal {
+    purpose: &'static str,
+}
+
+impl TokenSeal {
+    pub const fn new(purpose: &'static str) -> Self {
+        TokenSeal { purpose }
+    }
+
+    /// A text that a cookie can hold. It opens with the same context alone, on every node that has the same secrets.
+    pub fn seal(&self, secrets: &Secrets, chance: &Chance, context: &str, value: &[u8]) -> Result<String> {
+        let mut sealed = Vec::new();
+        encrypt(&self.derive_key(secrets, context), chance, &[], value, &mut sealed)?;
+        Ok(BASE64.encode(sealed))
+    }
+
+    /// None if the text was changed, or sealed for anything else.
+    pub fn open(&self, secrets: &Secrets, context: &str, text: &str) -> Option<Vec<u8>> {
+        let sealed = BASE64.decode(text).ok()?;
+        decrypt(&self.derive_key(secrets, context), &[], &sealed).ok()
+    }
+
+    /// A purpose holds no zero byte, so no two pairs of purpose and context give the same key.
+    fn derive_key(&self, secrets: &Secrets, context: &str) -> [u8; 32] {
+        secrets.token_key().sign_parts(&[self.purpose.as_bytes(), &[0], context.as_bytes()])
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    const FLOW: TokenSeal = TokenSeal::new("flow");
+    const OTHER: TokenSeal = TokenSeal::new("other");
+
+    #[test]
+    fn a_token_opens_for_its_purpose_and_context_alone() {
+        let chance = Chance::System;
+        let text = Secrets::generate(&chance).unwrap();
+        let (secrets, same) = (Secrets::parse(&text).unwrap(), Secrets::parse(&text).unwrap());
+        let sealed = FLOW.seal(&secrets, &chance, "state", b"value").unwrap();
+        assert_eq!(FLOW.open(&same, "state", &sealed).unwrap(), b"value", "another node has the same secrets");
+        assert_eq!(FLOW.open(&secrets, "other state", &sealed), None);
+        assert_eq!(OTHER.open(&secrets, "state", &sealed), None);
+        let others = Secrets::parse(&Secrets::generate(&chance).unwrap()).unwrap();
+        assert_eq!(FLOW.open(&others, "state", &sealed), None);
+        assert_ne!(FLOW.seal(&secrets, &chance, "state", b"value").unwrap(), sealed);
+        for at in 0..sealed.len() {
+            let mut altered = sealed.clone().into_bytes();
+            altered[at] = if altered[at] == b'A' { b'B' } else { b'A' };
+            assert_eq!(FLOW.open(&secrets, "state", str::from_utf8(&altered).unwrap()), None, "character {at}");
+        }
+        for broken in ["", "A", "AAAA", "not base64", &sealed[..sealed.len() - 1]] {
+            assert_eq!(FLOW.open(&secrets, "state", broken), None, "{broken}");
+        }
+    }
+}
