@@ -16,7 +16,7 @@ use crate::organizations::{self, ORGANIZATIONS};
 use crate::support::call::Call;
 use crate::support::people::KEYS;
 use crate::support::search::Indexed;
-use crate::support::{Answer, Server, Setup, Tenancy, over_http};
+use crate::support::{Answer, Key, Server, Setup, Tenancy, over_http};
 use crate::tickets::TICKETS;
 use crate::users::USERS;
 use crate::webhooks::{DELIVERIES, WEBHOOKS, endpoint};
