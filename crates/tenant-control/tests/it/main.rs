@@ -30,6 +30,7 @@ mod inventory;
 mod limits;
 mod lists;
 mod logs;
+mod nul;
 mod openapi;
 mod order;
 mod organizations;
