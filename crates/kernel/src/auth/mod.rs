@@ -25,7 +25,7 @@ pub use sessions::{
     SIGNIN_LINK_MS, SessionEntry, Token, create_session, create_signin_link, end_sign_ins, list_sessions,
     revoke_session, revoke_sessions, start_session,
 };
-pub use standing::{AskedRights, Rights, Standing};
+pub use standing::{AskedRights, Rights, RightsOfMany, Standing};
 
 pub(crate) use credentials::{Found, unauthenticated};
 pub(crate) use presented::Presented;
