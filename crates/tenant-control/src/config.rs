@@ -22,6 +22,7 @@ use crate::catalogue;
 use crate::features::pages::{Library, Watched};
 use crate::features::search::served::Served;
 use crate::features::sso::Providers;
+use crate::features::webhooks::events::reader::FeedReaders;
 use crate::features::webhooks::sender;
 use crate::features::workflows::Settings as WorkflowSettings;
 use devices::DeviceArgs;
@@ -90,6 +91,11 @@ impl StoreArgs {
             _ => SecretsSource::File(self.secrets_path()),
         }
     }
+}
+
+/// Who has run this through sudo, if somebody has.
+pub fn sudo_user() -> Option<String> {
+    std::env::var("SUDO_USER").ok()
 }
 
 fn synchronous() -> Synchronous {
@@ -303,6 +309,7 @@ impl ServeArgs {
         settings.set_of_feature(Providers::default());
         settings.set_of_feature(Watched::default());
         settings.set_of_feature(Library::default());
+        settings.set_of_feature(FeedReaders::default());
         if let Some(ms) = std::env::var(NEWS_WAIT_VARIABLE).ok().and_then(|text| text.parse().ok()) {
             settings.news_wait_max = Duration::from_millis(ms);
         }

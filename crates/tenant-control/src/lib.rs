@@ -13,6 +13,7 @@ pub mod router;
 pub fn statements() -> Vec<(&'static str, &'static str)> {
     [
         kernel::statements().as_slice(),
+        features::api_keys::descendants::store::STATEMENTS,
         features::api_keys::store::STATEMENTS,
         features::asset_inventory::find::store::STATEMENTS,
         features::asset_inventory::store::STATEMENTS,

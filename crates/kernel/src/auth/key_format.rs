@@ -11,7 +11,7 @@ const CHECKSUM_LEN: usize = 6;
 const LEN: usize = PREFIX.len() + PUBLIC_ID_LEN + 1 + RANDOM_LEN + CHECKSUM_LEN;
 
 /// Which secret of a key was presented: the part of it that everybody may see. A rotated key has two for a while.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PublicId([u8; PUBLIC_ID_LEN]);
 
 impl PublicId {

@@ -27,7 +27,7 @@ pub use sessions::{
     list_sessions, revoke_session, revoke_sessions, start_session,
 };
 pub use signin_links::{SIGNIN_LINK_MS, SigninLink, create_signin_link};
-pub use standing::{AskedRights, Rights, Standing};
+pub use standing::{AskedRights, Rights, RightsOfMany, Standing};
 
 pub(crate) use credentials::{Found, unauthenticated};
 pub(crate) use presented::Presented;

@@ -31,7 +31,7 @@ pub async fn create_tenant(store: &Store, name: &str, slug: &str) -> Result<Tena
     let tenant = Tenant { id: TenantId::new(store.world()), slug: slug.to_owned(), name };
     let made = tenant.clone();
     store
-        .tenant(tenant.id, Actor::operator())
+        .tenant(tenant.id, Actor::operator(store.world()))
         .write(async move |tx| insert_tenant(tx, &tenant).await)
         .await
         .on_duplicate(|| Error::conflict(format!("A tenant with the slug {slug:?} exists already.")))?;
@@ -48,7 +48,7 @@ pub async fn insert_tenant(tx: &mut Tx, tenant: &Tenant) -> Result<()> {
 
 /// The operator's handle to the records of a tenant: the command line's own door.
 pub fn operate(store: &Store, tenant: &Tenant) -> Db {
-    store.tenant(tenant.id, Actor::operator())
+    store.tenant(tenant.id, Actor::operator(store.world()))
 }
 
 /// On an empty store: the tenant that it begins with, which is not made yet, and the service's own handle to it. `None` when

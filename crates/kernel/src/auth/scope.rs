@@ -106,6 +106,27 @@ impl Scopes {
         Scope::ALL.iter().copied().find(|scope| wanted.holds(*scope) && !self.holds(*scope))
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.held == 0
+    }
+
+    /// What is held both here and there, in the words of either. Of two words one includes the other or they have nothing in
+    /// common, so the narrower of each pair is all that is shared.
+    #[must_use]
+    pub fn intersect(&self, other: &Scopes) -> Self {
+        let mut shared = Scopes::default();
+        for (words, bound) in [(&self.granted, other), (&other.granted, self)] {
+            for word in words {
+                let bits = bits_of(word).unwrap_or(0);
+                if bits & !bound.held == 0 && bits & !shared.held != 0 {
+                    shared.held |= bits;
+                    shared.granted.push(word.clone());
+                }
+            }
+        }
+        shared
+    }
+
     #[must_use]
     pub fn without(mut self, scope: Scope) -> Self {
         self.held &= !bit(scope);
@@ -153,6 +174,33 @@ mod tests {
         let write = scopes(&["api_keys:write"]);
         assert!(write.holds(Scope::ApiKeysWrite) && !write.holds(Scope::ApiKeysRead));
         assert_eq!(write.missing_of(&scopes(&["api_keys:*"])), Some(Scope::ApiKeysRead));
+    }
+
+    #[test]
+    fn what_two_sets_share_is_told_in_their_own_words() {
+        for (one, other, shared) in [
+            (vec!["*"], vec!["tickets:*", "search:read"], vec!["tickets:*", "search:read"]),
+            (vec!["tickets:*"], vec!["*"], vec!["tickets:*"]),
+            (vec!["tickets:*", "cloud:read"], vec!["cloud:*", "tickets:read"], vec!["cloud:read", "tickets:read"]),
+            (vec!["tickets:*"], vec!["tickets:read", "tickets:write"], vec!["tickets:*"]),
+            (vec!["*", "platform:read"], vec!["*"], vec!["*"]),
+            (vec!["tickets:read"], vec!["tickets:write"], vec![]),
+        ] {
+            let found = scopes(&one).intersect(&scopes(&other));
+            assert_eq!(found.words(), shared, "{one:?} and {other:?}");
+            assert_eq!(found.is_empty(), shared.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_two_words_share_is_what_both_hold() {
+        let words = Scopes::vocabulary();
+        for one in &words {
+            for other in &words {
+                let (one, other) = (scopes(&[one, "users:read"]), scopes(&[other, "cloud:*"]));
+                assert_eq!(one.intersect(&other).held, one.held & other.held, "{one:?} and {other:?}");
+            }
+        }
     }
 
     #[test]

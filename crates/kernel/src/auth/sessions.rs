@@ -58,7 +58,7 @@ pub async fn create_session(
     user: UserId,
     lifetime_ms: i64,
 ) -> Result<(Token, Timestamp)> {
-    let db = store.tenant(tenant, Actor::operator());
+    let db = store.tenant(tenant, Actor::operator(store.world()));
     db.write(async move |tx| {
         let owner = lock_user(tx, user).await?;
         insert_session(tx, &owner, lifetime_ms, None).await

@@ -52,7 +52,7 @@ pub async fn create_signin_link(store: &Store, tenant: TenantId, user: UserId) -
     let hash = token.hash();
     let expires_at = store.world().now().plus(SIGNIN_LINK_MS);
     store
-        .tenant(tenant, Actor::operator())
+        .tenant(tenant, Actor::operator(store.world()))
         .write(async move |tx| {
             lock_user(tx, user).await?;
             tx.exec(INSERT_LINK, crate::args![hash.as_slice(), user, expires_at]).await?;

@@ -6,6 +6,7 @@
 //! presented, not its key alone, which may have got another one; and its end by the time of day, not by the tenant's
 //! clock, which may be ahead of it.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -15,7 +16,7 @@ use super::key_format::PublicId;
 use super::role::Role;
 use super::scope::{Scope, Scopes};
 use crate::base::{ApiKeyId, Code, Error, Result, SECOND_MS, SessionId, Timestamp, UserId};
-use crate::store::{Ahead, Db, FromRow, Row, Tx};
+use crate::store::{Ahead, Db, FromRow, Row, Select, Tx};
 
 crate::statements! {
     FIND_KEY = "SELECT k.scopes, k.allowed_cidrs, k.expires_at,
@@ -27,20 +28,29 @@ crate::statements! {
     FIND_SESSION = "SELECT u.role, u.platform_operator FROM sessions s
         JOIN users u ON u.tenant_id = s.tenant_id AND u.id = s.user_id AND u.status = 'active'
         WHERE s.tenant_id = $1 AND s.id = $2 AND s.expires_at > $3";
+    /// The same of several.
+    LIST_KEYS = "SELECT k.scopes, k.allowed_cidrs, k.expires_at,
+            COALESCE((SELECT u.platform_operator FROM users u
+                WHERE u.tenant_id = k.tenant_id AND u.id = k.maker_user_id AND u.status = 'active'), FALSE), s.public_id
+        FROM api_key_secrets s JOIN api_keys k ON k.tenant_id = s.tenant_id AND k.id = s.key_id
+        WHERE s.tenant_id = $1 AND (s.valid_until IS NULL OR s.valid_until > $2) AND k.revoked_at IS NULL";
+    LIST_SESSIONS = "SELECT u.role, u.platform_operator, s.id FROM sessions s
+        JOIN users u ON u.tenant_id = s.tenant_id AND u.id = s.user_id AND u.status = 'active'
+        WHERE s.tenant_id = $1 AND s.expires_at > $2";
 }
 
 /// A wait for the tenant's clock that is longer than this is asked about again.
 const WAIT_MS: i64 = SECOND_MS;
 
 /// Which credential a request came with, to be looked at again.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Standing {
     Person { user: UserId, session: SessionId },
     Key { id: ApiKeyId, secret: PublicId },
 }
 
 /// What the credential may do now.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Rights {
     /// None when the service acts by itself for somebody: see [`super::authority`].
     pub standing: Option<Standing>,
@@ -82,7 +92,7 @@ impl Standing {
     }
 
     /// Like [`Standing::confirm`], outside of a transaction.
-    pub(crate) async fn still_holds(self, db: &Db, scope: Scope) -> Result<()> {
+    pub(crate) async fn still_holds(self, db: &Db, scope: Scope) -> Result<Rights> {
         let now = db.world().now();
         let rights = match self {
             Standing::Key { id, secret } => {
@@ -94,7 +104,72 @@ impl Standing {
                 row.and_then(|row| person(Some(self), &row))
             }
         };
-        judge(rights, now, db.actor().address)?.require(scope)
+        let rights = judge(rights, now, db.actor().address)?;
+        rights.require(scope)?;
+        Ok(rights)
+    }
+}
+
+/// The rights of several credentials of a tenant, read together: for whoever answers many at once.
+#[derive(Debug, Default)]
+pub struct RightsOfMany(HashMap<Standing, Option<Rights>>);
+
+impl RightsOfMany {
+    /// At most two statements, however many they are.
+    pub async fn read(db: &Db, standings: impl IntoIterator<Item = Standing>) -> Result<Self> {
+        let mut found: HashMap<Standing, Option<Rights>> = standings.into_iter().map(|one| (one, None)).collect();
+        let now = db.world().now();
+        let (mut keys, mut sessions) = (HashMap::new(), HashMap::new());
+        for standing in found.keys() {
+            match standing {
+                Standing::Key { secret, .. } => drop(keys.insert(secret.as_str().to_owned(), *standing)),
+                Standing::Person { session, .. } => drop(sessions.insert(session.to_string(), *standing)),
+            }
+        }
+        if !keys.is_empty() {
+            let select = Select::new(LIST_KEYS).bind(now).any("s.public_id", keys.keys().map(String::as_str));
+            let rows: Vec<OneOfMany<KeyRow>> = db.select(&select.limit(keys.len())).await?;
+            for OneOfMany { row, name } in rows {
+                let standing = keys.get(&name).copied();
+                found.extend(standing.map(|standing| (standing, Some(row.rights(Some(standing))))));
+            }
+        }
+        if !sessions.is_empty() {
+            let select = Select::new(LIST_SESSIONS).bind(now).any("s.id", sessions.keys().map(String::as_str));
+            let rows: Vec<OneOfMany<PersonRow>> = db.select(&select.limit(sessions.len())).await?;
+            for OneOfMany { row: PersonRow(row), name } in rows {
+                let standing = sessions.get(&name).copied();
+                found.extend(standing.map(|standing| (standing, person(Some(standing), &row))));
+            }
+        }
+        Ok(RightsOfMany(found))
+    }
+
+    /// As [`Standing::still_holds`], by what was read; none if nobody has asked about this credential.
+    pub(crate) fn judge(&self, standing: Standing, scope: Scope, db: &Db) -> Option<Result<Rights>> {
+        let rights = self.0.get(&standing)?.clone();
+        let judged = judge(rights, db.world().now(), db.actor().address);
+        Some(judged.and_then(|rights| rights.require(scope).map(|()| rights)))
+    }
+}
+
+/// A row of [`LIST_KEYS`] or [`LIST_SESSIONS`], behind which stands whose it is.
+struct OneOfMany<T> {
+    row: T,
+    name: String,
+}
+
+struct PersonRow((String, bool));
+
+impl FromRow for OneOfMany<KeyRow> {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        Ok(OneOfMany { row: KeyRow::from_row(row)?, name: row.get(4)? })
+    }
+}
+
+impl FromRow for OneOfMany<PersonRow> {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        Ok(OneOfMany { row: PersonRow((row.get(0)?, row.get(1)?)), name: row.get(2)? })
     }
 }
 

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::{Label, World};
+
 /// What kind of actor it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -70,6 +72,27 @@ pub struct Credential {
     pub id: String,
 }
 
+/// What the operator at the command line is called.
+#[derive(Clone, Debug)]
+pub struct OperatorName(Arc<str>);
+
+impl OperatorName {
+    /// None where it is not a name that people could read in the trail.
+    pub fn parse(text: &str) -> Option<Self> {
+        Label::parse(text).ok().map(|name| OperatorName(name.as_str().into()))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for OperatorName {
+    fn default() -> Self {
+        OperatorName("operator".into())
+    }
+}
+
 /// An actor at work: who, by which credential, from where, in which request.
 #[derive(Clone, Debug)]
 pub struct Actor {
@@ -96,9 +119,9 @@ impl Actor {
         Actor::local(ActorKind::System, "system")
     }
 
-    /// The operator at the command line.
-    pub fn operator() -> Self {
-        Actor::local(ActorKind::Operator, "operator")
+    /// The operator at the command line, by the name that the operating system has for them.
+    pub fn operator(world: &World) -> Self {
+        Actor::local(ActorKind::Operator, world.operator.as_str())
     }
 
     /// A workflow that acts in a run of its own, under which everything it does is found.

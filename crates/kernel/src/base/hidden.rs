@@ -32,3 +32,82 @@ pub(super) fn is_hidden(c: char) -> bool {
 pub(super) fn turns_text(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
+
+/// Whether it ends a line or a paragraph.
+pub(super) fn breaks_line(c: char) -> bool {
+    matches!(c, '\u{2028}'..='\u{2029}')
+}
+
+/// The first character that nobody sees where it stands. Some scripts and emoji are written with such characters, and there
+/// each has its place: joiners within Arabic, Indic and similar words and between emoji; selectors of a shape right behind an
+/// emoji, a Han character (names are registered with them in Japan) or a Mongolian letter.
+pub(super) fn find_hidden(text: &str) -> Option<char> {
+    let characters: Vec<char> = text.chars().collect();
+    let at = |place: usize| characters.get(place).copied();
+    (0..characters.len()).find_map(|place| {
+        let before = place.checked_sub(1).and_then(at);
+        // A selector belongs to the emoji before it, which a joiner then joins.
+        let joined = if before == Some(EMOJI_SELECTOR) { place.checked_sub(2).and_then(at) } else { before };
+        let c = characters[place];
+        (is_hidden(c) && !has_place(c, (before, joined), at(place + 1))).then_some(c)
+    })
+}
+
+const NON_JOINER: char = '\u{200c}';
+const JOINER: char = '\u{200d}';
+const EMOJI_SELECTOR: char = '\u{fe0f}';
+const KEYCAP: char = '\u{20e3}';
+
+fn has_place(c: char, (before, joined): (Option<char>, Option<char>), after: Option<char>) -> bool {
+    let Some(before) = before else { return false };
+    match c {
+        // Chillu letters of Malayalam and half forms end a word with it.
+        JOINER if is_virama(before) => true,
+        JOINER if joined.is_some_and(is_emoji) => after.is_some_and(is_emoji),
+        JOINER | NON_JOINER => after.is_some_and(|after| {
+            let is_seen = |c: char| !c.is_whitespace() && !is_hidden(c);
+            is_seen(before) && is_seen(after) && (is_of_joining_script(before) || is_of_joining_script(after))
+        }),
+        '\u{fe0e}' | EMOJI_SELECTOR if matches!(before, '0'..='9' | '#' | '*') => after == Some(KEYCAP),
+        '\u{fe0e}' | EMOJI_SELECTOR => is_emoji(before),
+        '\u{fe00}'..='\u{fe02}' | '\u{e0100}'..='\u{e01ef}' => is_han(before),
+        '\u{180b}'..='\u{180f}' => matches!(before, '\u{1820}'..='\u{18aa}'),
+        _ => false,
+    }
+}
+
+/// Of Arabic and Indic scripts and their neighbours, which say with joiners how letters are drawn.
+fn is_of_joining_script(c: char) -> bool {
+    matches!(
+        c,
+        '\u{600}'..='\u{109f}'
+            | '\u{1780}'..='\u{18af}'
+            | '\u{1900}'..='\u{1c4f}'
+            | '\u{a800}'..='\u{abff}'
+            | '\u{fb50}'..='\u{fdff}'
+            | '\u{fe70}'..='\u{fefe}'
+            | '\u{10ac0}'..='\u{10aff}'
+            | '\u{11000}'..='\u{11fff}'
+            | '\u{1e900}'..='\u{1e95f}'
+    )
+}
+
+/// What takes the vowel of an Indic consonant away.
+fn is_virama(c: char) -> bool {
+    const VIRAMAS: &str = "\u{94d}\u{9cd}\u{a4d}\u{acd}\u{b4d}\u{bcd}\u{c4d}\u{ccd}\u{d4d}\u{dca}";
+    VIRAMAS.contains(c)
+}
+
+/// What can be drawn as an emoji, and colours of skin.
+fn is_emoji(c: char) -> bool {
+    matches!(
+        c,
+        '\u{a9}' | '\u{ae}' | '\u{203c}' | '\u{2049}' | '\u{2122}' | '\u{2139}' | '\u{2190}'..='\u{21ff}' | '\u{2300}'..='\u{23ff}'
+            | '\u{24c2}' | '\u{25a0}'..='\u{27bf}' | '\u{2900}'..='\u{297f}' | '\u{2b00}'..='\u{2bff}' | '\u{3030}' | '\u{303d}'
+            | '\u{3297}' | '\u{3299}' | '\u{1f000}'..='\u{1faff}'
+    )
+}
+
+fn is_han(c: char) -> bool {
+    matches!(c, '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{323af}')
+}

@@ -1,6 +1,6 @@
-//! A human name: 1 to 200 characters, trimmed, no control characters, and something in it that can be seen.
+//! A human name: 1 to 200 characters, trimmed, no control characters, and nothing in it that nobody sees.
 
-use super::hidden::{is_hidden, turns_text};
+use super::hidden::{breaks_line, find_hidden, is_hidden, turns_text};
 
 /// The longest name, in characters.
 pub const LABEL_CHARS_MAX: usize = 200;
@@ -9,13 +9,26 @@ pub const LABEL_CHARS_MAX: usize = 200;
 pub struct Label(String);
 
 impl Label {
-    /// The trimmed name, or what is wrong with it. Joiners stay, which emoji and several scripts are written with.
+    /// The trimmed name, or what is wrong with it. Two names that look alike are alike: what nobody sees is refused, but where
+    /// a script is written with it.
     pub fn parse(text: &str) -> Result<Self, String> {
+        let label = Label::parse_line(text)?;
+        match find_hidden(&label.0) {
+            None => Ok(label),
+            Some(hidden) => Err(format!(
+                "must not contain U+{:04X}, a character that nobody sees; type the name anew if it was copied",
+                u32::from(hidden)
+            )),
+        }
+    }
+
+    /// A line that names nothing, such as the subject of a mail: what nobody sees may be in it, but is not all of it.
+    pub fn parse_line(text: &str) -> Result<Self, String> {
         let text = text.trim();
         if text.is_empty() || text.chars().count() > LABEL_CHARS_MAX {
             return Err(format!("must be 1 to {LABEL_CHARS_MAX} characters after trimming"));
         }
-        if text.chars().any(|c| c.is_control() || turns_text(c)) {
+        if text.chars().any(|c| c.is_control() || turns_text(c) || breaks_line(c)) {
             return Err("must not contain control characters".to_owned());
         }
         if text.chars().all(|c| c.is_whitespace() || is_hidden(c)) {
@@ -38,21 +51,72 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_can_be_seen_and_reads_as_it_is_written() {
-        for text in [" Ann ", "می\u{200c}خواهم", "👩\u{200d}💻", "क\u{94d}\u{200d}ष", "❤\u{fe0f}", "שלום\u{200f}!"]
-        {
-            assert_eq!(Label::parse(text).map(Label::into_string).as_deref(), Ok(text.trim()));
+    fn names_of_the_world_are_taken_as_they_are_written() {
+        for text in [
+            " Ann ",
+            // Persian with a non-joiner, also behind Latin letters; Sinhala and Devanagari with joiners; Malayalam that ends in one.
+            "می\u{200c}خواهم",
+            "API\u{200c}ها",
+            "ශ\u{dca}\u{200d}රී ලංකා",
+            "क\u{94d}\u{200d}ष",
+            "മോഹന\u{d4d}\u{200d}",
+            // Emoji: joined, coloured, with a selector, as a key.
+            "👩\u{200d}💻",
+            "👩🏽\u{200d}⚕\u{fe0f}",
+            "👁\u{fe0f}\u{200d}🗨\u{fe0f}",
+            "❤\u{fe0f}",
+            "1\u{fe0f}\u{20e3}",
+            // A registered shape of a Japanese name, a Mongolian letter.
+            "葛\u{e0100}城",
+            "ᠮ\u{180b}ᠣ",
+            "שלום!",
+            "Zoë e\u{301}",
+        ] {
+            assert_eq!(Label::parse(text).map(Label::into_string).as_deref(), Ok(text.trim()), "{text:?}");
         }
-        for text in ["\u{200b}", "\u{3164}\u{3164}", "\u{200d} \u{2060}", "\u{feff}", "\u{ad}", "\u{e0041}", "\u{2800}"]
-        {
-            assert_eq!(
-                Label::parse(text).err().as_deref(),
-                Some("must contain something that can be seen"),
-                "{text:?}"
-            );
+    }
+
+    #[test]
+    fn what_nobody_sees_makes_no_name() {
+        for (text, named) in [
+            ("Ad\u{200b}min", "U+200B"),
+            ("Ad\u{200c}min", "U+200C"),
+            ("Ad\u{200d}min", "U+200D"),
+            ("\u{feff}Admin", "U+FEFF"),
+            ("Admin\u{200e}", "U+200E"),
+            ("שלום\u{200f}!", "U+200F"),
+            ("Ad\u{ad}min", "U+00AD"),
+            ("Ad\u{2060}min", "U+2060"),
+            ("Ad\u{2063}min", "U+2063"),
+            ("Ad\u{34f}min", "U+034F"),
+            ("Admin\u{fe0f}", "U+FE0F"),
+            ("1\u{fe0f}", "U+FE0F"),
+            ("Admin\u{e0100}", "U+E0100"),
+            ("Admin\u{180e}", "U+180E"),
+            ("🏴\u{e0067}\u{e007f}", "U+E0067"),
+            ("👩\u{200d}", "U+200D"),
+            ("علی\u{200c}", "U+200C"),
+            ("علی\u{200c}\u{200c}ها", "U+200C"),
+            ("Ann\u{3164}", "U+3164"),
+        ] {
+            let detail = Label::parse(text).err().unwrap_or_default();
+            assert!(detail.contains(named), "{text:?}: {detail}");
+            // What is no name is taken, but for what takes it apart.
+            assert!(Label::parse_line(text).is_ok(), "{text:?}");
         }
-        for text in ["a\u{202e}b", "\u{202a}a\u{202c}", "a\u{2066}b\u{2069}", "a\nb", "\u{202e}"] {
-            assert_eq!(Label::parse(text).err().as_deref(), Some("must not contain control characters"), "{text:?}");
+        for text in ["\u{200b}", "\u{3164}\u{3164}", "\u{200d} \u{2060}", "\u{feff}", "\u{ad}", "\u{e0041}", "\u{2800}"] {
+            let expected = Some("must contain something that can be seen");
+            assert_eq!(Label::parse(text).err().as_deref(), expected, "{text:?}");
+            assert_eq!(Label::parse_line(text).err().as_deref(), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_turns_or_breaks_a_text_is_taken_nowhere() {
+        for text in ["a\u{202e}b", "\u{202a}a\u{202c}", "a\u{2066}b\u{2069}", "a\nb", "\u{202e}", "a\u{2028}b", "a\u{0}b"] {
+            for parse in [Label::parse, Label::parse_line] {
+                assert_eq!(parse(text).err().as_deref(), Some("must not contain control characters"), "{text:?}");
+            }
         }
     }
 }

@@ -20,7 +20,7 @@ mod slug;
 mod tally;
 mod word;
 
-pub use actor::{Actor, ActorKind, ActorRef, Chain, Credential, CredentialKind};
+pub use actor::{Actor, ActorKind, ActorRef, Chain, Credential, CredentialKind, OperatorName};
 pub(crate) use chance::BASE62;
 pub use chance::Chance;
 pub use clock::{Clock, DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
@@ -39,8 +39,8 @@ pub use slug::check_slug;
 pub use tally::Tally;
 pub use word::{Word, is_dotted};
 
-/// Everything a process takes from outside itself: the time and chance. Tests replace both, say where it fails, and
-/// count what it asks.
+/// Everything a process takes from outside itself: the time, chance, and who runs it. Tests replace them, say where it fails,
+/// and count what it asks.
 #[derive(Clone, Debug, Default)]
 pub struct World {
     pub clock: Clock,
@@ -48,6 +48,8 @@ pub struct World {
     pub faults: Faults,
     /// What the database was asked.
     pub statements: Tally,
+    /// Who runs a command; a server acts for others and has no use for it.
+    pub operator: OperatorName,
 }
 
 impl World {

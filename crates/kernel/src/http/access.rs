@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use super::app::Shared;
 use super::caller::Caller;
 use super::rules::Route;
-use crate::auth::{AskedRights, Rights, Scope, Standing};
+use crate::auth::{AskedRights, Rights, RightsOfMany, Scope, Standing};
 use crate::base::{Error, Result};
 use crate::store::{Db, Tx};
 
@@ -59,9 +59,14 @@ impl<R: Route> Access<R> {
         Grant { standing: self.caller.standing(), scope: Self::SCOPE }
     }
 
-    /// Asks, after a wait, whether the credential still stands and still holds the route's scope.
-    pub async fn still_holds(&self) -> Result<()> {
+    /// Asks, after a wait, whether the credential still stands and still holds the route's scope, and what else it holds.
+    pub async fn still_holds(&self) -> Result<Rights> {
         self.caller.still_holds_scope(Self::SCOPE).await
+    }
+
+    /// The same by what was read of many credentials together; none if this one was not among them.
+    pub fn judge(&self, read: &RightsOfMany) -> Option<Result<Rights>> {
+        read.judge(self.caller.standing(), Self::SCOPE, &self.caller.own())
     }
 }
 

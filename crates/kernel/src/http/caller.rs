@@ -11,7 +11,7 @@ use super::csrf;
 use super::limiter::Policy;
 use super::rules::Rules;
 use crate::auth::{
-    Found, Identity, Presented, Principal, Scope, Scopes, Standing, Tenant, end_session, unauthenticated,
+    Found, Identity, Presented, Principal, Rights, Scope, Scopes, Standing, Tenant, end_session, unauthenticated,
 };
 use crate::base::{
     Actor, ActorKind, ActorRef, Chain, Code, Credential, CredentialKind, Error, Result, TenantId, Timestamp, sha256,
@@ -80,7 +80,7 @@ impl Caller {
     }
 
     /// Asks, after a wait, whether the credential still stands: what was revoked meanwhile learns nothing more.
-    pub async fn still_holds_scope(&self, scope: Scope) -> Result<()> {
+    pub async fn still_holds_scope(&self, scope: Scope) -> Result<Rights> {
         self.standing().still_holds(&self.own(), scope).await
     }
 

@@ -122,8 +122,10 @@ impl Field<'_> {
         None
     }
 
+    /// A text. U+0000 is no part of one: PostgreSQL stores none.
     pub fn string(&mut self) -> Option<String> {
         match self.value.take() {
+            Value::String(text) if has_nul(&text) => self.wrong("invalid_text", NUL),
             Value::String(text) => Some(text),
             _ => self.wrong("wrong_type", "must be a string"),
         }
@@ -218,6 +220,12 @@ impl Field<'_> {
         let mut complete = true;
         for (name, value) in object {
             let pointer = format!("{}/{}", self.pointer, escape(&name));
+            if has_nul(&name) {
+                let detail = "must have a name without the character U+0000".to_owned();
+                self.noted.errors.push(FieldError { pointer, code: "invalid_text", detail });
+                complete = false;
+                continue;
+            }
             match parse(&name, &mut Field { pointer, value, noted: self.noted }) {
                 Some(value) => values.push((name, value)),
                 None => complete = false,
@@ -256,6 +264,12 @@ impl Field<'_> {
         *self.noted = fields.finish();
         value
     }
+}
+
+const NUL: &str = "must not contain the character U+0000";
+
+fn has_nul(text: &str) -> bool {
+    text.contains('\0')
 }
 
 /// RFC 6901.

@@ -102,8 +102,8 @@ impl Params {
         let mut given = HashSet::new();
         for pair in raw.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let name = decode(name).ok_or_else(|| invalid(name, "the name is not percent-encoded UTF-8"))?;
-            let value = decode(value).ok_or_else(|| invalid(&name, "the value is not percent-encoded UTF-8"))?;
+            let name = decode(name).ok_or_else(|| invalid(name, UNREADABLE))?;
+            let value = decode(value).ok_or_else(|| invalid(&name, UNREADABLE))?;
             if !given.insert(name.clone()) {
                 return Err(invalid(&name, "is given more than once"));
             }
@@ -316,6 +316,10 @@ fn invalid(name: &str, detail: &str) -> Error {
     Error::new(Code::InvalidParameter, format!("The query parameter {name} {detail}."))
 }
 
+const UNREADABLE: &str = "must be percent-encoded UTF-8 without the character U+0000";
+
+/// The text that a name or a value of a query or a form stands for. U+0000 is no part of a text: PostgreSQL stores none, and
+/// nothing that a person names has it.
 pub(super) fn decode(text: &str) -> Option<String> {
     let text = text.replace('+', " ");
     // percent_decode_str lets a stray % through.
@@ -327,7 +331,8 @@ pub(super) fn decode(text: &str) -> Option<String> {
         }
         rest = &rest[at + 3..];
     }
-    percent_decode_str(&text).decode_utf8().ok().map(Into::into)
+    let decoded = percent_decode_str(&text).decode_utf8().ok()?;
+    (!decoded.contains('\0')).then(|| decoded.into_owned())
 }
 
 #[cfg(test)]

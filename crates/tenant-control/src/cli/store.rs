@@ -1,14 +1,15 @@
 //! Opening the store for a command.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use kernel::base::{Error, Result, World};
+use kernel::base::{Error, OperatorName, Result, World};
 use kernel::store::Store;
 use serde_json::json;
 
 use super::output::{Output, warn};
-use crate::config::StoreArgs;
+use crate::config::{self, StoreArgs};
 use crate::migrations::MIGRATIONS;
 
 /// The store, with its schema brought up to date, for a command: whoever waits for it is told why.
@@ -32,7 +33,17 @@ async fn migrated(store: Store) -> Result<Store> {
 /// For a command, without a look at the schema.
 pub async fn open_as_it_is(args: &StoreArgs) -> Result<Store> {
     make_private_dir(&args.data_dir)?;
-    Store::open(args.options().tell_wait(tell_wait), World::default()).await
+    let world = World { operator: operator_name(), ..World::default() };
+    Store::open(args.options().tell_wait(tell_wait), world).await
+}
+
+/// Who runs a command, for the trail: through sudo the person who did, else the user of the operating system, by number if
+/// that has no name for them. They could write anything to the store, so this tells colleagues apart and proves nothing.
+fn operator_name() -> OperatorName {
+    let number = || OperatorName::parse(&format!("uid {}", fs::metadata("/proc/self").ok()?.uid()));
+    let user = || whoami::username().ok().and_then(|name| OperatorName::parse(&name));
+    let sudo = config::sudo_user().and_then(|name| OperatorName::parse(&name));
+    sudo.or_else(user).or_else(number).unwrap_or_default()
 }
 
 fn tell_wait(file: &Path) {

@@ -16,7 +16,7 @@ use crate::organizations::{self, ORGANIZATIONS};
 use crate::support::call::Call;
 use crate::support::people::KEYS;
 use crate::support::search::Indexed;
-use crate::support::{Answer, Server, Setup, Tenancy, over_http};
+use crate::support::{Answer, Key, Server, Setup, Tenancy, over_http};
 use crate::tickets::TICKETS;
 use crate::users::USERS;
 use crate::webhooks::{DELIVERIES, WEBHOOKS, endpoint};
@@ -170,6 +170,16 @@ impl Operation {
         }
     }
 
+    /// The same for a caller that is a key: of keys it changes only those that it has made.
+    async fn record_for(&self, server: &Server, tenancy: &Tenancy, key: &Key) -> Record {
+        if self.row.operation != "replace_api_key" {
+            return self.record(server, tenancy).await;
+        }
+        let body = json!({"name": "Made", "scopes": ["api_keys:write"]});
+        let made = server.post(KEYS).key(&key.plain).json(&body).await.ok(201);
+        Record { id: made["id"].as_str().unwrap().to_owned(), secrets: Vec::new() }
+    }
+
     /// What the record is now, but for what is counted.
     async fn look(&self, server: &Server, tenancy: &Tenancy, id: &str) -> Value {
         let path = match self.row.target {
@@ -287,10 +297,10 @@ over_http! {
             for right in [scope, &family, "*"] {
                 let scopes: Vec<&str> = [right].into_iter().chain(operation.row.more.iter().copied()).collect();
                 let key = server.key(&acme, &scopes).await;
-                let target = operation.record(&server, &acme).await;
+                let target = operation.record_for(&server, &acme, &key).await;
                 let answer = operation.call(&server, &target.id).key(&key.plain).await;
                 assert_eq!(answer.status, operation.row.status, "{} with {right}: {:?}", operation.name(), answer.body);
-                let target = operation.record(&server, &acme).await;
+                let target = operation.record_for(&server, &acme, &key).await;
                 operation.call(&server, &target.id).header("x-api-key", &key.plain).await.is(operation.row.status);
             }
             make_room(&server, &acme).await;

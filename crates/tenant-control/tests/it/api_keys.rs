@@ -3,10 +3,12 @@
 mod change;
 mod limit;
 mod makers;
+mod narrowing;
 mod revocation;
 mod rights;
 mod rotation;
 mod standing;
+mod stolen;
 mod uses;
 
 use serde_json::{Value, json};
@@ -180,6 +182,9 @@ over_http! {
         for (name, kept) in [("  Report\n", "Report"), ("x", "x"), (&*long, &*long), ("  x", "x"), ("a  b", "a  b")] {
             assert_eq!(create_with(&server, &acme, "name", json!(name)).await.ok(201)["name"], kept);
         }
+        for name in ["می\u{200c}خواهم", "👩\u{200d}💻", "葛\u{e0100}城"] {
+            assert_eq!(create_with(&server, &acme, "name", json!(name)).await.ok(201)["name"], name);
+        }
         let too_long = "ü".repeat(201);
         for name in [
             json!(""),
@@ -188,6 +193,9 @@ over_http! {
             json!("a\nb"),
             json!("a\u{7f}b"),
             json!("a\u{85}b"),
+            json!("a\u{2028}b"),
+            json!("Re\u{200b}port"),
+            json!("Report\u{200e}"),
             json!(7),
             Value::Null,
         ] {

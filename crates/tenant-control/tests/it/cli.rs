@@ -6,6 +6,7 @@ mod clock;
 mod devices;
 mod doctor;
 mod ingest_keys;
+mod operator;
 mod organizations;
 mod pooler;
 mod postgres;

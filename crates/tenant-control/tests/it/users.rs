@@ -143,6 +143,7 @@ over_http! {
             ("email", json!("a\u{200b}@acme.test")),
             ("name", json!("x".repeat(201))),
             ("name", json!("\u{200b}\u{3164}")),
+            ("name", json!("Ad\u{200b}min")),
             ("name", json!("Ann\u{202e}nnA")),
             ("role", json!("Admin")),
             ("status", json!(null)),

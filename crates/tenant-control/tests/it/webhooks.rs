@@ -11,6 +11,7 @@ mod drive;
 mod expiring;
 mod feed;
 mod feed_choice;
+mod feed_crowd;
 mod feed_kept;
 mod headers;
 mod held_back;

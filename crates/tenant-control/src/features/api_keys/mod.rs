@@ -2,15 +2,15 @@
 //!
 //! Verifying a presented key is not here but in `kernel::auth`, which every request passes through.
 
+pub mod descendants;
 pub mod jobs;
+pub mod networks;
 pub mod routes;
 pub mod store;
 
 use ipnet::IpNet;
 use kernel::auth::{Rights, Scope, Scopes, Standing};
-use kernel::base::{
-    ActorRef, ApiKeyId, Code, DAY_MS, Error, FieldError, Label, MINUTE_MS, Result, Timestamp, parse_network,
-};
+use kernel::base::{ActorRef, ApiKeyId, DAY_MS, Error, Label, MINUTE_MS, Result, Timestamp, parse_network};
 use kernel::events::EventKind;
 use kernel::http::{Field, Fields, FromBody, Record};
 use serde::Serialize;
@@ -139,7 +139,8 @@ pub struct Input {
     /// Days until the key expires, from now. POST: 90 when omitted. PUT: the expiry stays when omitted.
     #[schema(minimum = 1, maximum = 365, nullable = false)]
     pub expires_days: Option<i64>,
-    /// Networks the key may be used from. Omitted or empty: anywhere, or the maker's own where that is a key with a list.
+    /// Networks the key may be used from; `[]` means anywhere. POST: anywhere when omitted. PUT: the list stays when omitted.
+    /// A key that has a list makes and changes keys within it alone, and one it makes without a list gets its own.
     #[schema(value_type = Option<Vec<String>>, max_items = 50, nullable = false)]
     pub allowed_cidrs: Option<Vec<IpNet>>,
 }
@@ -236,46 +237,6 @@ pub fn within_maker(wanted: Timestamp, maker_end: Timestamp) -> Result<Timestamp
         return Err(Error::invalid("/expires_days", "outlives_maker", detail));
     }
     Ok(wanted.min(maker_end))
-}
-
-/// Where a key made or changed with these rights may be used from: never further than a key that makes it.
-pub fn allowed_cidrs(rights: &Rights, wanted: Option<Vec<IpNet>>) -> Result<Vec<IpNet>> {
-    let own = &rights.allowed_cidrs;
-    if own.is_empty() {
-        return Ok(wanted.unwrap_or_default());
-    }
-    let Some(wanted) = wanted else { return Ok(own.clone()) };
-    if wanted.is_empty() {
-        let detail = "an empty list means anywhere, and your own key has a list";
-        return Err(Error::invalid("/allowed_cidrs", "outside_own_networks", detail));
-    }
-    let outside = |network: &IpNet| !own.iter().any(|mine| mine.contains(network));
-    let errors = wanted.iter().enumerate().filter(|(_, network)| outside(network)).map(|(index, network)| FieldError {
-        pointer: format!("/allowed_cidrs/{index}"),
-        code: "outside_own_networks",
-        detail: format!("{network} is not within the networks of your own key"),
-    });
-    let errors: Vec<FieldError> = errors.collect();
-    if errors.is_empty() { Ok(wanted) } else { Err(Error::invalid_fields(errors)) }
-}
-
-/// Rotating a key shows its new text, which must not work where the caller's own key does not.
-pub fn check_takeover(rights: &Rights, theirs: &[IpNet]) -> Result<()> {
-    let own = &rights.allowed_cidrs;
-    let inside = |network: &IpNet| own.iter().any(|mine| mine.contains(network));
-    if own.is_empty() || (!theirs.is_empty() && theirs.iter().all(inside)) {
-        return Ok(());
-    }
-    Err(Error::new(Code::AddressNotAllowed, "The key works from networks that your own key may not be used from."))
-}
-
-/// A key that ends later than the caller's own would outlive it in the caller's hands.
-pub fn check_end(rights: &Rights, their_end: Timestamp) -> Result<()> {
-    if rights.ends_at.is_none_or(|own_end| their_end <= own_end) {
-        return Ok(());
-    }
-    let detail = "A key can neither rotate nor change one that ends later than itself.";
-    Err(Error::insufficient_scope(Scope::ApiKeysWrite.name(), detail))
 }
 
 /// Nobody can grant what they do not hold, and `platform:read` only a platform operator in person.

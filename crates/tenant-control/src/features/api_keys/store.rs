@@ -2,18 +2,20 @@
 
 use ipnet::IpNet;
 use kernel::args;
-use kernel::audit::{self, Changes, Entry};
+use kernel::audit::{self, Entry};
 use kernel::auth::{PlainKey, Rights, Scopes, Standing};
 use kernel::base::{ApiKeyId, Code, DAY_MS, Error, HOUR_MS, MINUTE_MS, Result, Secrets, TenantId, Timestamp};
 use kernel::events;
 use kernel::http::IfMatch;
 use kernel::store::{Db, Direction, FromRow, Row, STEP_ROWS, Select, Tx, Value};
 
+use super::descendants::store::{check_is_own, find_maker, narrow_descendants, revoke_line};
+use super::descendants::{self, KeyBounds};
 use super::jobs::ANNOUNCE_MS;
+use super::networks::{check_networks, check_takeover, intersect, keep_networks};
 use super::{
-    ACTIVE_KEYS_MAX, API_KEY_CREATED, API_KEY_EXPIRING, API_KEY_REVOKED, API_KEY_ROTATED, ApiKey, EXPIRES_DAYS_MAX,
-    Input, NewKey, OVERLAP_HOURS_MAX, Status, allowed_cidrs, check_end, check_grant, check_takeover, expiry,
-    within_maker,
+    ACTIVE_KEYS_MAX, API_KEY_CREATED, API_KEY_EXPIRING, API_KEY_ROTATED, ApiKey, EXPIRES_DAYS_MAX, Input, NewKey,
+    OVERLAP_HOURS_MAX, Status, check_grant, expiry, within_maker,
 };
 
 kernel::columns! {
@@ -57,26 +59,6 @@ kernel::statements! {
     /// The overlap of an earlier rotation ends with the next one.
     END_OVERLAPS = "DELETE FROM api_key_secrets WHERE tenant_id = $1 AND key_id = $2 AND valid_until IS NOT NULL";
     START_OVERLAP = "UPDATE api_key_secrets SET valid_until = $3 WHERE tenant_id = $1 AND key_id = $2";
-    /// All that a key made and that is not revoked, directly or through others. What a revoked key made is revoked, so
-    /// the walk ends there; CROSS JOIN keeps SQLite from starting at the wrong end.
-    DESCENDANTS = "WITH RECURSIVE made (id) AS (
-            SELECT id FROM api_keys WHERE tenant_id = $1 AND maker_key_id = $2 AND revoked_at IS NULL
-            UNION SELECT k.id FROM made m CROSS JOIN api_keys k
-            WHERE k.tenant_id = $1 AND k.maker_key_id = m.id AND k.revoked_at IS NULL)
-        SELECT id FROM made ORDER BY id";
-    /// Those of them that end later than $3. What ends earlier made nothing that ends later.
-    LATER_DESCENDANTS = "WITH RECURSIVE made (id, expires_at) AS (
-            SELECT id, expires_at FROM api_keys
-            WHERE tenant_id = $1 AND maker_key_id = $2 AND revoked_at IS NULL AND expires_at > $3
-            UNION SELECT k.id, k.expires_at FROM made m CROSS JOIN api_keys k
-            WHERE k.tenant_id = $1 AND k.maker_key_id = m.id AND k.revoked_at IS NULL AND k.expires_at > $3)
-        SELECT id, expires_at FROM made ORDER BY id";
-    MAKER_END = "SELECT m.expires_at FROM api_keys k JOIN api_keys m ON m.tenant_id = k.tenant_id AND m.id = k.maker_key_id
-        WHERE k.tenant_id = $1 AND k.id = $2";
-    SHORTEN = "UPDATE api_keys SET expires_at = $3, version = version + 1, updated_at = $4
-        WHERE tenant_id = $1 AND id = $2";
-    REVOKE = "UPDATE api_keys SET revoked_at = $3, version = version + 1, updated_at = $3
-        WHERE tenant_id = $1 AND id = $2 AND revoked_at IS NULL";
     TO_ANNOUNCE = "SELECT tenant_id, id FROM api_keys
         WHERE revoked_at IS NULL AND NOT expiry_announced AND expires_at <= $1 ORDER BY expires_at LIMIT $2";
     ANNOUNCED = "UPDATE api_keys SET expiry_announced = TRUE
@@ -137,6 +119,11 @@ impl FromRow for StoredKey {
 }
 
 impl StoredKey {
+    fn bounds(&self) -> KeyBounds {
+        let ApiKey { allowed_cidrs, expires_at, .. } = &self.record;
+        KeyBounds { scopes: self.scopes.clone(), networks: allowed_cidrs.clone(), expires_at: *expires_at }
+    }
+
     fn at(mut self, now: Timestamp) -> ApiKey {
         if self.record.status == Status::Active && self.record.expires_at <= now {
             self.record.status = Status::Expired;
@@ -204,7 +191,10 @@ pub async fn create(tx: &mut Tx, rights: &Rights, input: Input, secrets: &Secret
     check_grant(rights, &input.scopes)?;
     // What ends is counted by the time of day, which the tenant's clock may be ahead of.
     let (at, now) = (tx.tick().await?.at, tx.world().now());
-    let allowed_cidrs = allowed_cidrs(rights, input.allowed_cidrs)?;
+    let allowed_cidrs = match input.allowed_cidrs {
+        Some(wanted) => check_networks(rights, wanted)?,
+        None => rights.allowed_cidrs.clone(),
+    };
     let expires_at = expiry(now, input.expires_days, rights.ends_at)?;
     let (maker_key, maker_user) = match rights.standing {
         Some(Standing::Person { user, .. }) => (None, Some(user)),
@@ -238,7 +228,7 @@ pub async fn create(tx: &mut Tx, rights: &Rights, input: Input, secrets: &Secret
     tx.later(INSERT, row.into_vec()).await?;
     let plain = insert_secret(tx, id, plain, secrets).await?;
     audit::record(tx, Entry::new("api_key.create", "api_key", id)).await?;
-    let record = read(tx, id).await?.at(now);
+    let record = read_shown(tx, id).await?;
     events::publish(tx, &API_KEY_CREATED, id, &record).await?;
     Ok(NewKey { record, key: plain.reveal() })
 }
@@ -263,12 +253,18 @@ async fn read(tx: &mut Tx, id: ApiKeyId) -> Result<StoredKey> {
     tx.one(GET, args![id]).await
 }
 
-/// The key a change is about: 404, then 403 if it holds more than the caller or ends later, then 412, then 409 if it is
-/// revoked.
+/// As the API shows it now.
+pub(super) async fn read_shown(tx: &mut Tx, id: ApiKeyId) -> Result<ApiKey> {
+    let now = tx.world().now();
+    Ok(read(tx, id).await?.at(now))
+}
+
+/// The key a change is about: 404, then 403 if it holds more than the caller, or if that is a key which has not made it, then
+/// 412, then 409 if it is revoked.
 async fn read_to_change(tx: &mut Tx, id: ApiKeyId, rights: &Rights, if_match: &IfMatch) -> Result<StoredKey> {
     let key = read(tx, id).await?;
     rights.require_all(&key.scopes, "Changing this key")?;
-    check_end(rights, key.record.expires_at)?;
+    check_is_own(tx, rights, id).await?;
     check_changeable(&key, if_match)?;
     Ok(key)
 }
@@ -287,51 +283,47 @@ pub async fn replace(tx: &mut Tx, rights: &Rights, id: ApiKeyId, if_match: &IfMa
     }
     check_grant(rights, &input.scopes)?;
     let (at, now) = (tx.tick().await?.at, tx.world().now());
-    let cidrs = allowed_cidrs(rights, input.allowed_cidrs)?;
     let wanted_end = input.expires_days.map(|days| expiry(now, Some(days), rights.ends_at)).transpose()?;
-    let old = read_to_change(tx, id, rights, if_match).await?.at(now);
-    let expires_at = match wanted_end {
-        Some(end) => end_within_maker(tx, id, end).await?,
-        None => old.expires_at,
+    let wanted_networks = input.allowed_cidrs.map(|wanted| check_networks(rights, wanted)).transpose()?;
+    let stored = read_to_change(tx, id, rights, if_match).await?;
+    let old_bounds = stored.bounds();
+    let old = stored.at(now);
+    let (expires_at, stored_networks) = match wanted_end {
+        Some(end) => bound_by_maker(tx, &old, end).await?,
+        None => (old.expires_at, old.allowed_cidrs.clone()),
     };
-    let (scopes, name) = (input.scopes.words().to_vec(), input.name.into_string());
-    let mut changes = Changes::default();
+    let networks = match wanted_networks {
+        Some(wanted) => wanted,
+        None => keep_networks(rights, &stored_networks)?,
+    };
+    let bounds = KeyBounds { scopes: input.scopes, networks, expires_at };
+    let name = input.name.into_string();
+    let mut changes = descendants::store::changes(&old_bounds, &bounds);
     changes.add("name", old.name.clone(), name.clone());
-    changes.add("scopes", old.scopes.clone(), scopes.clone());
-    changes.add("allowed_cidrs", texts(&old.allowed_cidrs), texts(&cidrs));
-    changes.add("expires_at", old.expires_at.to_string(), expires_at.to_string());
     if changes.is_empty() {
         return Ok(old);
     }
     if old.status == Status::Expired && expires_at > now {
         check_room(tx, now).await?;
     }
-    tx.exec(UPDATE, args![id, name, json(&scopes)?, json(&cidrs)?, expires_at, at]).await?;
+    let (scopes, cidrs) = (json(bounds.scopes.words())?, json(&bounds.networks)?);
+    tx.exec(UPDATE, args![id, name, scopes, cidrs, expires_at, at]).await?;
     audit::record(tx, Entry::new("api_key.update", "api_key", id).changes(changes)).await?;
-    if expires_at < old.expires_at {
-        shorten_descendants(tx, id, expires_at, at).await?;
-    }
-    Ok(read(tx, id).await?.at(now))
+    narrow_descendants(tx, id, &old_bounds, &bounds).await?;
+    read_shown(tx, id).await
 }
 
-/// The wanted end, unless it is later than that of the key that made this one.
-async fn end_within_maker(tx: &mut Tx, id: ApiKeyId, wanted: Timestamp) -> Result<Timestamp> {
-    match tx.find(MAKER_END, args![id]).await? {
-        Some(end) => within_maker(wanted, end),
-        None => Ok(wanted),
+/// The wanted end, unless it is later than that of the key that made this one, and the networks that the key keeps where none
+/// are wanted: one that had expired was not narrowed with its maker, which is made up for when it comes back.
+async fn bound_by_maker(tx: &mut Tx, key: &ApiKey, wanted: Timestamp) -> Result<(Timestamp, Vec<IpNet>)> {
+    let stored = key.allowed_cidrs.clone();
+    let Some((maker_end, maker_networks)) = find_maker(tx, key.id).await? else { return Ok((wanted, stored)) };
+    let end = within_maker(wanted, maker_end)?;
+    if key.status != Status::Expired {
+        return Ok((end, stored));
     }
-}
-
-/// A key cannot outlive the key that made it, also when that one is shortened afterwards.
-async fn shorten_descendants(tx: &mut Tx, id: ApiKeyId, expires_at: Timestamp, at: Timestamp) -> Result<()> {
-    let made: Vec<(ApiKeyId, Timestamp)> = tx.list(LATER_DESCENDANTS, args![id, expires_at]).await?;
-    for (id, old_end) in made {
-        tx.exec(SHORTEN, args![id, expires_at, at]).await?;
-        let mut changes = Changes::default();
-        changes.add("expires_at", old_end.to_string(), expires_at.to_string());
-        audit::record(tx, Entry::new("api_key.update", "api_key", id).changes(changes)).await?;
-    }
-    Ok(())
+    // Where nothing is left of the list, the maker's own is the next best.
+    Ok((end, intersect(&stored, &maker_networks).unwrap_or(maker_networks)))
 }
 
 pub async fn rotate(
@@ -354,24 +346,16 @@ pub async fn rotate(
     let plain = insert_secret(tx, id, PlainKey::generate(&tx.world().chance), secrets).await?;
     tx.exec(UPDATE_SECRET, args![id, plain.prefix(), plain.last_four(), at]).await?;
     audit::record(tx, Entry::new("api_key.rotate", "api_key", id)).await?;
-    let record = read(tx, id).await?.at(now);
+    let record = read_shown(tx, id).await?;
     events::publish(tx, &API_KEY_ROTATED, id, &record).await?;
     Ok(NewKey { record, key: plain.reveal() })
 }
 
 /// Revokes a key and all that it made.
 pub async fn revoke(tx: &mut Tx, id: ApiKeyId, if_match: &IfMatch) -> Result<()> {
-    let (at, now) = (tx.tick().await?.at, tx.world().now());
+    tx.tick().await?;
     check_changeable(&read(tx, id).await?, if_match)?;
-    let made: Vec<ApiKeyId> = tx.list(DESCENDANTS, args![id]).await?;
-    for id in std::iter::once(id).chain(made) {
-        tx.exec(REVOKE, args![id, at]).await?;
-        tx.exec(DELETE_SECRETS, args![id]).await?;
-        audit::record(tx, Entry::new("api_key.revoke", "api_key", id)).await?;
-        let record = read(tx, id).await?.at(now);
-        events::publish(tx, &API_KEY_REVOKED, id, &record).await?;
-    }
-    Ok(())
+    revoke_line(tx, id).await
 }
 
 /// Keys of any tenant whose end is near and has not been told, the nearest first.
@@ -421,10 +405,10 @@ pub async fn bring_back(db: &Db, now: Timestamp) -> Result<u64> {
     Ok(all)
 }
 
-fn json<T: serde::Serialize + ?Sized>(value: &T) -> Result<String> {
+pub(super) fn json<T: serde::Serialize + ?Sized>(value: &T) -> Result<String> {
     serde_json::to_string(value).map_err(Error::internal)
 }
 
-fn texts(networks: &[IpNet]) -> Vec<String> {
+pub(super) fn texts(networks: &[IpNet]) -> Vec<String> {
     networks.iter().map(ToString::to_string).collect()
 }

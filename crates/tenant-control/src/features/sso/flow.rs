@@ -313,7 +313,8 @@ fn fill(claims: &mut Map<String, Value>, more: Map<String, Value>) {
 
 /// Who it is, by what the provider says; and the domain of their address.
 fn read_claims(provider: &Connection, claims: &Map<String, Value>) -> Result<(SignOn, String), Trouble> {
-    let text = |name: &str| claims.get(name).and_then(Value::as_str);
+    // U+0000 is no part of a text: PostgreSQL stores none.
+    let text = |name: &str| claims.get(name).and_then(Value::as_str).filter(|text| !text.contains('\0'));
     let subject = text("sub").ok_or(Refusal::TokenInvalid)?.to_owned();
     // As addresses of users are kept: one that only looks like another is nobody's.
     let email = text("email").and_then(|email| fold_email(email).ok()).ok_or(Refusal::NoEmail)?;

@@ -31,10 +31,12 @@ pub fn encode(text: &str) -> String {
     utf8_percent_encode(text, ENCODED).to_string()
 }
 
-/// The names and values of a query. None if one of them is no text.
+/// The names and values of a query. None if one of them is no text, of which U+0000 is no part.
 pub fn decode_query(query: &str) -> Option<Vec<(String, String)>> {
-    let decode =
-        |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8().ok().map(|text| text.into_owned());
+    let decode = |text: &str| {
+        let text = percent_decode_str(&text.replace('+', " ")).decode_utf8().ok()?.into_owned();
+        (!text.contains('\0')).then_some(text)
+    };
     let pair = |pair: &str| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         Some((decode(name)?, decode(value)?))

@@ -106,7 +106,7 @@ pub enum Null {
 
 impl Common {
     pub fn take(fields: &mut Fields, null: Null) -> Option<Self> {
-        let subject = fields.optional("subject", label);
+        let subject = fields.optional("subject", subject);
         let description = fields.nullable("description", text);
         let kind = fields.optional("type", |field| field.word());
         let status = fields.optional("status", |field| status(field, null));
@@ -154,6 +154,11 @@ fn defaulted<T>(
     }
 }
 
+/// What people write or a mail brings: nobody is taken for somebody else by it.
+fn subject(field: &mut Field<'_>) -> Option<String> {
+    field.parsed("invalid_text", |text| Label::parse_line(text).map(Label::into_string))
+}
+
 fn label(field: &mut Field<'_>) -> Option<String> {
     field.parsed("invalid_text", |text| Label::parse(text).map(Label::into_string))
 }
@@ -191,9 +196,6 @@ fn text(field: &mut Field<'_>) -> Option<String> {
     field.parsed("invalid_text", |text| {
         if text.len() > TEXT_BYTES_MAX {
             return Err(format!("must be at most {TEXT_BYTES_MAX} bytes"));
-        }
-        if text.contains('\0') {
-            return Err("must not contain the character U+0000".to_owned());
         }
         Ok(text.to_owned())
     })

@@ -3,6 +3,7 @@
 use kernel::auth::Role;
 use tenant_control::features::users::{NewUser, UserChange, find_user, update_user};
 
+use super::makers::child;
 use super::*;
 
 /// A key that may manage keys, with these scopes besides.
@@ -25,7 +26,7 @@ over_http! {
     async fn nobody_can_grant_what_they_do_not_hold(server: Server) {
         let acme = server.tenant("acme").await;
         let key = manager(&server, &acme, &["tickets:read", "cloud:*"]).await;
-        let target = server.key(&acme, &["tickets:read"]).await;
+        let target = child(&server, &key, with(&["tickets:read"])).await;
         for (scopes, missing) in [
             (vec!["tickets:write"], "tickets:write"),
             (vec!["tickets:*"], "tickets:write"),
@@ -95,7 +96,7 @@ over_http! {
         let acme = server.tenant("acme").await;
         let own = ["127.0.0.0/8", "10.0.0.0/8"];
         let key = server.key_with(&acme, &json!({"name": "Bound", "scopes": ["*"], "allowed_cidrs": own})).await;
-        let target = server.key(&acme, &["tickets:read"]).await;
+        let target = child(&server, &key, with(&["tickets:read"])).await;
         let body = |networks: Value| json!({"name": "Key", "scopes": ["tickets:read"], "allowed_cidrs": networks});
         for (networks, pointers) in [
             (json!(["10.1.0.0/16", "11.0.0.0/8"]), vec!["/allowed_cidrs/1"]),
@@ -111,24 +112,30 @@ over_http! {
         assert_eq!(made["allowed_cidrs"], within);
         let inherited = server.post(KEYS).key(&key.plain).json(&with(&["tickets:read"])).await.ok(201);
         assert_eq!(inherited["allowed_cidrs"], json!(own), "omitted inherits");
-        let changed = server.put(one(&target)).key(&key.plain).json(&with(&["tickets:read"])).await.ok(200);
-        assert_eq!(changed["allowed_cidrs"], json!(own), "omitted inherits");
+        // A person may open what the key has made. Whatever the key changes of it, it is within its own again.
+        for (opened, kept) in [(json!([]), json!(own)), (json!(["10.1.0.0/16", "11.0.0.0/8"]), json!(["10.1.0.0/16"]))] {
+            server.put(one(&target)).cookie(&acme.admin).json(&body(opened)).await.is(200);
+            let changed = server.put(one(&target)).key(&key.plain).json(&with(&["tickets:read"])).await.ok(200);
+            assert_eq!(changed["allowed_cidrs"], kept, "omitted stays, as far as it is within");
+        }
+        server.put(one(&target)).cookie(&acme.admin).json(&body(json!(["11.0.0.0/8"]))).await.is(200);
+        let refused = server.put(one(&target)).key(&key.plain).json(&with(&["tickets:read"])).await;
+        assert_eq!(refused.pointers(), ["/allowed_cidrs"], "nothing of it is within");
     }
 
     async fn a_key_with_networks_cannot_take_over_one_that_works_elsewhere(server: Server) {
         let acme = server.tenant("acme").await;
         let bound = |networks: Value| json!({"name": "Key", "scopes": ["*"], "allowed_cidrs": networks});
         let key = server.key_with(&acme, &bound(json!(["127.0.0.0/8"]))).await;
+        let inside = child(&server, &key, bound(json!(["127.0.0.1/32"]))).await;
         let rotate = json!({"rotate": {}});
-        for networks in [json!([]), json!(["127.0.0.0/8", "10.0.0.0/8"])] {
-            let free = server.key_with(&acme, &bound(networks)).await;
-            // The answer would be a key that works where this one does not.
-            server.put(one(&free)).key(&key.plain).json(&rotate).await.problem("address_not_allowed");
-            server.get(one(&free)).key(&key.plain).await.is(200);
-        }
-        let inside = server.key_with(&acme, &bound(json!(["127.0.0.1/32"]))).await;
         server.put(one(&inside)).key(&key.plain).json(&rotate).await.is(200);
         server.put(one(&key)).key(&key.plain).json(&rotate).await.is(200);
+        for networks in [json!([]), json!(["127.0.0.0/8", "10.0.0.0/8"])] {
+            server.put(one(&inside)).cookie(&acme.admin).json(&bound(networks)).await.is(200);
+            // The answer would be a key that works where this one does not.
+            server.put(one(&inside)).key(&key.plain).json(&rotate).await.problem("address_not_allowed");
+        }
     }
 
     async fn only_admins_manage_keys(server: Server) {

@@ -37,7 +37,8 @@ fn a_key_is_an_address_to_paste() {
 
 #[test]
 fn programs_read_keys_as_json_and_never_a_secret_twice() {
-    let desk = Desk::new();
+    let mut desk = Desk::new();
+    desk.set("SUDO_USER", "ann");
     acme(&desk);
     let organization = globex(&desk);
     let list = || desk.json(&ingest_key("list", &[]));
@@ -54,7 +55,7 @@ fn programs_read_keys_as_json_and_never_a_secret_twice() {
     let shown = |made: &Value, organization: &Value, created_at: &Value| {
         json!({
             "id": made["id"], "organization_id": organization["id"], "organization": organization["slug"],
-            "last_four": last_four(made), "created_by": {"type": "operator", "id": null, "name": "operator"},
+            "last_four": last_four(made), "created_by": {"type": "operator", "id": null, "name": "ann"},
             "created_at": created_at, "revoked_at": null,
         })
     };

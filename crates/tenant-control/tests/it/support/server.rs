@@ -11,6 +11,7 @@ use kernel::store::Store;
 use tenant_control::features::pages::{Library, Watched};
 use tenant_control::features::search::served::Served;
 use tenant_control::features::sso::Providers;
+use tenant_control::features::webhooks::events::reader::FeedReaders;
 use tenant_control::features::webhooks::sender::{self, Sender};
 use tenant_control::features::workflows;
 use tenant_control::router;
@@ -89,6 +90,7 @@ impl Setup {
         settings.set_of_feature(Providers::default());
         settings.set_of_feature(Watched::default());
         settings.set_of_feature(Library::default());
+        settings.set_of_feature(FeedReaders::default());
         let store = Store::open(place.options(), world.clone()).await.expect("the store opens");
         let secrets = Secrets::parse(&Secrets::generate(&world.chance).unwrap()).unwrap();
         let app = Node::new(store, secrets, settings).expect("the service");
@@ -174,8 +176,9 @@ impl Server {
         let store = Store::open(self.place.options(), world).await.expect("the store opens again");
         let (listener, _) = listen().await;
         let mut settings = self.app.settings.clone();
-        // What a node remembers of providers is its own.
+        // What a node remembers of providers is its own, and so are those who wait.
         settings.set_of_feature(Providers::default());
+        settings.set_of_feature(FeedReaders::default());
         let app = Node::new(store, self.app.secrets.clone(), settings).expect("the service");
         let work = Work { sending: self.sending.clone(), workflows: self.workflows.clone() };
         Server::serve(self.place.clone(), listener, app, work, self.mount)

@@ -1,6 +1,8 @@
 //! The catalogue of events, and the feed of a tenant's own events for those who would rather ask than be told.
 
 pub mod document;
+pub mod feed;
+pub mod reader;
 pub mod routes;
 pub mod store;
 
@@ -12,6 +14,7 @@ use utoipa::ToSchema;
 use super::EVERYTHING;
 use super::WEBHOOK_TEST;
 use crate::catalogue;
+use crate::features::workflows::actions::CUSTOM_EVENT;
 
 /// One kind of event.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -74,5 +77,17 @@ impl Wanted {
             return Ok(Wanted::Kinds(kinds));
         }
         Ok(if kinds.iter().any(|kind| kind == WEBHOOK_TEST.name()) { Wanted::All } else { Wanted::AllButTests })
+    }
+
+    /// Whether an event is among them.
+    pub fn includes(&self, family: &str, kind: &str) -> bool {
+        match self {
+            Wanted::All => true,
+            Wanted::AllButTests => kind != WEBHOOK_TEST.name(),
+            Wanted::Kinds(kinds) => {
+                let named = |wanted: &str| kinds.iter().any(|kind| kind == wanted);
+                named(kind) || (family == kernel::events::family(CUSTOM_EVENT.name()) && named(CUSTOM_EVENT.name()))
+            }
+        }
     }
 }

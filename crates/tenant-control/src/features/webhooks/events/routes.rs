@@ -1,48 +1,39 @@
 //! `/api/admin/webhooks/events`
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use kernel::auth::Scope;
-use kernel::base::{Code, Error, EventId, Result, TenantId, Timestamp};
+use kernel::base::{Code, Error, EventId, Result};
 use kernel::events::Described;
 use kernel::http::{
-    Access, Caller, FromParams, Ok200, Page, PageBytes, PageRequest, Param, Params, Policy, Query, Rules, documented,
+    Access, FromParams, Ok200, Page, PageRequest, Param, Params, Policy, Query, Rules, documented,
 };
-use kernel::jobs::lanes::POLL_MS;
 use kernel::rules;
-use kernel::store::{Db, Value};
+use kernel::store::Value;
 use serde::Serialize;
 use serde_json::value::RawValue;
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
-use tokio::time::Instant;
 use utoipa::openapi::{OneOfBuilder, Ref, RefOr, Schema};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
 use super::document::{CataloguePage, FeedPage};
-use super::{Event, EventType, Wanted, store};
+use super::feed::read_feed;
+use super::{Event, EventType, store};
 use crate::catalogue;
 
-const PATH: &str = "/api/admin/webhooks/events";
+pub(super) const PATH: &str = "/api/admin/webhooks/events";
 
 rules! {
     Reading = Rules::new(Policy::Read, &[Scope::WebhooksRead]);
 }
 
-/// Numbers of a tenant's writes looked at in one step: most are not events that the reader may see.
-const WINDOW: i64 = 2_000;
-/// Steps of one request; a reader that is so far behind gets a cursor further on and asks again.
-const STEPS_MAX: usize = 50;
-
 pub struct ListQuery {
     id: Option<EventId>,
     feed: bool,
-    from_now: bool,
-    types: Option<Vec<String>>,
-    page: PageRequest,
+    pub(super) from_now: bool,
+    pub(super) types: Option<Vec<String>>,
+    pub(super) page: PageRequest,
 }
 
 impl FromParams for ListQuery {
@@ -84,11 +75,11 @@ pub enum Listed {
 /// A piece of the feed; `next_cursor` is always there.
 #[derive(Serialize)]
 pub struct Feed {
-    data: Vec<Box<RawValue>>,
-    has_more: bool,
-    next_cursor: String,
+    pub(super) data: Vec<Box<RawValue>>,
+    pub(super) has_more: bool,
+    pub(super) next_cursor: String,
     #[serde(skip)]
-    next_link: String,
+    pub(super) next_link: String,
 }
 
 impl IntoResponse for Listed {
@@ -141,7 +132,7 @@ pub async fn list(caller: Access<Reading>, query: Query<ListQuery>) -> Result<Li
         return store::get(&db, &families, id).await.map(Listed::One);
     }
     if query.feed {
-        return feed(&caller, &db, query).await.map(Listed::Feed);
+        return read_feed(&caller, &db, query).await.map(Listed::Feed);
     }
     let after = match query.page.position(&caller, PATH)?.as_deref() {
         Some([Value::Text(name)]) => Some(name.clone()),
@@ -160,115 +151,4 @@ fn event_type(kind: &Described) -> EventType {
         schema: kind.schema.clone(),
         example: kind.example.clone(),
     }
-}
-
-/// Where a reader of the feed is: behind which number, and the moment since which it needs what is kept. That is the
-/// moment of the next event, of whichever kind, while there is one; else when the reader was told that there is none.
-#[derive(Clone, Copy)]
-struct Position {
-    sequence: i64,
-    at: Timestamp,
-}
-
-impl Position {
-    /// Right before an event.
-    fn before((sequence, at): (i64, Timestamp)) -> Self {
-        Position { sequence: sequence - 1, at }
-    }
-}
-
-async fn feed(caller: &Access<Reading>, db: &Db, query: ListQuery) -> Result<Feed> {
-    let ListQuery { from_now, types, page, .. } = query;
-    let wanted = types.map_or(Ok(Wanted::All), |types| Wanted::of(&types))?;
-    let beginning = if from_now { store::head(db).await? } else { 0 };
-    let mut position = match page.position(caller, PATH)?.as_deref() {
-        Some([Value::Int(sequence), Value::Int(at)]) => {
-            Position { sequence: *sequence, at: Timestamp::from_millis(*at) }
-        }
-        _ => Position { sequence: beginning, at: caller.app().world.now() },
-    };
-    let mut given = page.has_cursor().then_some(position);
-    let families = catalogue::readable_families(caller.scopes());
-    let mut until = Instant::now() + caller.app().settings.news_wait_max;
-    // Listening before looking: what is written in between is heard.
-    let mut news = caller.app().news();
-    loop {
-        let read_at = caller.app().world.now();
-        let (data, has_more) = read(db, &families, &wanted, &mut position, page.limit).await?;
-        // After the reading: what is there now was there then.
-        if let Some(given) = given.take() {
-            check_kept(caller, db, given).await?;
-        }
-        if !has_more {
-            position.at = read_at;
-        }
-        if !data.is_empty() || has_more || Instant::now() >= until {
-            let next = [Value::Int(position.sequence), Value::Int(position.at.as_millis())];
-            let (next_cursor, next_link) = page.next(caller, PATH, &next)?;
-            return Ok(Feed { data, has_more, next_cursor, next_link });
-        }
-        let poll = (Instant::now() + Duration::from_millis(POLL_MS.unsigned_abs())).min(until);
-        caller.wait(hear(&mut news, caller.tenant_id(), poll)).await?;
-        caller.still_holds().await?;
-        if *caller.app().stopping.borrow() {
-            until = Instant::now();
-        }
-    }
-}
-
-/// Refuses a cursor behind which events were removed: going on from it would leave them out without a word.
-async fn check_kept(caller: &Caller, db: &Db, given: Position) -> Result<()> {
-    let kept_since = caller.app().world.now().plus(-caller.app().settings.event_retention_ms);
-    if given.at >= kept_since || store::is_kept(db, given.sequence).await? || store::head(db).await? == given.sequence {
-        return Ok(());
-    }
-    let detail = "Events after this cursor are no longer kept. Start again without a cursor.";
-    Err(Error::new(Code::InvalidCursor, detail))
-}
-
-/// Waits for news of this tenant, until `poll` at most: another node may have written.
-async fn hear(news: &mut Receiver<TenantId>, tenant: TenantId, poll: Instant) {
-    loop {
-        match tokio::time::timeout_at(poll, news.recv()).await {
-            Ok(Ok(told)) if told != tenant => {}
-            Ok(Err(RecvError::Closed)) => return tokio::time::sleep_until(poll).await,
-            _ => return,
-        }
-    }
-}
-
-/// Goes on from `position` and moves it, as far as a page or a few steps reach.
-async fn read(
-    db: &Db,
-    families: &[&'static str],
-    wanted: &Wanted,
-    position: &mut Position,
-    limit: usize,
-) -> Result<(Vec<Box<RawValue>>, bool)> {
-    let head = store::head(db).await?;
-    for _ in 0..STEPS_MAX {
-        if position.sequence >= head {
-            return Ok((Vec::new(), false));
-        }
-        let through = head.min(position.sequence + WINDOW);
-        let mut found = store::window(db, families, wanted, (position.sequence, through), limit + 1).await?;
-        let mut bytes = PageBytes::default();
-        let fit = found.iter().take(limit).take_while(|told| bytes.fits(told.bytes)).count();
-        // Behind a window that is read to its end, numbers without an event are passed over in one leap.
-        let next = match found.get(fit) {
-            Some(left) => Some((left.sequence, left.at)),
-            None if through < head => store::find_next(db, through).await?,
-            None => None,
-        };
-        found.truncate(fit);
-        let data = store::bodies(db, found).await?;
-        position.sequence = head;
-        if let Some(next) = next {
-            *position = Position::before(next);
-        }
-        if !data.is_empty() || next.is_none() {
-            return Ok((data, next.is_some()));
-        }
-    }
-    Ok((Vec::new(), true))
 }

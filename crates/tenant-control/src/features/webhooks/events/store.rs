@@ -17,8 +17,10 @@ kernel::statements! {
     NEXT = "SELECT sequence, at FROM events WHERE tenant_id = $1 AND sequence > $2 ORDER BY sequence LIMIT 1";
     /// With the bodies that are short; a long one is read when it is known to fit on the page.
     WINDOW = "SELECT sequence, at, CAST(octet_length(body) AS BIGINT),
-            CASE WHEN octet_length(body) <= CAST($2 AS BIGINT) THEN body END
+            CASE WHEN octet_length(body) <= CAST($2 AS BIGINT) THEN body END, family, type
         FROM events WHERE tenant_id = $1";
+    /// The same of every kind, for all who wait.
+    FRESH = kernel::sql![WINDOW, " AND sequence > $3 AND sequence <= $4 ORDER BY sequence LIMIT $5"];
     BODIES = "SELECT sequence, body FROM events WHERE tenant_id = $1";
     ONE = "SELECT body FROM events WHERE tenant_id = $1 AND id = $2";
 }
@@ -26,18 +28,32 @@ kernel::statements! {
 /// A body that is short enough to be read before it is known whether it fits: a whole page of them does.
 const SHORT_BYTES_MAX: i64 = 4 << 10;
 
+/// What one round of a reader hands out at most: a few of the largest events. Where there is more, everybody who waits reads
+/// a page of their own.
+const FRESH_EVENTS_MAX: usize = 200;
+const FRESH_BYTES_MAX: usize = 512 << 10;
+
 /// An event of the feed, without its body if that is long.
 pub struct Told {
     pub sequence: i64,
     pub at: Timestamp,
     pub bytes: usize,
+    pub family: String,
+    pub kind: String,
     body: Option<String>,
 }
 
 impl FromRow for Told {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         let bytes = usize::try_from(row.get::<i64>(2)?).map_err(Error::internal)?;
-        Ok(Told { sequence: row.get(0)?, at: row.get(1)?, bytes, body: row.get(3)? })
+        Ok(Told {
+            sequence: row.get(0)?,
+            at: row.get(1)?,
+            bytes,
+            family: row.get(4)?,
+            kind: row.get(5)?,
+            body: row.get(3)?,
+        })
     }
 }
 
@@ -89,8 +105,19 @@ pub async fn window(
     db.select(&select.order(&["sequence"], Direction::Ascending).limit(limit)).await
 }
 
-/// The bodies of these, in their order. What is not there any more has been cleaned away meanwhile.
-pub async fn bodies(db: &Db, told: Vec<Told>) -> Result<Vec<Box<RawValue>>> {
+/// Every event above `after` and up to `through`, with its body; none if they are more than is handed out at once.
+pub async fn list_fresh(db: &Db, after: i64, through: i64) -> Result<Option<Vec<(Told, Box<RawValue>)>>> {
+    let most = FRESH_EVENTS_MAX as i64 + 1;
+    let told: Vec<Told> = db.list(FRESH, args![SHORT_BYTES_MAX, after, through, most]).await?;
+    let bytes: usize = told.iter().map(|one| one.bytes).sum();
+    if told.len() > FRESH_EVENTS_MAX || bytes > FRESH_BYTES_MAX {
+        return Ok(None);
+    }
+    bodies(db, told).await.map(Some)
+}
+
+/// These with their bodies, in their order. What is not there any more has been cleaned away meanwhile.
+pub async fn bodies(db: &Db, told: Vec<Told>) -> Result<Vec<(Told, Box<RawValue>)>> {
     let long: Vec<i64> = told.iter().filter(|one| one.body.is_none()).map(|one| one.sequence).collect();
     let mut read: HashMap<i64, String> = HashMap::new();
     if !long.is_empty() {
@@ -98,8 +125,11 @@ pub async fn bodies(db: &Db, told: Vec<Told>) -> Result<Vec<Box<RawValue>>> {
         let found: Vec<(i64, String)> = db.select(&Select::new(BODIES).any("sequence", long).limit(most)).await?;
         read.extend(found);
     }
-    let bodies = told.into_iter().filter_map(|one| one.body.or_else(|| read.remove(&one.sequence)));
-    bodies.map(raw).collect()
+    let bodies = told.into_iter().filter_map(|mut one| {
+        let body = one.body.take().or_else(|| read.remove(&one.sequence))?;
+        Some(raw(body).map(|body| (one, body)))
+    });
+    bodies.collect()
 }
 
 fn raw(body: String) -> Result<Box<RawValue>> {

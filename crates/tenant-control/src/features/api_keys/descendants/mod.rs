@@ -1,0 +1,88 @@
+//! Keys that a key has made, at any depth. What is taken from the maker is taken from them, so that nobody keeps by a key made
+//! in time what they have lost; and nobody but a person or an ancestor changes them.
+
+pub mod store;
+
+use ipnet::IpNet;
+use kernel::auth::Scopes;
+use kernel::base::Timestamp;
+
+use super::networks::{intersect, is_within};
+
+/// How far a key reaches: what it may do, from where, and until when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyBounds {
+    pub scopes: Scopes,
+    pub networks: Vec<IpNet>,
+    pub expires_at: Timestamp,
+}
+
+impl KeyBounds {
+    /// Whether going from `old` to these bounds takes anything away.
+    pub fn is_narrower_than(&self, old: &KeyBounds) -> bool {
+        self.has_lost_scopes(old) || self.has_lost_networks(old) || self.expires_at < old.expires_at
+    }
+
+    fn has_lost_scopes(&self, old: &KeyBounds) -> bool {
+        self.scopes.missing_of(&old.scopes).is_some()
+    }
+
+    fn has_lost_networks(&self, old: &KeyBounds) -> bool {
+        !is_within(&old.networks, &self.networks)
+    }
+
+    /// What is left of these bounds when an ancestor goes from `old` to `new`; none when nothing is. What the ancestor has not
+    /// lost is left as it is, be it more than the ancestor has: a person has granted that.
+    pub fn narrow(&self, old: &KeyBounds, new: &KeyBounds) -> Option<KeyBounds> {
+        let scopes = if new.has_lost_scopes(old) { self.scopes.intersect(&new.scopes) } else { self.scopes.clone() };
+        let networks = if new.has_lost_networks(old) {
+            intersect(&self.networks, &new.networks)?
+        } else {
+            self.networks.clone()
+        };
+        (!scopes.is_empty()).then_some(KeyBounds { scopes, networks, expires_at: self.expires_at.min(new.expires_at) })
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use kernel::base::parse_network;
+
+    use super::*;
+
+    fn bounds(scopes: &[&str], networks: &[&str], expires_at: i64) -> KeyBounds {
+        KeyBounds {
+            scopes: Scopes::parse(scopes.iter().copied()).unwrap(),
+            networks: networks.iter().map(|text| parse_network(text).unwrap()).collect(),
+            expires_at: Timestamp::from_millis(expires_at),
+        }
+    }
+
+    #[test]
+    fn only_what_the_maker_has_lost_is_taken() {
+        let old = bounds(&["tickets:*", "cloud:read"], &["10.0.0.0/8"], 100);
+        let made = bounds(&["tickets:*", "audit:read"], &[], 90);
+        let narrowed = |new: &KeyBounds| made.narrow(&old, new);
+        // Wider in all, or the same: nothing is taken.
+        assert_eq!(narrowed(&bounds(&["*"], &[], 200)).as_ref(), Some(&made));
+        assert_eq!(narrowed(&old).as_ref(), Some(&made));
+        assert!(!bounds(&["*"], &[], 200).is_narrower_than(&old) && !old.is_narrower_than(&old));
+        for (new, left) in [
+            (bounds(&["tickets:read"], &["10.0.0.0/8"], 100), Some(bounds(&["tickets:read"], &[], 90))),
+            (bounds(&["cloud:*"], &["10.0.0.0/8"], 100), None),
+            (bounds(&["*"], &["10.1.0.0/16"], 100), Some(bounds(&["tickets:*", "audit:read"], &["10.1.0.0/16"], 90))),
+            (bounds(&["*"], &["10.0.0.0/8"], 80), Some(bounds(&["tickets:*", "audit:read"], &[], 80))),
+        ] {
+            assert!(new.is_narrower_than(&old), "{new:?}");
+            assert_eq!(narrowed(&new), left, "{new:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_of_which_no_network_is_left_is_nothing() {
+        let (old, new) = (bounds(&["*"], &["10.0.0.0/8"], 100), bounds(&["*"], &["10.1.0.0/16"], 100));
+        assert_eq!(bounds(&["*"], &["10.2.0.0/16"], 100).narrow(&old, &new), None);
+        assert!(bounds(&["*"], &["10.1.2.0/24"], 100).narrow(&old, &new).is_some());
+    }
+}

@@ -1,0 +1,130 @@
+//! The SQL of keys that keys have made.
+
+use ipnet::IpNet;
+use kernel::args;
+use kernel::audit::{self, Changes, Entry};
+use kernel::auth::{Rights, Scope, Scopes, Standing};
+use kernel::base::{ApiKeyId, Error, Result, Timestamp};
+use kernel::events;
+use kernel::store::{FromRow, Row, Tx};
+
+use super::super::store::{DELETE_SECRETS, json, read_shown, texts};
+use super::super::API_KEY_REVOKED;
+use super::KeyBounds;
+
+kernel::statements! {
+    /// All that a key made and that is not revoked, directly or through others. What a revoked key made is revoked, so
+    /// the walk ends there; CROSS JOIN keeps SQLite from starting at the wrong end.
+    DESCENDANTS = "WITH RECURSIVE made (id) AS (
+            SELECT id FROM api_keys WHERE tenant_id = $1 AND maker_key_id = $2 AND revoked_at IS NULL
+            UNION SELECT k.id FROM made m CROSS JOIN api_keys k
+            WHERE k.tenant_id = $1 AND k.maker_key_id = m.id AND k.revoked_at IS NULL)
+        SELECT id FROM made ORDER BY id";
+    /// Those of them that have not expired by $3, makers first. What has expired made nothing that ends later. They are no more
+    /// than a tenant has active keys.
+    ACTIVE_DESCENDANTS = "WITH RECURSIVE made (id, depth) AS (
+            SELECT id, 1 FROM api_keys WHERE tenant_id = $1 AND maker_key_id = $2 AND revoked_at IS NULL AND expires_at > $3
+            UNION ALL SELECT k.id, m.depth + 1 FROM made m CROSS JOIN api_keys k
+            WHERE k.tenant_id = $1 AND k.maker_key_id = m.id AND k.revoked_at IS NULL AND k.expires_at > $3)
+        SELECT k.id, k.maker_key_id, k.scopes, k.allowed_cidrs, k.expires_at FROM made m CROSS JOIN api_keys k
+        WHERE k.tenant_id = $1 AND k.id = m.id ORDER BY m.depth, k.id";
+    /// Whether key $3 made key $2, directly or through others. They are as few as keys that were active at one time.
+    IS_ANCESTOR = "WITH RECURSIVE makers (id) AS (
+            SELECT maker_key_id FROM api_keys WHERE tenant_id = $1 AND id = $2
+            UNION SELECT k.maker_key_id FROM makers m CROSS JOIN api_keys k WHERE k.tenant_id = $1 AND k.id = m.id)
+        SELECT id FROM makers WHERE id = $3";
+    MAKER = "SELECT m.expires_at, m.allowed_cidrs FROM api_keys k
+            JOIN api_keys m ON m.tenant_id = k.tenant_id AND m.id = k.maker_key_id
+        WHERE k.tenant_id = $1 AND k.id = $2";
+    NARROW = "UPDATE api_keys SET scopes = $3, allowed_cidrs = $4, expiry_announced = expiry_announced AND expires_at = $5,
+            expires_at = $5, version = version + 1, updated_at = $6
+        WHERE tenant_id = $1 AND id = $2";
+    REVOKE = "UPDATE api_keys SET revoked_at = $3, version = version + 1, updated_at = $3
+        WHERE tenant_id = $1 AND id = $2 AND revoked_at IS NULL";
+}
+
+struct Descendant {
+    id: ApiKeyId,
+    maker: ApiKeyId,
+    bounds: KeyBounds,
+}
+
+impl FromRow for Descendant {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let bounds = KeyBounds {
+            scopes: Scopes::from_json(&row.get::<String>(2)?)?,
+            networks: serde_json::from_str(&row.get::<String>(3)?).map_err(Error::internal)?,
+            expires_at: row.get(4)?,
+        };
+        Ok(Descendant { id: row.get(0)?, maker: row.get(1)?, bounds })
+    }
+}
+
+/// The end and the networks of the key that made this one; none when a person did.
+pub async fn find_maker(tx: &mut Tx, id: ApiKeyId) -> Result<Option<(Timestamp, Vec<IpNet>)>> {
+    let Some((end, cidrs)) = tx.find::<(Timestamp, String)>(MAKER, args![id]).await? else { return Ok(None) };
+    Ok(Some((end, serde_json::from_str(&cidrs).map_err(Error::internal)?)))
+}
+
+/// A key has a say over itself and over what it has made, and no other key: a secret that it could take from one would outlive
+/// its own revocation.
+pub async fn check_is_own(tx: &mut Tx, rights: &Rights, id: ApiKeyId) -> Result<()> {
+    let Some(Standing::Key { id: caller, .. }) = rights.standing else { return Ok(()) };
+    if caller == id || tx.find::<String>(IS_ANCESTOR, args![id, caller]).await?.is_some() {
+        return Ok(());
+    }
+    let detail = "A key can change and rotate only keys that it has made. Sign in, or use the key that made this one.";
+    Err(Error::insufficient_scope(Scope::ApiKeysWrite.name(), detail))
+}
+
+/// Takes from all that a key has made what it has lost itself. One that nothing is left of is revoked, with all that it made.
+pub async fn narrow_descendants(tx: &mut Tx, id: ApiKeyId, old: &KeyBounds, new: &KeyBounds) -> Result<()> {
+    if !new.is_narrower_than(old) {
+        return Ok(());
+    }
+    let (at, now) = (tx.tick().await?.at, tx.world().now());
+    let made: Vec<Descendant> = tx.list(ACTIVE_DESCENDANTS, args![id, now]).await?;
+    let mut revoked: Vec<ApiKeyId> = Vec::new();
+    for Descendant { id, maker, bounds } in made {
+        if revoked.contains(&maker) {
+            revoked.push(id);
+            continue;
+        }
+        match bounds.narrow(old, new) {
+            None => {
+                revoke_line(tx, id).await?;
+                revoked.push(id);
+            }
+            Some(left) if left == bounds => {}
+            Some(left) => {
+                let (scopes, cidrs) = (json(left.scopes.words())?, json(&left.networks)?);
+                tx.exec(NARROW, args![id, scopes, cidrs, left.expires_at, at]).await?;
+                audit::record(tx, Entry::new("api_key.update", "api_key", id).changes(changes(&bounds, &left))).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How the bounds of a key differ, for the trail.
+pub fn changes(old: &KeyBounds, new: &KeyBounds) -> Changes {
+    let mut changes = Changes::default();
+    changes.add("scopes", old.scopes.words().to_vec(), new.scopes.words().to_vec());
+    changes.add("allowed_cidrs", texts(&old.networks), texts(&new.networks));
+    changes.add("expires_at", old.expires_at.to_string(), new.expires_at.to_string());
+    changes
+}
+
+/// Revokes a key and all that it made, and tells of each.
+pub async fn revoke_line(tx: &mut Tx, id: ApiKeyId) -> Result<()> {
+    let at = tx.tick().await?.at;
+    let made: Vec<ApiKeyId> = tx.list(DESCENDANTS, args![id]).await?;
+    for id in std::iter::once(id).chain(made) {
+        tx.exec(REVOKE, args![id, at]).await?;
+        tx.exec(DELETE_SECRETS, args![id]).await?;
+        audit::record(tx, Entry::new("api_key.revoke", "api_key", id)).await?;
+        let record = read_shown(tx, id).await?;
+        events::publish(tx, &API_KEY_REVOKED, id, &record).await?;
+    }
+    Ok(())
+}
