@@ -31,6 +31,7 @@ pub const MIGRATIONS: Migrations = migrations! {
     "0015_people"
     "0016_sign_out"
     "0017_sign_on_scope"
+    "0020_lane_wakes"
 };
 
 #[cfg(test)]
