@@ -37,7 +37,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
 const USAGE: &str = "usage: bench store-sqlite | store-postgres | read | start | memory | webhooks-rate |\n\
-    webhooks-latency | webhooks-neighbours | webhooks-backlog | tickets-create | tickets-create-postgres |\n\
+    webhooks-latency | webhooks-neighbours | webhooks-backlog | webhooks-hanging [postgres] | webhooks-publish |\n\
+    tickets-create | tickets-create-postgres |\n\
     tickets-lists [SIZES] [--data FOLDER] | tickets-follow [postgres] | lists [ROWS] | fairness | faults [log | answers] |\n\
     hostile [unread | reports | uploads] |\n\
     workflows-steps | workflows-latency | workflows-fairness | inventory-ingest | inventory-export [--keep FOLDER] |\n\
@@ -45,7 +46,7 @@ const USAGE: &str = "usage: bench store-sqlite | store-postgres | read | start |
     search [--documents N] [--keep FOLDER] [--connections N] [--quick] [--only rebuild | queries | changes | writes] | all\n\
     rounds and sizes: see README.md";
 
-const ALL: [&str; 24] = [
+const ALL: [&str; 26] = [
     "store-sqlite",
     "store-postgres",
     "read",
@@ -55,6 +56,8 @@ const ALL: [&str; 24] = [
     "webhooks-latency",
     "webhooks-neighbours",
     "webhooks-backlog",
+    "webhooks-hanging",
+    "webhooks-publish",
     "tickets-create",
     "tickets-create-postgres",
     "tickets-lists",
@@ -97,6 +100,8 @@ fn run(arguments: &[&str]) -> Outcome {
         ["webhooks-latency"] => webhooks::latency::run(),
         ["webhooks-neighbours"] => webhooks::neighbours::run(),
         ["webhooks-backlog"] => webhooks::backlog::run(),
+        ["webhooks-hanging", more @ ..] => webhooks::hanging::run(more),
+        ["webhooks-publish"] => webhooks::publish::run(),
         ["tickets-create"] => tickets::create::run(),
         ["tickets-create-postgres"] => tickets::create_postgres::run(),
         ["tickets-lists", more @ ..] => tickets::lists::run(more),

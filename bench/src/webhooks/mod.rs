@@ -1,14 +1,16 @@
 //! Sending webhooks, measured from outside: the release binary on an embedded store, receivers that this program
 //! serves, and causes that come over HTTP as a client's would.
 //!
-//! Deliberately left out: TLS and names, which cost the same with any sender; and PostgreSQL, where the disk is another
-//! process's.
+//! Deliberately left out: TLS and names, which cost the same with any sender; and mostly PostgreSQL, where the disk is another
+//! process's: it is measured where transactions wait for each other.
 
 pub mod backlog;
 mod bare;
 pub mod causes;
+pub mod hanging;
 pub mod latency;
 pub mod neighbours;
+pub mod publish;
 pub mod rate;
 pub mod receipts;
 pub mod sink;
@@ -21,7 +23,7 @@ use rusqlite::Connection;
 use serde_json::json;
 
 use crate::Outcome;
-use crate::server::{Server, make_key_of, post};
+use crate::server::{Server, make_key_of, make_tenant, post};
 
 /// The receivers are on this host, which the guard refuses otherwise.
 const ALLOWED: &str = "127.0.0.0/8";
@@ -40,6 +42,11 @@ pub struct Tenant {
 impl Tenant {
     pub fn make(server: &Server, data: &Path, slug: &str) -> Outcome<Self> {
         Ok(Tenant { slug: slug.to_owned(), key: make_key_of(server, data, slug)? })
+    }
+
+    /// The same where the records are not in the data folder, as `store` says.
+    fn make_in(server: &Server, data: &Path, store: &[&str], slug: &str) -> Outcome<Self> {
+        Ok(Tenant { slug: slug.to_owned(), key: make_tenant(server, data, store, slug)?.1 })
     }
 
     /// An endpoint for these kinds of events.

@@ -115,6 +115,14 @@ impl Receipts {
         acknowledged.iter().map(|cause| cause.asked).min().unwrap_or_default()
     }
 
+    /// How long each cause was waited for, in microseconds; those of the first while are left out.
+    pub fn answers(&self, warm: Duration) -> Vec<f64> {
+        let warm = self.first() + warm;
+        let acknowledged = self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner);
+        let late = acknowledged.iter().filter(|cause| cause.asked >= warm);
+        late.map(|cause| (cause.acknowledged - cause.asked).as_secs_f64() * 1e6).collect()
+    }
+
     /// From each cause to each of its receipts; the causes of the first while are left out.
     pub fn delays(&self, since: Since, warm: Duration) -> Delays {
         let warm = self.first() + warm;

@@ -41,6 +41,7 @@ pub fn statements() -> Vec<(&'static str, &'static str)> {
         features::webhooks::events::store::STATEMENTS,
         features::webhooks::follow::store::STATEMENTS,
         features::webhooks::repair::store::STATEMENTS,
+        features::webhooks::sender::order::store::STATEMENTS,
         features::webhooks::sender::settle::store::STATEMENTS,
         features::webhooks::sender::store::STATEMENTS,
         features::workflows::engine::fire::store::STATEMENTS,

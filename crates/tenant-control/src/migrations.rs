@@ -32,6 +32,7 @@ pub const MIGRATIONS: Migrations = migrations! {
     "0016_sign_out"
     "0017_sign_on_scope"
     "0018_sealed_sign_on"
+    "0019_lane_wakes"
 };
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use futures_util::future::BoxFuture;
 use crate::audit;
 use crate::base::{DAY_MS, MINUTE_MS, Result, Timestamp};
 use crate::http::{App, Settings};
-use crate::store::{Engine, Purpose};
+use crate::store::{CLOCK_SKEW_MAX_MS, Engine, Purpose};
 
 pub use node::Node;
 pub use watch::watch;
@@ -42,6 +42,7 @@ const NOTE_EVERY: Duration = Duration::from_secs(10);
 const LEARN_EVERY: Duration = Duration::from_secs(15);
 const EXCHANGE_EVERY: Duration = Duration::from_secs(1);
 const CLEAN_EVERY: Duration = Duration::from_mins(1);
+const COMPARE_CLOCKS_EVERY: Duration = Duration::from_mins(5);
 /// Rows that one step deletes: a step must not delay the writes queued behind it.
 const CLEAN_ROWS: i64 = 500;
 /// Steps of one round; what is left waits for the next.
@@ -80,10 +81,12 @@ const OWN: &[Retention] = &[
 pub fn run(node: Node, retention: &'static [Retention]) -> BoxFuture<'static, ()> {
     Box::pin(async move {
         let learn = |node: Node| async move { node.credentials.learn(&node.store).await };
+        let compare = |node: Node| async move { compare_clocks(&node).await.map(drop) };
         tokio::join!(
             every(&node, NOTE_EVERY, "noting last use", |node| async move { note_uses(&node).await }),
             every(&node, LEARN_EVERY, "learning credentials", learn),
             every(&node, EXCHANGE_EVERY, "exchanging rate counts", |node| async move { exchange_rates(&node).await }),
+            every(&node, COMPARE_CLOCKS_EVERY, "comparing clocks", compare),
             every(&node, CLEAN_EVERY, "cleaning", move |node| async move { clean(&node, retention).await }),
         );
     })
@@ -128,6 +131,18 @@ pub async fn exchange_rates(app: &App) -> Result<()> {
         Engine::Sqlite => Ok(()),
         Engine::Postgres => app.limiter.exchange(&app.store.system(Purpose::RateLimits)).await,
     }
+}
+
+/// By how much this node's clock is ahead of the database's, which is warned about where it matters. The embedded store has
+/// no clock of its own.
+pub async fn compare_clocks(app: &App) -> Result<i64> {
+    let ahead_ms = app.store.system(Purpose::Housekeeping).clock_ahead_ms().await?;
+    let seconds = f64::from(i32::try_from(ahead_ms).unwrap_or(i32::MAX)) / 1_000.0;
+    metrics::gauge!("clock_ahead_seconds").set(seconds);
+    if ahead_ms.abs() > CLOCK_SKEW_MAX_MS {
+        tracing::warn!(ahead_ms, "this node's clock differs from the database's; set it right, for example by NTP");
+    }
+    Ok(ahead_ms)
 }
 
 /// Removes what is too old to matter, of the kernel's and of the features', a few hundred rows at a time.

@@ -7,9 +7,10 @@
 mod client;
 mod connector;
 mod exchange;
+mod fair_permits;
 mod guard;
 mod names;
-mod places;
+mod request_permits;
 mod socket;
 mod target;
 mod tls;
@@ -23,9 +24,10 @@ use ipnet::IpNet;
 use tokio::time::timeout;
 
 pub use exchange::{Failure, FailureKind, Request, Response, Timings};
+pub(crate) use fair_permits::{FairPermit, FairPermits};
 pub use guard::NotAllowed;
 pub use names::{Answers, Names};
-pub use places::{RequestPlace, RequestPlaces};
+pub use request_permits::{RequestPermit, RequestPermits};
 pub use target::{BadTarget, Target};
 pub use txt::look_up_txt;
 
@@ -67,7 +69,7 @@ pub struct Outbound(Arc<Inner>);
 struct Inner {
     connector: Connector,
     client: Client,
-    places: RequestPlaces,
+    request_permits: RequestPermits,
 }
 
 impl Outbound {
@@ -78,7 +80,7 @@ impl Outbound {
         let resolver = Resolver::new(names, name_turn_max);
         let connector = Connector::new(Guard::new(allow), resolver, Tls::new(extra_roots.as_deref())?);
         let client = Client::new(connector.clone());
-        Ok(Outbound(Arc::new(Inner { connector, client, places: RequestPlaces::default() })))
+        Ok(Outbound(Arc::new(Inner { connector, client, request_permits: RequestPermits::default() })))
     }
 
     /// The networks that the operator has allowed.
@@ -87,8 +89,8 @@ impl Outbound {
     }
 
     /// For requests that lanes have under way: one bound for all who send on this node.
-    pub fn places(&self) -> &RequestPlaces {
-        &self.0.places
+    pub fn request_permits(&self) -> &RequestPermits {
+        &self.0.request_permits
     }
 
     /// Whether a target may be saved: not if it is inside, or resolves to there. A name that does not resolve now

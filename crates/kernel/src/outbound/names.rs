@@ -1,7 +1,8 @@
 //! From a host to its addresses. The one place where a name is asked for.
 //!
-//! A lookup keeps a thread until the system gives up, so there are only so many at a time, in all and for one tenant. Who
-//! comes when all turns are taken waits for one; who asks for a name that is being asked for gets that answer. Deliberately
+//! A lookup keeps a thread until the system gives up, so there are only so many at a time, and tenants share the permits so
+//! that no number of them can hold all. A lookup without a permit waits for one; who asks for a name that is being asked for
+//! gets that answer. Deliberately
 //! left out: remembering answers, which is the system's business.
 
 use std::collections::HashMap;
@@ -10,10 +11,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use super::fair_permits::{FairPermit, FairPermits};
 use super::target::Host;
 use crate::base::TenantId;
 
@@ -43,31 +45,23 @@ impl fmt::Debug for Names {
 /// How many names are asked for at a time. Each keeps a thread until the system gives up, even when its request has long
 /// timed out, and the threads are shared with the rest of the service.
 const LOOKUPS_MAX: usize = 64;
-/// How many of them are for one tenant, whose name servers may never answer.
-const LOOKUPS_OF_ONE_MAX: usize = 8;
+/// A tenant, whose name servers may never answer, has at most a seventh of what is free: 8 when others are idle, and less
+/// beside others whose do not.
+const LOOKUPS_PART: usize = 7;
 /// How many names of one tenant are asked for or wait for their turn: more than all its endpoints have.
 const WAITING_OF_ONE_MAX: usize = 256;
 
 pub(super) struct Resolver {
     names: Names,
     turn_max: Duration,
-    turns: Arc<Semaphore>,
+    permits: Arc<FairPermits<Option<TenantId>>>,
     tenants: Tenants,
 }
 
 type Tenants = Arc<Mutex<HashMap<Option<TenantId>, OfTenant>>>;
 
-/// The lookups of one tenant. Not shared with others: who waits for a turn of one tenant would hold up the other.
-struct OfTenant {
-    turns: Arc<Semaphore>,
-    lookups: HashMap<String, watch::Receiver<Stage>>,
-}
-
-impl Default for OfTenant {
-    fn default() -> Self {
-        OfTenant { turns: Arc::new(Semaphore::new(LOOKUPS_OF_ONE_MAX)), lookups: HashMap::new() }
-    }
-}
+/// The lookups of one tenant by name. Not shared with others: who waits for a permit of one tenant would hold up the other.
+type OfTenant = HashMap<String, watch::Receiver<Stage>>;
 
 #[derive(Clone)]
 enum Stage {
@@ -109,7 +103,8 @@ impl Lookup {
 
 impl Resolver {
     pub fn new(names: Names, turn_max: Duration) -> Self {
-        Resolver { names, turn_max, turns: Arc::new(Semaphore::new(LOOKUPS_MAX)), tenants: Arc::default() }
+        let permits = FairPermits::new(LOOKUPS_MAX, LOOKUPS_PART);
+        Resolver { names, turn_max, permits, tenants: Arc::default() }
     }
 
     /// Begins to ask, or joins those who ask for the same on behalf of the same tenant.
@@ -124,40 +119,47 @@ impl Resolver {
         }
         let mut tenants = lock(&self.tenants);
         let of_tenant = tenants.entry(for_whom).or_default();
-        if let Some(known) = of_tenant.lookups.get(name) {
+        if let Some(known) = of_tenant.get(name) {
             return Lookup(known.clone());
         }
-        if of_tenant.lookups.len() >= WAITING_OF_ONE_MAX {
+        if of_tenant.len() >= WAITING_OF_ONE_MAX {
             return Lookup::done(Err(Unresolved::Crowded));
         }
         let (tell, told) = watch::channel(Stage::Waiting);
-        of_tenant.lookups.insert(name.clone(), told.clone());
-        let turn = take_turn(of_tenant.turns.clone(), self.turns.clone(), self.turn_max);
+        of_tenant.insert(name.clone(), told.clone());
+        let permit = acquire_permit(self.permits.clone(), for_whom, self.turn_max);
         let entry = Entry { tenants: self.tenants.clone(), for_whom, name: name.clone() };
         // A process that ends drops a task as soon as it is given, and the entry with it, which wants this lock.
         drop(tenants);
         // A task of its own: it goes on for the others when who came first gives up.
-        tokio::spawn(ask(self.names.clone(), turn, entry, tell));
+        tokio::spawn(ask(self.names.clone(), permit, entry, tell));
         Lookup(told)
     }
 }
 
-/// A turn of the tenant, and then one of all.
-async fn take_turn(of_tenant: Arc<Semaphore>, of_all: Arc<Semaphore>, turn_max: Duration) -> Option<Turn> {
-    let turn = async { Some((of_tenant.acquire_owned().await.ok()?, of_all.acquire_owned().await.ok()?)) };
-    timeout(turn_max, turn).await.ok().flatten()
+type LookupPermit = FairPermit<Option<TenantId>>;
+
+async fn acquire_permit(
+    permits: Arc<FairPermits<Option<TenantId>>>,
+    for_whom: Option<TenantId>,
+    wait_max: Duration,
+) -> Option<LookupPermit> {
+    timeout(wait_max, permits.acquire(for_whom)).await.ok()
 }
 
-type Turn = (OwnedSemaphorePermit, OwnedSemaphorePermit);
-
-async fn ask(names: Names, turn: impl Future<Output = Option<Turn>>, entry: Entry, tell: watch::Sender<Stage>) {
-    let answer = match turn.await {
-        Some(turn) => {
+async fn ask(
+    names: Names,
+    permit: impl Future<Output = Option<LookupPermit>>,
+    entry: Entry,
+    tell: watch::Sender<Stage>,
+) {
+    let answer = match permit.await {
+        Some(permit) => {
             tell.send_replace(Stage::Asking);
             let name = entry.name.clone();
             let asked = spawn_blocking(move || {
                 let found = find(&names, &name);
-                drop(turn);
+                drop(permit);
                 found
             });
             asked.await.unwrap_or_else(|error| Err(error.to_string())).map_err(Unresolved::No)
@@ -192,8 +194,8 @@ impl Drop for Entry {
     fn drop(&mut self) {
         let mut tenants = lock(&self.tenants);
         if let Some(of_tenant) = tenants.get_mut(&self.for_whom) {
-            of_tenant.lookups.remove(&self.name);
-            if of_tenant.lookups.is_empty() {
+            of_tenant.remove(&self.name);
+            if of_tenant.is_empty() {
                 tenants.remove(&self.for_whom);
             }
         }

@@ -102,6 +102,21 @@ impl Db {
         }
     }
 
+    /// What `database_time!` is bound to: nothing where the database has a time of its own.
+    pub fn given_time(&self) -> Option<Timestamp> {
+        self.handle.given_time(self.engine())
+    }
+
+    /// By how much this node's clock is ahead of the database's, give or take the time that asking takes. Zero where they
+    /// are one.
+    pub async fn clock_ahead_ms(&self) -> Result<i64> {
+        let asked_at = self.world().now();
+        let told = self.database_now().await?;
+        let answered_at = self.world().now();
+        // Somewhere between asking and being answered it was so late: whatever lies between them is no difference.
+        Ok((asked_at.as_millis() - told.as_millis()).max(0) + (answered_at.as_millis() - told.as_millis()).min(0))
+    }
+
     /// Runs `job` as one transaction. It is answered when its changes are on disk, or when none of them is.
     ///
     /// The job runs to its end even if the caller stops waiting. It may await only its transaction, and should be

@@ -64,8 +64,11 @@ pub(super) const SQLITE_MIGRATION_BEGIN: &str = "BEGIN EXCLUSIVE";
 /// index with a value before the order for no better than the one without. To PostgreSQL that is a comment.
 ///
 /// What is quoted and what is a comment stays as it is: the path of a JSON value starts with a `$`, too.
+///
+/// The time is bound: SQLite has none of its own that a test could move.
 pub(super) fn sqlite_text(sql: &str) -> String {
-    let (mut text, mut rest) = (String::with_capacity(sql.len()), sql);
+    let sql = &sql.replace(POSTGRES_TIME, "NULL");
+    let (mut text, mut rest) = (String::with_capacity(sql.len()), sql.as_str());
     while let Some(start) = rest.find(['$', '\'', '"', '/', '-']) {
         let (before, found) = rest.split_at(start);
         text.push_str(before);
@@ -93,6 +96,22 @@ fn whole(found: &str) -> usize {
     let ends = [("'", "'"), ("\"", "\""), ("/*", "*/"), ("--", "\n")];
     let Some((begin, end)) = ends.into_iter().find(|(begin, _)| found.starts_with(begin)) else { return 1 };
     found[begin.len()..].find(end).map_or(found.len(), |at| begin.len() + at + end.len())
+}
+
+/// The time when PostgreSQL began with a statement, in milliseconds; as [`database_time!`] writes it.
+const POSTGRES_TIME: &str = "CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000 AS BIGINT)";
+
+/// In a statement, the time by the clock that all nodes share: the database's own, or what is bound in this place where
+/// it has none. What is bound is [`super::Db::given_time`].
+#[macro_export]
+macro_rules! database_time {
+    ($given:literal) => {
+        concat!(
+            "COALESCE(CAST(",
+            $given,
+            " AS BIGINT), CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000 AS BIGINT))"
+        )
+    };
 }
 
 /// What ends a SELECT whose rows are to be locked, those apart that are locked already.
@@ -217,6 +236,7 @@ mod tests {
                 "SELECT ?1 /* not $2 */ FROM t INDEXED BY t_by_a WHERE a = ?2",
             ),
             ("SELECT '$1 is never closed", "SELECT '$1 is never closed"),
+            (concat!("SELECT ", database_time!("$2")), "SELECT COALESCE(CAST(?2 AS BIGINT), NULL)"),
             ("SELECT '\u{e4} $1' || $1", "SELECT '\u{e4} $1' || ?1"),
         ] {
             assert_eq!(sqlite_text(sql), spelt);

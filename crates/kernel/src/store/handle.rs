@@ -1,8 +1,8 @@
 //! On whose behalf a handle works: the tenant it is bound to, who acts, and the world it takes time and chance from.
 
-use crate::base::{Actor, Error, Result, TenantId, World};
+use crate::base::{Actor, Clock, Error, Result, TenantId, Timestamp, World};
 
-use super::{Followers, dialect};
+use super::{Engine, Followers, dialect};
 
 /// Why the service works across tenants. Every call of [`super::Store::system`] names one, and a test lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +62,12 @@ impl Handle {
     pub fn acting(&self, actor: Actor) -> Self {
         let Handle { reach, job, world, followers, .. } = self;
         Handle { reach: reach.clone(), job: *job, actor, world: world.clone(), followers: *followers }
+    }
+
+    /// The moment that stands for the database's time: none where it has its own, which a manual clock replaces.
+    pub fn given_time(&self, engine: Engine) -> Option<Timestamp> {
+        let tells_itself = engine == Engine::Postgres && !matches!(self.world.clock, Clock::Manual(_));
+        (!tells_itself).then(|| self.world.now())
     }
 
     pub fn lane(&self) -> Lane {

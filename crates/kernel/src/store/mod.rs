@@ -79,7 +79,7 @@ pub use options::{Options, PostgresOptions, Synchronous};
 pub use params::{Args, Param};
 pub use row::{Column, FromRow, Row};
 pub use select::{Compare, Direction, Select};
-pub use self_check::Check;
+pub use self_check::{CLOCK_SKEW_MAX_MS, Check};
 pub use steps::STEP_ROWS;
 pub use turns::TenantTurns;
 pub use tx::{Ahead, Tx};

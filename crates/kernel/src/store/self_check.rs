@@ -22,8 +22,8 @@ impl Check {
     }
 }
 
-/// Nodes whose clocks differ by more count in different minutes.
-const CLOCK_SKEW_MAX_MS: i64 = 2_000;
+/// Nodes whose clocks differ by more count in different minutes, and do what is due too early or too late.
+pub const CLOCK_SKEW_MAX_MS: i64 = 2_000;
 
 impl Store {
     /// Reads and writes, the pages of the file or the walls between tenants, and the time.

@@ -113,6 +113,23 @@ impl Tx {
         done.map(drop).map_err(|error| error.of_statement(sql))
     }
 
+    /// The same, once for each of these rows of values.
+    pub async fn later_each(&mut self, sql: &'static str, rows: Vec<Vec<Value>>) -> Result<()> {
+        if let Conn::Postgres(session) = &mut self.connection {
+            for values in rows {
+                self.handle.world.statements.note();
+                session.put_off(sql, values);
+            }
+            return Ok(());
+        }
+        self.exec_each(sql, &rows).await.map(drop).map_err(|error| error.of_statement(sql))
+    }
+
+    /// What `database_time!` is bound to: see [`super::Db::given_time`].
+    pub fn given_time(&self) -> Option<Timestamp> {
+        self.handle.given_time(self.engine())
+    }
+
     /// Whether statements that do nothing unless `sql` finds a row are worth sending. SQLite is asked: a look costs it less than
     /// they do. On PostgreSQL a look is a round trip, and they go along with others.
     pub async fn is_worthwhile(&mut self, sql: &str, args: Args<'_>) -> Result<bool> {

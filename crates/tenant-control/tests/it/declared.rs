@@ -64,6 +64,7 @@ const KERNEL_TABLES: &[&str] = &[
     "events",
     "idempotency_records",
     "followers",
+    "lane_wakes",
     "lanes",
     "rate_usage",
     "secret_checks",

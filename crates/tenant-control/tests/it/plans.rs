@@ -56,6 +56,7 @@ const BOUNDED: &[&str] = &[
     "device_software_changes",
     "followers",
     "ingest_keys",
+    "lane_wakes",
     "lanes",
     "organizations",
     "sessions",

@@ -206,8 +206,13 @@ const SYSTEM_DOORS: &[(&str, &str, usize, &str)] = &[
         2,
         "whose a sign-in link is, or the session that a browser had before, is what the read finds out",
     ),
-    ("crates/kernel/src/jobs/lanes.rs", "Jobs", 4, "which lanes are due, of whichever tenant"),
-    ("crates/kernel/src/jobs/mod.rs", "Housekeeping", 2, "last use is noted and old rows are removed for all tenants"),
+    ("crates/kernel/src/jobs/lanes.rs", "Jobs", 6, "which lanes are due, of whichever tenant"),
+    (
+        "crates/kernel/src/jobs/mod.rs",
+        "Housekeeping",
+        3,
+        "last use is noted, old rows are removed, clocks compared: for all",
+    ),
     ("crates/kernel/src/jobs/mod.rs", "RateLimits", 1, "the counters of all callers are exchanged in one batch"),
     (
         "crates/kernel/src/startup.rs",

@@ -6,6 +6,7 @@ mod breaker;
 mod catalogue;
 mod change;
 mod create;
+mod crowds;
 mod disable;
 mod drive;
 mod expiring;
@@ -32,6 +33,7 @@ mod scopes;
 mod secrets;
 mod targets;
 mod turns;
+mod wakes;
 
 use serde_json::{Value, json};
 

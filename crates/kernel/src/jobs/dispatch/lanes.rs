@@ -3,19 +3,21 @@
 use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinError, JoinSet};
 
-use super::super::lanes::{self, POLL_MS};
+use super::super::lanes::{self, Lane, POLL_MS};
+use super::permits::LanePermit;
 use super::{Dispatcher, Work, run};
 use crate::base::{Result, TenantId};
 
 /// Lanes leased in one step, so that nodes that start together share them.
 const LEASES_MAX: usize = 64;
+/// Lanes that are looked at for that: at least one of each tenant of a busy node, for some may get no permit.
+const LOOKED_AT_MAX: usize = 1_024;
 /// How long a lane is kept with nothing to do, so that a busy one is not leased anew for each event.
 const LINGER_MS: i64 = 2_000;
 
@@ -28,7 +30,7 @@ pub async fn run_due<W: Work>(dispatcher: &Dispatcher<W>) -> Result<()> {
         }
         let mut running = JoinSet::new();
         for lane in leased {
-            running.spawn(run::run(dispatcher.clone(), lane, Arc::new(Notify::new()), 0, stop.clone()));
+            running.spawn(run::run(dispatcher.clone(), (lane, None), Arc::new(Notify::new()), 0, stop.clone()));
         }
         running.join_all().await;
     }
@@ -39,6 +41,7 @@ pub async fn run<W: Work>(dispatcher: Dispatcher<W>, stop: impl Future<Output = 
     let mut lanes = Lanes { dispatcher, running: JoinSet::new(), wakes: HashMap::new(), stopping };
     let mut stop = pin!(stop);
     let mut news = lanes.dispatcher.work.node().store.news();
+    let permits = lanes.dispatcher.permits.clone();
     loop {
         if let Err(error) = lanes.lease().await {
             tracing::warn!(%error, kind = W::KIND, "lanes were not leased; it will be tried again");
@@ -47,6 +50,7 @@ pub async fn run<W: Work>(dispatcher: Dispatcher<W>, stop: impl Future<Output = 
         tokio::select! {
             () = &mut stop => break,
             () = poll => {}
+            () = permits.freed(), if permits.is_crowded() => {}
             Some(ended) = lanes.running.join_next() => lanes.ended(ended),
             told = news.recv() => match told {
                 Ok(tenant) => {
@@ -77,30 +81,35 @@ struct Lanes<W> {
 
 impl<W: Work> Lanes<W> {
     async fn lease(&mut self) -> Result<()> {
-        let lanes_max = self.dispatcher.work.limits().lanes_max;
+        lanes::apply_wakes(self.dispatcher.work.node(), W::KIND).await?;
         loop {
-            let room = lanes_max.saturating_sub(self.running.len()).min(LEASES_MAX);
-            // Those that work make room sooner then.
-            self.dispatcher.crowded.store(room == 0, Ordering::Relaxed);
-            if room == 0 {
-                return Ok(());
+            let node = self.dispatcher.work.node();
+            let due = lanes::list_due(node, W::KIND, LOOKED_AT_MAX).await?;
+            let (chosen, permits) = self.dispatcher.permits.choose(due, LEASES_MAX);
+            let is_last = chosen.len() < LEASES_MAX;
+            let leased = if chosen.is_empty() { Vec::new() } else { lanes::lease(node, W::KIND, chosen).await? };
+            let before = self.running.len();
+            for (lane, permit) in leased.into_iter().zip(permits) {
+                if let Some(lane) = lane {
+                    self.start(lane, permit);
+                }
             }
-            let leased = lanes::lease_due(self.dispatcher.work.node(), W::KIND, room).await?;
-            let all = leased.len() < room;
-            for lane in leased {
-                let wake: Arc<Notify> = Arc::default();
-                self.wakes.entry(lane.tenant_id).or_default().insert(lane.key.clone(), wake.clone());
-                let name = (lane.tenant_id, lane.key.clone(), wake.clone());
-                let run = run::run(self.dispatcher.clone(), lane, wake, LINGER_MS, self.stopping.clone());
-                self.running.spawn(async move {
-                    run.await;
-                    name
-                });
-            }
-            if all {
+            // None of many means that other nodes take them, too.
+            if is_last || self.running.len() == before {
                 return Ok(());
             }
         }
+    }
+
+    fn start(&mut self, lane: Lane, permit: LanePermit) {
+        let wake: Arc<Notify> = Arc::default();
+        self.wakes.entry(lane.tenant_id).or_default().insert(lane.key.clone(), wake.clone());
+        let name = (lane.tenant_id, lane.key.clone(), wake.clone());
+        let run = run::run(self.dispatcher.clone(), (lane, Some(permit)), wake, LINGER_MS, self.stopping.clone());
+        self.running.spawn(async move {
+            run.await;
+            name
+        });
     }
 
     fn ended(&mut self, ended: Result<LaneName, JoinError>) {

@@ -2,10 +2,11 @@
 //!
 //! Whoever has something to do on lanes implements [`Work`], which opens the lanes of one kind, and [`LaneWork`], which
 //! knows what is due on one lane, starts it and notes what became of it. What all of them share is here: `lanes` leases,
-//! wakes and stops, `run` is one lane from its lease to its release, `under_way` is what it has started, and `unnoted` what
+//! wakes and stops, `permits` says how many and whose, `run` is one lane from its lease to its release, `under_way` is what it has started, and `unnoted` what
 //! of that is not on disk yet.
 
 mod lanes;
+mod permits;
 mod run;
 mod under_way;
 mod unnoted;
@@ -13,7 +14,6 @@ mod unnoted;
 use std::collections::VecDeque;
 use std::hash::Hash;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -22,6 +22,7 @@ use super::Node;
 use super::lanes::Lane;
 use crate::base::{Result, Timestamp};
 
+use permits::LanePermits;
 pub use under_way::UnderWay;
 
 /// Work on lanes of one kind. Cheap to clone.
@@ -40,9 +41,10 @@ pub trait Work: Clone + Send + Sync + 'static {
 /// How much a node works on at once, and how long.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Lanes that one node works on at once; the others wait for their turn, the longest waiting first.
+    /// Lanes that one node works on at once; the others wait, tenants in turn. Half as many more may do nothing but wait
+    /// for others' servers.
     pub lanes_max: usize,
-    /// How long a lane is worked on while others wait for a turn.
+    /// How long a lane is worked on while others wait for a permit.
     pub tenure: Duration,
     /// How long what is under way is waited for when the process stops.
     pub stop_max: Duration,
@@ -139,13 +141,13 @@ pub struct Settled {
 #[derive(Clone)]
 pub struct Dispatcher<W> {
     work: W,
-    /// Whether lanes wait for a turn because all places for lanes are taken.
-    crowded: Arc<AtomicBool>,
+    permits: Arc<LanePermits>,
 }
 
 impl<W: Work> Dispatcher<W> {
     pub fn new(work: W) -> Self {
-        Dispatcher { work, crowded: Arc::default() }
+        let permits = LanePermits::new(work.limits().lanes_max);
+        Dispatcher { work, permits }
     }
 
     /// Does everything that is due at this moment of the clock, and nothing that is due later. For tests, which move
@@ -157,9 +159,5 @@ impl<W: Work> Dispatcher<W> {
     /// Works until `stop`, then lets what is under way come to its end and gives the lanes back.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         lanes::run(self, stop).await;
-    }
-
-    fn is_crowded(&self) -> bool {
-        self.crowded.load(Ordering::Relaxed)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
@@ -9,6 +10,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
 use super::super::lanes::{HEARTBEAT_MS, Lane, POLL_MS};
+use super::permits::LanePermit;
 use super::unnoted::{SETTLE_MAX, Unnoted};
 use super::{Dispatcher, Ended, LaneWork, Load, Settled, UnderWay, Work};
 use crate::base::{Code, Error, Result, Timestamp};
@@ -21,14 +23,15 @@ const PATIENCE: Duration = Duration::from_millis(POLL_MS.unsigned_abs());
 /// Works on a lane until nothing is due within `linger_ms`, the lease is lost, or the process stops.
 pub async fn run<W: Work>(
     dispatcher: Dispatcher<W>,
-    lane: Lane,
+    (lane, permit): (Lane, Option<LanePermit>),
     wake: Arc<Notify>,
     linger_ms: i64,
     stop: watch::Receiver<bool>,
 ) {
-    let key = lane.key.clone();
+    let (key, slow) = (lane.key.clone(), lane.slow_mark());
     let Some(work) = dispatcher.work.open(lane) else { return };
     let mut run = Run::new(dispatcher, work, linger_ms);
+    (run.permit, run.slow) = (permit, slow);
     if let Err(error) = run.work(&wake, &stop).await {
         // The lease ends by itself, and then the lane is taken up again.
         tracing::warn!(%error, kind = W::KIND, lane = key, "the work on a lane was interrupted; it will be taken up again");
@@ -41,6 +44,10 @@ type JobEnd<L> = (<L as LaneWork>::Id, Ended<<L as LaneWork>::Outcome>);
 struct Run<W: Work> {
     dispatcher: Dispatcher<W>,
     work: W::Lane,
+    /// None in tests that do what is due, which takes no lane from another.
+    permit: Option<LanePermit>,
+    /// Whether the lane does nothing but wait for others' servers.
+    slow: Arc<AtomicBool>,
     linger_ms: i64,
     jobs: JoinSet<JobEnd<W::Lane>>,
     under_way: UnderWay<<W::Lane as LaneWork>::Id>,
@@ -76,6 +83,8 @@ impl<W: Work> Run<W> {
         Run {
             dispatcher,
             work,
+            permit: None,
+            slow: Arc::default(),
             linger_ms,
             jobs: JoinSet::new(),
             under_way: UnderWay::default(),
@@ -187,7 +196,7 @@ impl<W: Work> Run<W> {
             return self.wind_up().await;
         }
         // Others wait for their turn, and this lane has had its own.
-        if self.dispatcher.is_crowded() && self.began_at.elapsed() >= self.dispatcher.work.limits().tenure {
+        if self.is_crowded() && self.began_at.elapsed() >= self.dispatcher.work.limits().tenure {
             return self.wind_up().await;
         }
         let mut next = None;
@@ -212,7 +221,7 @@ impl<W: Work> Run<W> {
         if due.is_some_and(|due| due <= now) {
             return Ok(Next::Look);
         }
-        let linger_ms = if self.dispatcher.is_crowded() { 0 } else { self.linger_ms };
+        let linger_ms = if self.is_crowded() { 0 } else { self.linger_ms };
         let soon = |at: Timestamp| at.as_millis() - now.as_millis() <= linger_ms;
         let idle = i64::try_from(self.noted_at.elapsed().as_millis()).unwrap_or(i64::MAX);
         if linger_ms > 0 && (due.is_some_and(soon) || (due.is_none() && idle < linger_ms)) {
@@ -232,6 +241,9 @@ impl<W: Work> Run<W> {
 
     fn ended(&mut self, ended: Result<JobEnd<W::Lane>, JoinError>) -> Result<()> {
         let (id, ended) = ended.map_err(Error::internal)?;
+        if self.under_way.is_quick(&id, Instant::now()) {
+            self.set_slow(false);
+        }
         match ended {
             Ended::Noted => {
                 self.under_way.noted(&id);
@@ -286,6 +298,9 @@ impl<W: Work> Run<W> {
             return Ok(true);
         }
         self.tended_at = now;
+        if self.under_way.only_waits(now) {
+            self.set_slow(true);
+        }
         let slow = self.under_way.show(now);
         let quiet = self.held_at.elapsed() >= Duration::from_millis(HEARTBEAT_MS.unsigned_abs());
         if slow.is_empty() && !quiet {
@@ -293,6 +308,19 @@ impl<W: Work> Run<W> {
         }
         self.held_at = Instant::now();
         self.work.tend(slow).await
+    }
+
+    /// A lane that only waits goes over to the permits of such lanes, and comes back when a job has ended quickly.
+    fn set_slow(&mut self, slow: bool) {
+        self.slow.store(slow, Ordering::Relaxed);
+        if let Some(permit) = &mut self.permit {
+            permit.change_pace(slow);
+        }
+    }
+
+    /// Whether lanes wait for a permit such as this one has.
+    fn is_crowded(&self) -> bool {
+        self.permit.as_ref().is_some_and(LanePermit::is_crowded)
     }
 
     /// The process stops. What takes longer than a moment is given up, and done again by whoever comes next.

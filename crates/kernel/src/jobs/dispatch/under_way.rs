@@ -84,6 +84,17 @@ impl<I: Copy + Eq + Hash> UnderWay<I> {
         self.running = 0;
     }
 
+    /// Whether all that is left to do is to wait for jobs that take long.
+    pub(super) fn only_waits(&self, now: Instant) -> bool {
+        let is_slow = |flight: &Flight| !flight.ended && now - flight.since >= SHOWN_AFTER;
+        !self.flights.is_empty() && self.flights.values().all(is_slow)
+    }
+
+    /// Whether a job that ends now has not taken long.
+    pub(super) fn is_quick(&self, id: &I, now: Instant) -> bool {
+        self.flights.get(id).is_some_and(|flight| now - flight.since < SHOWN_AFTER)
+    }
+
     /// Those that run for long by now and were not shown before. Outcomes on their way to the disk are not among them.
     pub(super) fn show(&mut self, now: Instant) -> Vec<I> {
         let is_slow = |flight: &Flight| !flight.ended && !flight.shown && now - flight.since >= SHOWN_AFTER;
@@ -134,5 +145,17 @@ mod tests {
         assert!(under_way.show(now).is_empty());
         assert_eq!(under_way.show(now + SHOWN_AFTER), [1]);
         assert!(under_way.show(now + 2 * SHOWN_AFTER).is_empty());
+    }
+
+    #[test]
+    fn a_lane_only_waits_when_every_job_takes_long_and_nothing_is_to_be_saved() {
+        let mut under_way = UnderWay::default();
+        let now = Instant::now() + SHOWN_AFTER;
+        assert!(!under_way.only_waits(now), "nothing is under way");
+        assert!(under_way.begin(1) && under_way.begin(2));
+        assert!(!under_way.only_waits(Instant::now()) && under_way.only_waits(now + SHOWN_AFTER));
+        assert!(under_way.is_quick(&1, Instant::now()) && !under_way.is_quick(&1, now + SHOWN_AFTER));
+        under_way.ended(&2);
+        assert!(!under_way.only_waits(now + SHOWN_AFTER));
     }
 }

@@ -85,6 +85,8 @@ kernel::statements! {
     UNSUBSCRIBE = "DELETE FROM webhook_subscriptions WHERE tenant_id = $1 AND webhook_id = $2";
     FORGET_FAILURES = "UPDATE webhook_states SET consecutive_failures = 0, failing_since = NULL, paused_until = NULL,
             paused_reason = NULL WHERE tenant_id = $1 AND webhook_id = $2";
+    /// What waits and was made when order did not count has yet to be told its record.
+    SET_RECORDS_MISSING = "UPDATE webhook_states SET records_missing = $3 WHERE tenant_id = $1 AND webhook_id = $2";
     LAST_SECRET = "SELECT number FROM webhook_secrets WHERE tenant_id = $1 AND webhook_id = $2 ORDER BY number DESC LIMIT 1";
     INSERT_SECRET = "INSERT INTO webhook_secrets (tenant_id, webhook_id, number, secret) VALUES ($1, $2, $3, $4)";
     /// A second rotation ends the overlap of the first.
@@ -231,6 +233,9 @@ pub async fn replace(
     // now: the order of locks.
     if (!old.enabled && input.enabled) || old.url != input.url.as_str() {
         tx.exec(FORGET_FAILURES, args![id]).await?;
+    }
+    if old.ordered != input.ordered {
+        tx.exec(SET_RECORDS_MISSING, args![id, input.ordered]).await?;
     }
     Ok(read(tx, id).await?.at(now))
 }

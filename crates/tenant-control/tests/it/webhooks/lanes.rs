@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kernel::base::SECOND_MS;
+use kernel::base::{Clock, SECOND_MS, World};
 use kernel::jobs::lanes::{self, LEASE_MS, Lane};
 use serde_json::json;
 use tenant_control::features::webhooks::WEBHOOK_LANE;
@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use super::drive::{change, delivery, hook, patient, publish_many, publish_one, run, tally};
 use super::open;
+use super::wakes::hold_open;
 use crate::support::receiver::{Behaviour, Gate, Receiver};
 use crate::support::{Server, Setup, over_http};
 
@@ -212,35 +213,56 @@ async fn a_busy_node_sees_what_another_node_changed() {
     sending.abort();
 }
 
-/// A write that has woken a lane holds its row until it ends, and on PostgreSQL that may take a while.
+/// A write that has woken a lane by hand holds its row until it ends, and on PostgreSQL that may take a while.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_lane_that_is_locked_keeps_no_other_waiting() {
     let server = open(Setup::postgres().await).await;
     let (acme, globex) = (server.tenant("acme").await, server.tenant("globex").await);
     let receiver = Receiver::start().await;
-    hook(&server, &acme, &receiver.url("/acme"), &json!({})).await;
+    let locked = hook(&server, &acme, &receiver.url("/acme"), &json!({})).await;
     hook(&server, &globex, &receiver.url("/globex"), &json!({})).await;
     publish_one(&server, &acme, "rec_1").await;
     publish_one(&server, &globex, "rec_1").await;
-    let (entered, has_entered) = oneshot::channel();
-    let (release, released) = std::sync::mpsc::channel::<()>();
-    let db = server.app.store.tenant_for_test(acme.tenant.id, kernel::base::Actor::system());
-    let holding = tokio::spawn(async move {
-        db.write(async move |tx| {
-            kernel::events::publish(tx, &super::drive::LOAD, "rec_2", &json!({"id": "rec_2"})).await?;
-            // What nobody has waited for goes out with the next statement.
-            tx.next_sequence().await?;
-            let _ = entered.send(());
-            let _ = tokio::task::block_in_place(|| released.recv());
-            Ok(())
-        })
-        .await
-    });
-    has_entered.await.unwrap();
+    let holding =
+        hold_open(&server, &acme, async move |tx| lanes::wake(tx, WEBHOOK_LANE, locked["id"].as_str().unwrap()).await)
+            .await;
     run(&server).await;
     assert_eq!((receiver.count_on("/acme"), receiver.count_on("/globex")), (0, 1));
-    drop(release);
-    holding.await.unwrap().unwrap();
+    holding.commit().await;
     run(&server).await;
-    assert_eq!(receiver.count_on("/acme"), 2);
+    assert_eq!(receiver.count_on("/acme"), 1);
+}
+
+/// More than a lease lasts, in both directions.
+const CLOCKS_APART_MS: i64 = 25 * SECOND_MS;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn nodes_whose_clocks_differ_ask_a_slow_receiver_once() {
+    let server = open(Setup::postgres().await.in_real_time()).await;
+    let acme = server.tenant("acme").await;
+    for (number, apart_ms) in [CLOCKS_APART_MS, -CLOCKS_APART_MS].into_iter().enumerate() {
+        let world = World { clock: Clock::Wrong(apart_ms), ..World::default() };
+        let other = server.second_node_with(world).await;
+        let ahead_ms = kernel::jobs::compare_clocks(&other.app).await.unwrap();
+        assert!((ahead_ms - apart_ms).abs() < SECOND_MS, "it is told by how much: {ahead_ms}");
+        assert!(kernel::jobs::compare_clocks(&server.app).await.unwrap().abs() < SECOND_MS);
+        for (by, sends, looks) in [("right", &server, &other), ("wrong", &other, &server)] {
+            let (receiver, gate) = (Receiver::start().await, Gate::closed());
+            receiver.on("/slow", [Behaviour::Hold(gate.clone())]);
+            let slow = hook(&server, &acme, &receiver.url("/slow"), &json!({"name": format!("{by}{number}")})).await;
+            let event = publish_one(sends, &acme, "rec_1").await;
+            let sending = tokio::spawn({
+                let sender = sends.sender.clone();
+                async move { sender.run_due().await }
+            });
+            receiver.wait_for(1).await;
+            run(looks).await;
+            assert_eq!(receiver.count(), 1, "{by} clock, {apart_ms} ms: the lane is the other's");
+            gate.open();
+            sending.await.unwrap().unwrap();
+            assert_eq!(delivery(&server, &acme, &slow, &event).await["status"], "succeeded");
+            assert_eq!(receiver.count(), 1);
+            super::drive::remove(&server, &acme, &slow).await;
+        }
+    }
 }

@@ -126,6 +126,69 @@ over_http! {
         assert_eq!(waiting_for(&server, &acme, &hook, &events[0]).await, "retry");
     }
 
+    async fn switching_order_on_orders_what_already_waits(setup: Setup) {
+        let server = patient(setup).await;
+        let acme = server.tenant("acme").await;
+        let receiver = Receiver::start().await;
+        let hook = hook(&server, &acme, &receiver.url("/hook"), &json!({})).await;
+        let mut events = publish(&server, &acme, &["a", "b", "a", "a"]).await;
+        refuse(&receiver, "/hook", &events.iter().collect::<Vec<_>>());
+        run(&server).await;
+        assert_eq!((receiver.count(), receiver.acknowledged("/hook").len()), (4, 0), "each was tried, and waits");
+        change(&server, &acme, &hook, &json!({"ordered": true})).await;
+        events.push(publish_one(&server, &acme, "a").await);
+        refuse(&receiver, "/hook", &[&events[0]]);
+        run_for(&server, HOUR_MS).await;
+        assert_eq!(taken(&receiver, "/hook", &events), [1], "those of the record wait for its first");
+        for held in [2, 3, 4] {
+            assert_eq!(waiting_for(&server, &acme, &hook, &events[held]).await, "earlier_event", "{held}");
+        }
+        refuse(&receiver, "/hook", &[]);
+        run_for(&server, DAY_MS).await;
+        assert_eq!(taken(&receiver, "/hook", &events), [1, 0, 2, 3, 4]);
+        assert!(receiver.acknowledged("/hook").values().all(|count| *count == 1));
+    }
+
+    async fn a_large_backlog_is_ordered_a_part_at_a_time(setup: Setup) {
+        let server = patient(setup).await;
+        let acme = server.tenant("acme").await;
+        let receiver = Receiver::start().await;
+        receiver.on_each("/hook", |nth, _| Behaviour::Answer(if nth % 7 == 3 { 500 } else { 200 }));
+        let hook = hook(&server, &acme, &receiver.url("/hook"), &json!({})).await;
+        let names: Vec<String> = (0..600).map(|number| format!("rec_{}", number % 200)).collect();
+        let records: Vec<&str> = names.iter().map(String::as_str).collect();
+        let events = publish(&server, &acme, &records).await;
+        change(&server, &acme, &hook, &json!({"ordered": true})).await;
+        run(&server).await;
+        run_for(&server, 5 * DAY_MS).await;
+        assert_eq!(tally(&server, &acme, &hook).await["succeeded"], events.len());
+        for record in ["rec_0", "rec_1", "rec_99", "rec_199"] {
+            let own = records.iter().zip(&events).filter(|(name, _)| **name == record);
+            let own: Vec<Published> = own.map(|(_, event)| *event).collect();
+            assert_eq!(taken(&receiver, "/hook", &own), [0, 1, 2], "{record}");
+        }
+    }
+
+    async fn one_from_before_order_counted_is_sent_again_in_its_place(setup: Setup) {
+        let server = patient(setup).await;
+        let acme = server.tenant("acme").await;
+        let receiver = Receiver::start().await;
+        let hook = hook(&server, &acme, &receiver.url("/hook"), &json!({})).await;
+        let first = publish_one(&server, &acme, "a").await;
+        run(&server).await;
+        change(&server, &acme, &hook, &json!({"ordered": true})).await;
+        run(&server).await;
+        let sent = delivery(&server, &acme, &hook, &first).await;
+        act(&server, &acme, &json!({"action": "resend", "delivery_id": id(&sent)})).await.is(202);
+        refuse(&receiver, "/hook", &[&first]);
+        let second = publish_one(&server, &acme, "a").await;
+        run(&server).await;
+        assert_eq!(waiting_for(&server, &acme, &hook, &second).await, "earlier_event");
+        refuse(&receiver, "/hook", &[]);
+        run_for(&server, HOUR_MS).await;
+        assert_eq!(delivery(&server, &acme, &hook, &second).await["status"], "succeeded");
+    }
+
     async fn a_resend_does_not_overtake_an_earlier_event(setup: Setup) {
         let server = patient(setup).await;
         let acme = server.tenant("acme").await;

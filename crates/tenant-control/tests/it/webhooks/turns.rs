@@ -14,7 +14,8 @@ use crate::support::receiver::{Behaviour, Gate, Receiver};
 over_http! {
     async fn a_lane_gives_its_turn_back_when_others_wait(setup: Setup) {
         let mut setup = setup;
-        setup.sending.lanes_max = 2;
+        // Of so many, two are one tenant's.
+        setup.sending.lanes_max = 20;
         setup.sending.tenure = Duration::from_millis(50);
         let server = open_in_real_time(setup).await;
         let acme = server.tenant("acme").await;

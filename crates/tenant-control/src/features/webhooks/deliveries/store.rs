@@ -52,6 +52,10 @@ kernel::statements! {
                 ELSE CAST($3 AS BIGINT) END,
             generation = (SELECT w.generation FROM webhooks w WHERE w.tenant_id = $1 AND w.id = deliveries.webhook_id)
         WHERE tenant_id = $1 AND id = $2";
+    /// One that was made when order did not count.
+    FILL_RECORD = "UPDATE deliveries SET record_id = (SELECT e.record_id FROM events e
+            WHERE e.tenant_id = $1 AND e.sequence = deliveries.event_sequence)
+        WHERE tenant_id = $1 AND id = $2 AND record_id IS NULL";
     RECORD = "SELECT record_id, event_sequence FROM deliveries WHERE tenant_id = $1 AND id = $2 AND record_id IS NOT NULL";
     /// Later events of a record that is waiting again wait too.
     HOLD_LATER = "UPDATE deliveries /* INDEXED BY deliveries_in_order */ SET next_attempt_at = NULL
@@ -295,6 +299,9 @@ pub async fn resend(tx: &mut Tx, rights: &Rights, id: DeliveryId) -> Result<Deli
     let lane = delivery.webhook_id.to_string();
     lanes::wake(tx, WEBHOOK_LANE, &lane).await?;
     let due = tx.world().now();
+    if webhook.ordered {
+        tx.later(FILL_RECORD, vec![id.into()]).await?;
+    }
     tx.exec(RESEND, args![id, due]).await?;
     if let Some((record, sequence)) = tx.find::<(String, i64)>(RECORD, args![id]).await? {
         hold_later(tx, delivery.webhook_id, &record, sequence).await?;

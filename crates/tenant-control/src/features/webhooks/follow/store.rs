@@ -21,23 +21,20 @@ macro_rules! subscribers {
     };
 }
 
-/// Before the deliveries, and whether or not the lane is due already: the lane's row stays locked until the commit, so
-/// whoever settles the lane at the same time sees either none of this or all of it.
+/// Rows of this event's own, beside the lanes: whoever publishes holds the tenant's clock, and waits for no lane with it.
 macro_rules! wake {
     ($which:expr) => {
         concat!(
-            "UPDATE lanes SET due_at = CASE
-                WHEN not_before > $2 AND (due_at IS NULL OR due_at > not_before) THEN not_before
-                WHEN not_before > $2 THEN due_at
-                WHEN due_at IS NULL OR due_at > $2 THEN $2
-                ELSE due_at END
-            WHERE kind = 'webhook' AND tenant_id = $1 AND key IN ",
+            "INSERT INTO lane_wakes (kind, tenant_id, key, sequence)
+            SELECT 'webhook', w.tenant_id, w.id, CAST($2 AS BIGINT) FROM webhooks w
+            WHERE w.tenant_id = $1 AND w.status = 'enabled' AND w.id IN ",
             $which
         )
     };
 }
 
-/// The id of a delivery is that of its event with the endpoint's own four digits at the end.
+/// The id of a delivery is that of its event with the endpoint's own four digits at the end. All are due at once, also where
+/// order counts: what an earlier event of the record is not done with is held back by the sender alone, which knows.
 macro_rules! deliver {
     ($which:expr) => {
         concat!(
@@ -48,10 +45,7 @@ macro_rules! deliver {
                 CASE WHEN w.status = 'enabled' THEN 'pending' ELSE 'skipped' END,
                 CASE WHEN w.status <> 'enabled' THEN w.status END,
                 w.generation,
-                CASE WHEN w.status <> 'enabled' THEN NULL
-                    WHEN w.ordered AND EXISTS (SELECT 1 FROM deliveries e WHERE e.tenant_id = $1 AND e.webhook_id = w.id
-                        AND e.record_id = $5 AND e.event_sequence < $3 AND e.status IN ('pending', 'delivering')) THEN NULL
-                    ELSE CAST($6 AS BIGINT) END,
+                CASE WHEN w.status = 'enabled' THEN CAST($6 AS BIGINT) END,
                 0, 0, $7
             FROM webhooks w WHERE w.tenant_id = $1 AND w.id IN ",
             $which
@@ -64,11 +58,7 @@ kernel::statements! {
     SUBSCRIBED = "SELECT webhook_id FROM webhook_subscriptions WHERE tenant_id = $1 AND pattern = $2
         UNION ALL SELECT webhook_id FROM webhook_subscriptions WHERE tenant_id = $1 AND pattern = $3
         UNION ALL SELECT webhook_id FROM webhook_subscriptions WHERE tenant_id = $1 AND pattern = $4 LIMIT 1";
-    WAKE = wake!(concat!(
-        "(SELECT w.id FROM webhooks w WHERE w.tenant_id = $1 AND w.status = 'enabled' AND w.id IN ",
-        subscribers!("3", "4", "5"),
-        ")"
-    ));
+    WAKE = wake!(subscribers!("3", "4", "5"));
     WAKE_ONE = wake!("($3)");
     DELIVER = deliver!(subscribers!("8", "9", "10"));
     DELIVER_ONE = deliver!("($8)");
@@ -89,7 +79,7 @@ fn subscribed(event: &Happening<'_>) -> Vec<Value> {
 }
 
 fn waking(event: &Happening<'_>) -> Vec<Value> {
-    [event.now.into()].into_iter().chain(wanted(event)).collect()
+    [event.sequence.into()].into_iter().chain(wanted(event)).collect()
 }
 
 fn delivering(event: &Happening<'_>) -> Vec<Value> {
@@ -97,7 +87,7 @@ fn delivering(event: &Happening<'_>) -> Vec<Value> {
 }
 
 fn waking_one(event: &Happening<'_>) -> Vec<Value> {
-    vec![event.now.into(), event.record.into()]
+    vec![event.sequence.into(), event.record.into()]
 }
 
 fn delivering_one(event: &Happening<'_>) -> Vec<Value> {

@@ -10,15 +10,15 @@ use futures_util::future::BoxFuture;
 use kernel::base::{Result, Timestamp};
 use kernel::jobs::dispatch::{self, Ended, LaneWork, Load, Settled, UnderWay};
 use kernel::jobs::lanes::{Lane, POLL_MS};
-use kernel::outbound::RequestPlace;
-use tokio::sync::Semaphore;
+use kernel::outbound::RequestPermit;
 use tokio::time::Instant;
 
 use super::super::WebhookId;
 use super::super::deliveries::{DeliveryId, store as deliveries};
+use super::order::store::{Filled, fill_records};
 use super::outcome::{Due, Fate, Outcome, Tally};
 use super::pace::{Pace, Pause};
-use super::ready::Ready;
+use super::ready::{FRONT, Ready};
 use super::settle::Learnt;
 use super::settle::store::settle;
 use super::store::{self, Look};
@@ -31,7 +31,6 @@ pub struct EndpointLane {
     sending: Sending,
     lane: Lane,
     id: WebhookId,
-    of_tenant: Arc<Semaphore>,
     endpoint: Option<Loaded>,
     ready: Ready,
     tally: Tally,
@@ -58,7 +57,7 @@ struct Loaded {
 pub struct Job {
     endpoint: Arc<Endpoint>,
     due: Due,
-    place: RequestPlace,
+    permit: RequestPermit,
 }
 
 impl LaneWork for EndpointLane {
@@ -98,6 +97,14 @@ impl LaneWork for EndpointLane {
         if endpoint.target.is_none() {
             return Ok(Load::Rest);
         }
+        if endpoint.ordered && endpoint.state.records_missing {
+            // What is under way was looked up without its record, and would let nothing go that waits for it.
+            self.ready.clear();
+            if !under_way.is_empty() {
+                return Ok(Load::Rest);
+            }
+            return if self.fill_records().await? { Ok(Load::Again) } else { Ok(Load::Gone) };
+        }
         if !endpoint.ordered && !self.unheld {
             let Some(more) = store::unhold(&self.lane, self.id).await? else { return Ok(Load::Gone) };
             self.unheld = !more;
@@ -113,7 +120,7 @@ impl LaneWork for EndpointLane {
         let Some(endpoint) = self.endpoint.as_ref().map(|loaded| loaded.endpoint.clone()) else {
             return Ok(Some(dispatch::Due::default()));
         };
-        let mut jobs = self.fill(&endpoint, under_way).await?;
+        let Some(mut jobs) = self.fill(&endpoint, under_way).await? else { return Ok(None) };
         let mut next = None;
         if jobs.is_empty() && self.is_to_recover(under_way) {
             self.recovered_at = Instant::now();
@@ -126,7 +133,8 @@ impl LaneWork for EndpointLane {
                     self.recovering = recovered == deliveries::Recovered::More;
                     self.ready.look_again();
                     next = Some(self.now());
-                    jobs = self.fill(&endpoint, under_way).await?;
+                    let Some(filled) = self.fill(&endpoint, under_way).await? else { return Ok(None) };
+                    jobs = filled;
                 }
             }
         }
@@ -146,13 +154,13 @@ impl LaneWork for EndpointLane {
 
     fn start(&mut self, job: Job) -> BoxFuture<'static, Ended<Outcome>> {
         let Sending { node, settings } = self.sending.clone();
-        let Job { endpoint, due, place } = job;
+        let Job { endpoint, due, permit } = job;
         let (db, spare, again) =
             (self.lane.db().clone(), due.without_body(), self.now().plus(settings.first_wait_ms()));
         let asked = endpoint.version;
         let sending = attempt::send(node.app().clone(), db, settings, endpoint, due);
         Box::pin(async move {
-            let _place = place;
+            let _permit = permit;
             let sent = AssertUnwindSafe(sending).catch_unwind().await;
             Ended::ToNote(sent.unwrap_or_else(|_| {
                 tracing::error!(delivery = %spare.id, "an attempt panicked");
@@ -224,12 +232,10 @@ impl LaneWork for EndpointLane {
 
 impl EndpointLane {
     pub fn new(sending: Sending, lane: Lane, id: WebhookId) -> Self {
-        let of_tenant = sending.node.outbound.places().of(lane.tenant_id);
         EndpointLane {
             sending,
             lane,
             id,
-            of_tenant,
             endpoint: None,
             ready: Ready::default(),
             tally: Tally::default(),
@@ -298,25 +304,43 @@ impl EndpointLane {
         }
     }
 
-    /// As many attempts as the pace allows.
-    async fn fill(&mut self, endpoint: &Arc<Endpoint>, under_way: &UnderWay<DeliveryId>) -> Result<VecDeque<Job>> {
+    /// Tells deliveries their record that waited when order was switched on. False when the lane is lost.
+    async fn fill_records(&self) -> Result<bool> {
+        let mut place = FRONT;
+        loop {
+            match fill_records(&self.lane, self.id, place).await? {
+                Filled::Lost => return Ok(false),
+                Filled::UpTo(reached) => place = reached,
+                Filled::All => return Ok(true),
+            }
+        }
+    }
+
+    /// As many attempts as the pace allows. None when the lane is lost.
+    async fn fill(
+        &mut self,
+        endpoint: &Arc<Endpoint>,
+        under_way: &UnderWay<DeliveryId>,
+    ) -> Result<Option<VecDeque<Job>>> {
         let mut jobs = VecDeque::new();
         let (now, running) = (self.now(), under_way.running());
         let ends = self.switching_off.is_some() || self.gone == Some(endpoint.version);
-        let Some(loaded) = self.endpoint.as_mut().filter(|_| !ends) else { return Ok(jobs) };
+        let Some(loaded) = self.endpoint.as_mut().filter(|_| !ends) else { return Ok(Some(jobs)) };
         let room = loaded.pace.room(running, now);
         if room == 0 {
-            return Ok(jobs);
+            return Ok(Some(jobs));
         }
-        self.ready.look(self.lane.db(), self.id, endpoint.ordered, now, under_way).await?;
-        let places = self.sending.node.outbound.places();
+        if !self.ready.look(&self.lane, self.id, endpoint.ordered, now, under_way).await? {
+            return Ok(None);
+        }
+        let permits = self.sending.node.outbound.request_permits();
         while jobs.len() < room && !self.ready.is_empty() {
-            let Some(place) = places.take(&self.of_tenant, running + jobs.len()) else { break };
+            let Some(permit) = permits.try_acquire(self.lane.tenant_id, running + jobs.len()) else { break };
             let Some(due) = self.ready.next() else { break };
             loaded.pace.started();
-            jobs.push_back(Job { endpoint: endpoint.clone(), due, place });
+            jobs.push_back(Job { endpoint: endpoint.clone(), due, permit });
         }
-        Ok(jobs)
+        Ok(Some(jobs))
     }
 
     /// Whether it is time for a step of a recovery: when nothing else is left to start.

@@ -1,11 +1,14 @@
 //! What sends deliveries. Each endpoint is a lane, which one node at a time works on: see `kernel/jobs/dispatch`.
 //!
 //! `lane` is the work on one endpoint, `ready` is what it sends next, `pace` says how fast, `attempt` is one request, `settle`
-//! notes what became of it, `schedule` says when it is tried again. The log and the lanes are the only state; a node that
+//! notes what became of it, `order` holds back what has to wait for an earlier event, `schedule` says when it is tried again. The log and the lanes are the only state; a node that
 //! dies leaves nothing behind but requests whose answers nobody noted.
 
 mod attempt;
 mod lane;
+pub mod order {
+    pub mod store;
+}
 mod outcome;
 mod pace;
 mod ready;
@@ -38,7 +41,7 @@ pub struct Settings {
     pub timeout: Duration,
     /// An endpoint that only fails for this long is switched off.
     pub auto_disable_ms: i64,
-    /// Lanes that one node works on at once; the others wait for their turn, the longest waiting first.
+    /// See [`Limits::lanes_max`].
     pub lanes_max: usize,
     /// How long a lane is worked on while others wait for a turn.
     pub tenure: Duration,
@@ -104,6 +107,8 @@ pub struct State {
     failing_since: Option<Timestamp>,
     paused: Option<(Timestamp, Pause)>,
     drained: i64,
+    /// Whether deliveries that waited when order was switched on have yet to be told their record.
+    records_missing: bool,
 }
 
 /// Sends what is due. Cheap to clone.

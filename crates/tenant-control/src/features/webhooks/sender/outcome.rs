@@ -23,14 +23,27 @@ pub struct Due {
     pub next_attempt_at: Timestamp,
     /// What is sent, if it was looked up already.
     pub body: Option<Bytes>,
+    /// Whether it has to wait for an earlier event of its record.
+    pub is_behind: bool,
 }
 
 impl Due {
     /// The same, for whoever does not send it.
     pub fn without_body(&self) -> Due {
-        let Due { id, event_id, event_sequence, tries, attempts, resends, next_attempt_at, .. } = *self;
+        let Due { id, event_id, event_sequence, tries, attempts, resends, next_attempt_at, is_behind, .. } = *self;
         let record_id = self.record_id.clone();
-        Due { id, event_id, event_sequence, record_id, tries, attempts, resends, next_attempt_at, body: None }
+        Due {
+            id,
+            event_id,
+            event_sequence,
+            record_id,
+            tries,
+            attempts,
+            resends,
+            next_attempt_at,
+            body: None,
+            is_behind,
+        }
     }
 }
 

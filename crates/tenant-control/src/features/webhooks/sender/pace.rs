@@ -165,7 +165,7 @@ mod tests {
     }
 
     fn state(paused: Option<(Timestamp, Pause)>) -> State {
-        State { consecutive_failures: 0, failing_since: None, paused, drained: 1 }
+        State { consecutive_failures: 0, failing_since: None, paused, drained: 1, records_missing: false }
     }
 
     #[test]

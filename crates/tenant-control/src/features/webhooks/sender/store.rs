@@ -26,8 +26,26 @@ kernel::columns! {
         headers_version = "w.headers_version", rate_limit_per_second = "w.rate_limit_per_second", ordered = "w.ordered",
         generation = "w.generation", deleted_at = "w.deleted_at", events = "w.events",
         consecutive_failures = "s.consecutive_failures", failing_since = "s.failing_since", paused_until = "s.paused_until",
-        paused_reason = "s.paused_reason", drained = "s.drained", recovery_position = "r.position",
+        paused_reason = "s.paused_reason", drained = "s.drained", records_missing = "s.records_missing",
+        recovery_position = "r.position",
     }
+}
+
+/// What is due from a place on, whether an earlier event of its record is not done with, and what is sent, where that is small:
+/// reading it for each attempt would take as long as sending it.
+macro_rules! due {
+    ($is_behind:literal) => {
+        concat!(
+            "SELECT d.id, d.event_id, d.event_sequence, d.record_id, d.tries, d.attempts, d.resends, d.next_attempt_at,
+                (SELECT e.body FROM events e WHERE e.tenant_id = d.tenant_id AND e.sequence = d.event_sequence
+                    AND octet_length(e.body) <= CAST($5 AS BIGINT)), ",
+            $is_behind,
+            " FROM deliveries d /* INDEXED BY deliveries_due */
+            WHERE d.tenant_id = $1 AND d.webhook_id = $2 AND d.status = 'pending' AND d.next_attempt_at <= $3
+                AND (d.next_attempt_at, d.event_sequence) > ($6, $7)
+            ORDER BY d.next_attempt_at, d.event_sequence LIMIT $4"
+        )
+    };
 }
 
 kernel::statements! {
@@ -40,14 +58,9 @@ kernel::statements! {
     ];
     SECRETS = "SELECT number, secret, valid_until FROM webhook_secrets WHERE tenant_id = $1 AND webhook_id = $2
         ORDER BY number DESC LIMIT 2";
-    /// From a place on, with what is sent, where that is small: reading it for each attempt would take as long as sending it.
-    DUE = "SELECT d.id, d.event_id, d.event_sequence, d.record_id, d.tries, d.attempts, d.resends, d.next_attempt_at,
-            (SELECT e.body FROM events e WHERE e.tenant_id = d.tenant_id AND e.sequence = d.event_sequence
-                AND octet_length(e.body) <= CAST($5 AS BIGINT))
-        FROM deliveries d /* INDEXED BY deliveries_due */
-        WHERE d.tenant_id = $1 AND d.webhook_id = $2 AND d.status = 'pending' AND d.next_attempt_at <= $3
-            AND (d.next_attempt_at, d.event_sequence) > ($6, $7)
-        ORDER BY d.next_attempt_at, d.event_sequence LIMIT $4";
+    DUE = due!("FALSE");
+    DUE_IN_ORDER = due!("EXISTS (SELECT 1 FROM deliveries o WHERE o.tenant_id = d.tenant_id AND o.webhook_id = d.webhook_id
+            AND o.record_id = d.record_id AND o.event_sequence < d.event_sequence AND o.status IN ('pending', 'delivering'))");
     NEXT = "SELECT MIN(next_attempt_at) FROM deliveries /* INDEXED BY deliveries_due */
         WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'pending'";
     BODY = "SELECT body FROM events WHERE tenant_id = $1 AND sequence = $2";
@@ -93,6 +106,7 @@ impl FromRow for Due {
             resends: row.get(6)?,
             next_attempt_at: row.get(7)?,
             body: row.get::<Option<String>>(8)?.map(Bytes::from),
+            is_behind: row.get(9)?,
         })
     }
 }
@@ -126,6 +140,7 @@ impl FromRow for StoredEndpoint {
                 failing_since: row.get(AT.failing_since)?,
                 paused: paused(row.get(AT.paused_until)?, row.get(AT.paused_reason)?),
                 drained: row.get(AT.drained)?,
+                records_missing: row.get(AT.records_missing)?,
             },
         };
         Ok(StoredEndpoint {
@@ -164,7 +179,8 @@ pub async fn endpoint(
     let Some(stored) = db.find::<StoredEndpoint>(ENDPOINT, args![id]).await? else { return Ok(Look::Gone) };
     let mut endpoint = stored.endpoint;
     let same = |known: &Endpoint| {
-        let drained = known.state.drained == endpoint.state.drained;
+        let noted = |state: &State| (state.drained, state.records_missing);
+        let drained = noted(&known.state) == noted(&endpoint.state);
         known.version == endpoint.version && known.recovering == endpoint.recovering && drained
     };
     if known.is_some_and(same) {
@@ -196,9 +212,17 @@ pub async fn endpoint(
 /// keeps no more than some hundred kilobytes of what it is not sending yet.
 const SMALL_BODY_BYTES: i64 = 2 * 1024;
 
-/// What is due behind a place, the first of it.
-pub async fn due(db: &Db, id: WebhookId, now: Timestamp, (at, sequence): Place, limit: usize) -> Result<Vec<Due>> {
-    db.list(DUE, args![id, now, limit as i64, SMALL_BODY_BYTES, at, sequence]).await
+/// What is due behind a place, the first of it. Where order counts it is told what has to wait.
+pub async fn due(
+    db: &Db,
+    id: WebhookId,
+    ordered: bool,
+    now: Timestamp,
+    (at, sequence): Place,
+    limit: usize,
+) -> Result<Vec<Due>> {
+    let sql = if ordered { DUE_IN_ORDER } else { DUE };
+    db.list(sql, args![id, now, limit as i64, SMALL_BODY_BYTES, at, sequence]).await
 }
 
 /// When the next delivery of an endpoint is due, or was.
@@ -223,9 +247,7 @@ pub async fn tend(lane: &Lane, under_way: Vec<DeliveryId>) -> Result<bool> {
         .write(async move |tx| {
             let holds = held.hold(tx).await?;
             if holds {
-                for id in under_way {
-                    tx.exec(MARK, args![id]).await?;
-                }
+                tx.later_each(MARK, under_way.into_iter().map(|id| vec![id.into()]).collect()).await?;
             }
             Ok(holds)
         })
@@ -318,17 +340,20 @@ pub async fn release(
     let held = lane.clone();
     lane.db()
         .write(async move |tx| {
-            if !held.hold(tx).await? {
+            let holding = held.ask_hold(tx).await?;
+            let next = tx.ask::<Option<Timestamp>>(NEXT, vec![id.into()]).await?;
+            let known = tx.ask::<(i64, Option<i64>)>(KNOWN, vec![id.into()]).await?;
+            if !holding.is_held(tx).await? {
                 return Ok(());
             }
             let now = tx.world().now();
             // Not earlier than now: whoever has had a turn stands behind those that wait for theirs.
-            let next: Option<Timestamp> = tx.one(NEXT, args![id]).await?;
+            let next = tx.answer(next).await?.pop().flatten();
             let mut due_at = next.map(|at| at.max(now));
             if recovering && may_recover(tx, id).await? {
                 due_at = Some(now);
             }
-            let now_known: Option<(i64, Option<i64>)> = tx.find(KNOWN, args![id]).await?;
+            let now_known = tx.answer(known).await?.pop();
             // What was learnt about another version is not held against this one.
             let pause = pause.filter(|_| now_known.is_some_and(|(read, _)| read == version));
             let mut not_before = pause.map(|(until, _)| until);

@@ -9,7 +9,6 @@ use kernel::base::{Result, SECOND_MS, Timestamp};
 use kernel::jobs::dispatch::{Due, Ended, LaneWork, Load, Settled, UnderWay};
 use kernel::jobs::lanes::Lane;
 use kernel::jobs::steps::{self, Seen};
-use tokio::sync::Semaphore;
 
 use super::super::RunId;
 use super::super::action::store::Does;
@@ -38,17 +37,14 @@ pub struct TenantLane {
     resting: HashMap<StepId, Timestamp>,
     /// What is under way: its name, and whether it is a request.
     started: HashMap<StepId, (Seen, bool)>,
-    /// The places that this tenant's requests have, whatever they are for.
-    of_tenant: Arc<Semaphore>,
     /// The runs of steps that were due: of each, what never changes.
     runs: HashMap<RunId, Arc<StoredRun>>,
 }
 
 impl TenantLane {
     pub fn new(engine: Running, lane: Lane) -> Self {
-        let of_tenant = engine.node.outbound.places().of(lane.tenant_id);
         let (resting, started, runs) = (HashMap::new(), HashMap::new(), HashMap::new());
-        TenantLane { engine, lane, resting, started, of_tenant, runs }
+        TenantLane { engine, lane, resting, started, runs }
     }
 
     fn now(&self) -> Timestamp {
@@ -209,12 +205,13 @@ impl TenantLane {
                 continue;
             }
             if matches!(job.action().does, Does::Http) {
-                // One for which there is no place waits for one that is under way.
+                // One for which there is no permit waits for one that is under way.
                 if requests >= self.engine.settings.requests_under_way() {
                     continue;
                 }
-                let Some(place) = self.engine.node.outbound.places().take(&self.of_tenant, requests) else { continue };
-                job.request = Some(Arc::new(place));
+                let permits = self.engine.node.outbound.request_permits();
+                let Some(permit) = permits.try_acquire(self.lane.tenant_id, requests) else { continue };
+                job.request = Some(Arc::new(permit));
                 requests += 1;
             }
             jobs.push_back(job);

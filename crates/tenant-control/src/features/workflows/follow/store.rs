@@ -10,10 +10,9 @@ kernel::statements! {
     WANTED = "SELECT workflow_id FROM workflow_triggers WHERE tenant_id = $1 AND pattern = $2
         UNION ALL SELECT workflow_id FROM workflow_triggers WHERE tenant_id = $1 AND pattern = $3
         UNION ALL SELECT workflow_id FROM workflow_triggers WHERE tenant_id = $1 AND pattern = $4 LIMIT 1";
-    /// Whether or not the lane is due already: its row stays locked until the commit, so whoever gives it back at the same
-    /// time sees either none of this or all of it.
-    WAKE = "UPDATE lanes SET due_at = CASE WHEN due_at IS NULL OR due_at > $2 THEN $2 ELSE due_at END
-        WHERE kind = 'workflow' AND tenant_id = $1 AND key = 'all' AND EXISTS (SELECT 1 FROM workflow_triggers t
+    /// A row of this event's own, beside the lane, which is not waited for.
+    WAKE = "INSERT INTO lane_wakes (kind, tenant_id, key, sequence) SELECT l.kind, l.tenant_id, l.key, CAST($2 AS BIGINT) FROM lanes l
+        WHERE l.kind = 'workflow' AND l.tenant_id = $1 AND l.key = 'all' AND EXISTS (SELECT 1 FROM workflow_triggers t
             WHERE t.tenant_id = $1 AND t.pattern IN ($3, $4, $5))";
     /// Unless it has more to read already. What has happened since it came to the end was wanted by nobody.
     FALL_BEHIND = "UPDATE followers SET position = $2, behind = TRUE
@@ -30,7 +29,7 @@ fn wanted(event: &Happening<'_>) -> Vec<Value> {
 }
 
 fn waking(event: &Happening<'_>) -> Vec<Value> {
-    [event.now.into()].into_iter().chain(wanted(event)).collect()
+    [event.sequence.into()].into_iter().chain(wanted(event)).collect()
 }
 
 fn falling(event: &Happening<'_>) -> Vec<Value> {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use kernel::args;
 use kernel::base::{Error, Result, Timestamp, Word};
 use kernel::jobs::lanes::Lane;
 use kernel::store::Value;
@@ -33,7 +32,8 @@ kernel::statements! {
             AND status IN ('pending', 'delivering')
             AND event_sequence = (SELECT MIN(d.event_sequence) FROM deliveries d WHERE d.tenant_id = $1
                 AND d.webhook_id = $2 AND d.record_id = $3 AND d.status IN ('pending', 'delivering'))";
-    /// An earlier event of the record has been asked for again while this one was under way.
+    /// An earlier event of the record is not done with: it was found to be due as well, or has been asked for again while this
+    /// one was under way.
     HOLD_BEHIND = "UPDATE deliveries SET next_attempt_at = NULL
         WHERE tenant_id = $1 AND id = $2 AND EXISTS (SELECT 1 FROM deliveries e WHERE e.tenant_id = $1
             AND e.webhook_id = deliveries.webhook_id AND e.record_id = deliveries.record_id
@@ -52,12 +52,15 @@ pub async fn settle(lane: &Lane, id: WebhookId, outcomes: Arc<Vec<Outcome>>, lea
     let held = lane.clone();
     lane.db()
         .write(async move |tx| {
-            if !held.hold(tx).await? {
+            let holding = held.ask_hold(tx).await?;
+            let endpoint = tx.ask::<(i64, String, String)>(ENDPOINT_NOW, vec![id.into()]).await?;
+            if !holding.is_held(tx).await? {
                 return Ok(false);
             }
             let now = tx.world().now();
             // Whoever changes an endpoint locks its lane before the end, so this is how it is until the commit.
-            let (version, status, url): (i64, String, String) = tx.one(ENDPOINT_NOW, args![id]).await?;
+            let endpoint = tx.answer(endpoint).await?.pop();
+            let (version, status, url) = endpoint.ok_or_else(Error::not_found)?;
             let enabled = status == Status::Enabled.as_str();
             let (mut settled, mut attempts) = (Vec::new(), Vec::new());
             let (mut done, mut retried) = (Vec::new(), Vec::new());
@@ -71,29 +74,28 @@ pub async fn settle(lane: &Lane, id: WebhookId, outcomes: Arc<Vec<Outcome>>, lea
                     (Some(record), _) => done.push(vec![id.into(), record.as_str().into(), now.into()]),
                 }
             }
-            tx.exec_each(SETTLE, &settled).await?;
-            tx.exec_each(INSERT_ATTEMPT, &attempts).await?;
-            tx.exec_each(HOLD_BEHIND, &retried).await?;
-            tx.exec_each(RELEASE_NEXT, &done).await?;
+            // From here on nothing is waited for: all of it travels with the commit.
+            tx.later_each(SETTLE, settled).await?;
+            tx.later_each(INSERT_ATTEMPT, attempts).await?;
+            tx.later_each(HOLD_BEHIND, retried).await?;
+            tx.later_each(RELEASE_NEXT, done).await?;
             let hold = outcomes.iter().filter_map(|outcome| outcome.held_by(&url)).max().filter(|_| enabled);
             if let Some(learnt) = learnt.filter(|learnt| learnt.version == version) {
                 let (paused_until, paused_reason) = columns(learnt.pause);
-                tx.exec(
-                    UPDATE_STATE,
-                    args![
-                        id,
-                        learnt.last_success_at,
-                        learnt.last_failure_at,
-                        learnt.consecutive_failures,
-                        learnt.failing_since,
-                        paused_until,
-                        paused_reason
-                    ],
-                )
-                .await?;
+                let state = vec![
+                    id.into(),
+                    learnt.last_success_at.into(),
+                    learnt.last_failure_at.into(),
+                    learnt.consecutive_failures.into(),
+                    learnt.failing_since.into(),
+                    paused_until.into(),
+                    paused_reason.into(),
+                ];
+                tx.later(UPDATE_STATE, state).await?;
             } else if let Some(until) = hold {
                 // Whatever else has changed, the place that asked for time is the same.
-                tx.exec(UPDATE_HOLD, args![id, until, Pause::RetryAfter.as_str()]).await?;
+                let hold = vec![id.into(), until.into(), Pause::RetryAfter.as_str().into()];
+                tx.later(UPDATE_HOLD, hold).await?;
             }
             Ok(true)
         })

@@ -7,7 +7,7 @@ use kernel::base::{Error, Result, SECOND_MS, TenantId, Timestamp, Word};
 use kernel::events;
 use kernel::jobs::lanes::Lane;
 use kernel::jobs::steps::{self, Acted, Retry, Seen};
-use kernel::outbound::RequestPlace;
+use kernel::outbound::RequestPermit;
 use kernel::store::Tx;
 use serde_json::{Map, Value};
 
@@ -38,7 +38,7 @@ pub struct Job {
     /// Which step of the definition.
     pub place: usize,
     /// That of its request among those under way, if it is one.
-    pub request: Option<Arc<RequestPlace>>,
+    pub request: Option<Arc<RequestPermit>>,
     pub step: steps::Step,
 }
 

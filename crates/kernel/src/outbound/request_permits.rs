@@ -1,0 +1,80 @@
+//! Permits for requests that lanes have under way, beyond the first of each, whatever the lanes are for. A lane's first
+//! request needs none, so receivers that hang, however many and whosoever's, make others slower at most.
+
+use std::sync::Arc;
+
+use super::fair_permits::{FairPermit, FairPermits};
+use crate::base::TenantId;
+
+/// Requests of this node under way, beside one for each lane: each is a connection and up to 256 KiB of payload.
+const PERMITS: usize = 512;
+/// A tenant has at most a third of what is free: 128 when others are idle, an eighth of all beside four that take what they
+/// can get.
+const PART: usize = 3;
+
+pub struct RequestPermits(Arc<FairPermits<TenantId>>);
+
+impl Default for RequestPermits {
+    fn default() -> Self {
+        RequestPermits(FairPermits::new(PERMITS, PART))
+    }
+}
+
+/// One request's permit; free again when it is dropped. The default is that of a lane's first request, which needs none.
+#[derive(Default)]
+pub struct RequestPermit {
+    _shared: Option<FairPermit<TenantId>>,
+}
+
+impl RequestPermits {
+    /// A permit for a lane of the tenant that has so many requests under way, if there is one for it.
+    ///
+    /// A lane that has more than are left to the others gets none: so however many lanes there are and whoever came first,
+    /// all have about as many. What they send is then saved together, for the deliveries of one event stand side by side.
+    pub fn try_acquire(&self, tenant: TenantId, under_way: usize) -> Option<RequestPermit> {
+        if under_way == 0 {
+            return Some(RequestPermit::default());
+        }
+        if under_way > self.0.left_for(tenant) {
+            return None;
+        }
+        Some(RequestPermit { _shared: Some(self.0.try_acquire(tenant)?) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::World;
+
+    /// As many as one lane ever has under way.
+    const WINDOW_MAX: usize = 16;
+
+    fn fill(lane: &mut Vec<RequestPermit>, permits: &RequestPermits, tenant: TenantId) {
+        while lane.len() < WINDOW_MAX {
+            let Some(permit) = permits.try_acquire(tenant, lane.len()) else { break };
+            lane.push(permit);
+        }
+    }
+
+    #[test]
+    fn lanes_come_to_have_as_many_whoever_came_first() {
+        let (permits, tenant) = (RequestPermits::default(), TenantId::new(&World::default()));
+        let mut lanes: Vec<Vec<RequestPermit>> = (0..16).map(|_| Vec::new()).collect();
+        let counts = |lanes: &[Vec<RequestPermit>]| lanes.iter().map(Vec::len).collect::<Vec<_>>();
+        fill(&mut lanes[0], &permits, tenant);
+        assert_eq!(lanes[0].len(), WINDOW_MAX, "one alone has all it wants");
+        for _ in 0..100 {
+            for lane in &mut lanes {
+                lane.pop();
+                fill(lane, &permits, tenant);
+            }
+        }
+        assert!(counts(&lanes).iter().all(|count| (7..=9).contains(count)), "{:?}", counts(&lanes));
+        lanes.truncate(2);
+        for lane in &mut lanes {
+            fill(lane, &permits, tenant);
+        }
+        assert_eq!(counts(&lanes), [WINDOW_MAX; 2], "what others leave is there to be taken");
+    }
+}

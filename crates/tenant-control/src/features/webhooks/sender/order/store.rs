@@ -1,0 +1,73 @@
+//! SQL of keeping order: what has to wait for an earlier event of its record, and of which record it is. It is written in a
+//! transaction that holds the lane.
+//!
+//! A delivery that has to wait has no next attempt. Whoever publishes does not say so, for what has become of the earlier
+//! event is known to the lane alone: a delivery is due like any other, and held back when it is found to be.
+
+use kernel::args;
+use kernel::base::{Result, Timestamp};
+use kernel::jobs::lanes::Lane;
+
+use super::super::super::WebhookId;
+use super::super::super::deliveries::DeliveryId;
+use super::super::ready::Place;
+use super::super::settle::store::HOLD_BEHIND;
+
+kernel::statements! {
+    WAITING = "SELECT d.id, d.next_attempt_at, d.event_sequence, d.record_id FROM deliveries d /* INDEXED BY deliveries_due */
+        WHERE d.tenant_id = $1 AND d.webhook_id = $2 AND d.status = 'pending'
+            AND (d.next_attempt_at, d.event_sequence) > ($3, $4)
+        ORDER BY d.next_attempt_at, d.event_sequence LIMIT $5";
+    /// One whose event is no longer kept is of no record but its own.
+    FILL_RECORD = "UPDATE deliveries SET record_id = COALESCE((SELECT e.record_id FROM events e
+            WHERE e.tenant_id = $1 AND e.sequence = deliveries.event_sequence), id)
+        WHERE tenant_id = $1 AND id = $2 AND record_id IS NULL";
+    FILLED = "UPDATE webhook_states SET records_missing = FALSE WHERE tenant_id = $1 AND webhook_id = $2";
+}
+
+/// Holds back what has to wait for an earlier event of its record. False when the lane is lost.
+pub async fn hold_behind(lane: &Lane, behind: Vec<DeliveryId>) -> Result<bool> {
+    let held = lane.clone();
+    lane.db()
+        .write(async move |tx| {
+            let holds = held.hold(tx).await?;
+            if holds {
+                tx.later_each(HOLD_BEHIND, behind.into_iter().map(|id| vec![id.into()]).collect()).await?;
+            }
+            Ok(holds)
+        })
+        .await
+}
+
+/// Deliveries that one step looks at.
+const STEP_ROWS: usize = 500;
+
+/// What a step of filling has come to.
+pub enum Filled {
+    /// The lane is another node's.
+    Lost,
+    /// Behind this there may be more.
+    UpTo(Place),
+    All,
+}
+
+/// One step of telling deliveries their record that were made when order did not count, from a place on.
+pub async fn fill_records(lane: &Lane, id: WebhookId, (at, sequence): Place) -> Result<Filled> {
+    let held = lane.clone();
+    lane.db()
+        .write(async move |tx| {
+            let holding = held.ask_hold(tx).await?;
+            let page = args![id, at, sequence, STEP_ROWS as i64];
+            let waiting: Vec<(DeliveryId, Timestamp, i64, Option<String>)> = tx.list(WAITING, page).await?;
+            if !holding.is_held(tx).await? {
+                return Ok(Filled::Lost);
+            }
+            let missing = waiting.iter().filter(|(.., record)| record.is_none());
+            tx.later_each(FILL_RECORD, missing.map(|(id, ..)| vec![(*id).into()]).collect()).await?;
+            match waiting.last() {
+                Some((_, at, sequence, _)) if waiting.len() == STEP_ROWS => Ok(Filled::UpTo((*at, *sequence))),
+                _ => tx.later(FILLED, vec![id.into()]).await.map(|()| Filled::All),
+            }
+        })
+        .await
+}
