@@ -104,7 +104,8 @@ mod tests {
             // What is no name is taken, but for what takes it apart.
             assert!(Label::parse_line(text).is_ok(), "{text:?}");
         }
-        for text in ["\u{200b}", "\u{3164}\u{3164}", "\u{200d} \u{2060}", "\u{feff}", "\u{ad}", "\u{e0041}", "\u{2800}"] {
+        for text in ["\u{200b}", "\u{3164}\u{3164}", "\u{200d} \u{2060}", "\u{feff}", "\u{ad}", "\u{e0041}", "\u{2800}"]
+        {
             let expected = Some("must contain something that can be seen");
             assert_eq!(Label::parse(text).err().as_deref(), expected, "{text:?}");
             assert_eq!(Label::parse_line(text).err().as_deref(), expected, "{text:?}");
@@ -113,7 +114,9 @@ mod tests {
 
     #[test]
     fn what_turns_or_breaks_a_text_is_taken_nowhere() {
-        for text in ["a\u{202e}b", "\u{202a}a\u{202c}", "a\u{2066}b\u{2069}", "a\nb", "\u{202e}", "a\u{2028}b", "a\u{0}b"] {
+        for text in
+            ["a\u{202e}b", "\u{202a}a\u{202c}", "a\u{2066}b\u{2069}", "a\nb", "\u{202e}", "a\u{2028}b", "a\u{0}b"]
+        {
             for parse in [Label::parse, Label::parse_line] {
                 assert_eq!(parse(text).err().as_deref(), Some("must not contain control characters"), "{text:?}");
             }

@@ -8,9 +8,6 @@ pub(super) const SQLITE_BEGIN: &str = "BEGIN IMMEDIATE";
 pub(super) const SQLITE_COMMIT: &str = "COMMIT";
 pub(super) const SQLITE_ROLLBACK: &str = "ROLLBACK";
 
-/// Another number than before if somebody else has written meanwhile.
-pub(super) const SQLITE_VERSION: &str = "PRAGMA data_version";
-
 /// One job inside its group, where it is to be undone by itself.
 pub(super) const SQLITE_JOB_OPEN: &str = "SAVEPOINT job";
 pub(super) const SQLITE_JOB_KEEP: &str = "RELEASE job";

@@ -34,7 +34,7 @@ mod row;
 mod select;
 mod self_check;
 mod sqlite;
-mod sqlite_journal;
+mod sqlite_group;
 mod sqlite_queue;
 mod sqlite_readers;
 mod sqlite_writer;

@@ -6,7 +6,6 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
@@ -17,7 +16,7 @@ use crate::base::{Error, Result};
 use super::dialect;
 use super::handle::mismatch;
 use super::row::EachRow;
-use super::sqlite_journal::{Journal, kept};
+use super::sqlite_group::GroupState;
 use super::values::params;
 use super::{Args, Options, Param, Row, Synchronous, Value};
 
@@ -172,13 +171,13 @@ fn is_busy(error: &rusqlite::Error) -> bool {
 pub(super) struct Lite {
     pub connection: Connection,
     pub patience: Patience,
-    pub journal: Journal,
+    pub group: GroupState,
     texts: RefCell<Texts>,
 }
 
 impl From<Connection> for Lite {
     fn from(connection: Connection) -> Self {
-        Lite { connection, patience: Patience::default(), journal: Journal::default(), texts: RefCell::default() }
+        Lite { connection, patience: Patience::default(), group: GroupState::default(), texts: RefCell::default() }
     }
 }
 
@@ -189,22 +188,18 @@ impl Lite {
     }
 
     pub fn exec(&self, tenant: Option<&String>, sql: &str, args: Args<'_>) -> Result<u64> {
-        let (text, mut statement) = self.prepare(sql)?;
-        let is_noted = self.journal.touch(&statement);
+        let mut statement = self.prepare(sql)?;
+        self.guard(&statement)?;
         bind(&mut statement, tenant, sql, args)?;
-        let changed = statement.raw_execute().map_err(fault)? as u64;
-        if is_noted {
-            self.journal.note(text, vec![kept(tenant, args.iter().copied())?], changed);
-        }
-        Ok(changed)
+        Ok(statement.raw_execute().map_err(fault)? as u64)
     }
 
     /// Runs the statement once for each row of arguments, and says how many rows it changed in all.
     pub fn exec_each(&self, tenant: Option<&String>, sql: &str, rows: &[Vec<Value>]) -> Result<u64> {
         let mut changed = 0;
         let Some(first) = rows.first() else { return Ok(changed) };
-        let (text, mut statement) = self.prepare(sql)?;
-        let is_noted = self.journal.touch(&statement);
+        let mut statement = self.prepare(sql)?;
+        self.guard(&statement)?;
         check(&statement, tenant, sql, first.len())?;
         // What is bound stays bound.
         bind_tenant(&mut statement, tenant)?;
@@ -216,25 +211,16 @@ impl Lite {
             bind_args(&mut statement, tenant, params(row))?;
             changed += statement.raw_execute().map_err(fault)? as u64;
         }
-        if is_noted {
-            let rows = rows.iter().map(|row| kept(tenant, params(row)));
-            self.journal.note(text, rows.collect::<Result<_>>()?, changed);
-        }
         Ok(changed)
     }
 
     pub fn ask(&self, tenant: Option<&String>, sql: &str, args: Args<'_>, each: EachRow<'_>) -> Result<()> {
-        let (text, mut statement) = self.prepare(sql)?;
-        let is_noted = self.journal.touch(&statement);
+        let mut statement = self.prepare(sql)?;
+        self.guard(&statement)?;
         bind(&mut statement, tenant, sql, args)?;
         let mut rows = statement.raw_query();
-        let mut count = 0;
         while let Some(row) = rows.next().map_err(fault)? {
             each(&Row::sqlite(row))?;
-            count += 1;
-        }
-        if is_noted {
-            self.journal.note(text, vec![kept(tenant, args.iter().copied())?], count);
         }
         Ok(())
     }
@@ -244,11 +230,8 @@ impl Lite {
         self.prepare(sql).map(drop)
     }
 
-    /// With its text as SQLite has it.
-    fn prepare(&self, sql: &str) -> Result<(Arc<str>, CachedStatement<'_>)> {
-        let text = self.texts.borrow_mut().spell(sql).clone();
-        let statement = self.connection.prepare_cached(&text).map_err(fault)?;
-        Ok((text, statement))
+    fn prepare(&self, sql: &str) -> Result<CachedStatement<'_>> {
+        self.connection.prepare_cached(self.texts.borrow_mut().spell(sql)).map_err(fault)
     }
 }
 
@@ -259,11 +242,11 @@ struct Texts(HashMap<usize, Text>);
 
 struct Text {
     written: Box<str>,
-    spelt: Arc<str>,
+    spelt: Box<str>,
 }
 
 impl Texts {
-    fn spell(&mut self, sql: &str) -> &Arc<str> {
+    fn spell(&mut self, sql: &str) -> &str {
         if self.0.len() >= STATEMENTS_MAX {
             self.0.clear();
         }

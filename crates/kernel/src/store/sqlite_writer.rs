@@ -2,7 +2,7 @@
 //!
 //! Whatever has queued up while the last group was written to disk, and what comes while it runs, becomes the next
 //! group: one COMMIT makes all of its jobs durable, and only then is anyone answered. So the price of waiting for the disk is
-//! shared by all who wait. A job that fails is undone alone (see `sqlite_journal.rs`); if the group itself fails, every job
+//! shared by all who wait. A job that fails is undone alone (see `sqlite_group.rs`); if the group itself fails, every job
 //! of it does, because each may have seen what the others wrote.
 //!
 //! Tenants are taken in turn, and a group is short: a tenant with one write waits for no more than a group, whatever
@@ -193,6 +193,10 @@ impl Thread {
         let ran = self.run_group(group);
         let started = Instant::now();
         let ended = ran.and_then(|()| {
+            // A job that was undone can have ended it.
+            if self.tx.is_idle() {
+                return Ok(());
+            }
             self.tx.control(dialect::SQLITE_COMMIT).map_err(|error| format!("the commit failed: {error}"))
         });
         self.last_commit = started.elapsed();
@@ -211,7 +215,7 @@ impl Thread {
             let ran = job.run(&mut self.tx);
             group.push(job);
             ran?;
-            if group.len() < GROUP_MAX && started.elapsed() < time {
+            if group.len() < GROUP_MAX && started.elapsed() < time && !self.tx.is_idle() {
                 next = self.queue.take();
             }
         }

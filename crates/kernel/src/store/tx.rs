@@ -295,7 +295,8 @@ impl Tx {
         self.lite().is_ok_and(Lite::end_group)
     }
 
-    /// Runs a job on SQLite's writer thread. The outer error means that the whole transaction is lost.
+    /// Runs a job on SQLite's writer thread. The outer error means that the whole transaction is lost. A job that fails with
+    /// nothing written before it ends the transaction.
     pub(super) fn run_in_group(&mut self, handle: Arc<Handle>, job: AnyJob) -> Result<Result<Made>, String> {
         self.handle = handle;
         self.doomed = false;
@@ -303,7 +304,7 @@ impl Tx {
         self.ticking = None;
         self.sequence_used = false;
         self.announced = false;
-        self.lite()?.open_job()?;
+        self.lite()?.open_job();
         // The future is dropped inside, whatever becomes of it, so that nothing of the job is left when it is undone.
         let ran = std::panic::catch_unwind(AssertUnwindSafe(|| job(&mut *self).now_or_never()));
         let outcome = self.judge(match ran {
@@ -379,7 +380,7 @@ impl Tx {
     }
 
     /// Whether SQLite is outside a transaction.
-    fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         matches!(&self.connection, Conn::Sqlite(lite) if lite.connection.is_autocommit())
     }
 

@@ -30,7 +30,9 @@ over_http! {
         let acme = server.tenant("acme").await;
         let me = server.get(SESSION).cookie(&acme.admin).await.ok(200)["actor"].clone();
         let key = server.key_with(&acme, &json!({"name": "Robot", "scopes": ["*"]})).await;
-        let target = server.key(&acme, &["tickets:read"]).await;
+        let child = json!({"name": "Key", "scopes": ["tickets:read"]});
+        let record = server.post(KEYS).key(&key.plain).json(&child).await.ok(201);
+        let target = Key { id: record["id"].as_str().unwrap().to_owned(), plain: String::new(), record };
         let from = |n: u8| format!("198.51.100.{n}");
         server.advance(MINUTE_MS);
         let body =

@@ -44,7 +44,10 @@ fn examples(contract: &Contract, operation: &Value) -> Vec<Value> {
     let schema = contract.resolve(&operation["requestBody"]["content"]["application/json"]["schema"]);
     let one_of = schema["oneOf"].as_array().into_iter().flatten().map(|schema| contract.resolve(schema));
     let all = std::iter::once(schema).chain(one_of);
-    all.flat_map(|schema| schema["examples"].as_array().cloned().unwrap_or_default().into_iter().chain(schema.get("example").cloned())).collect()
+    all.flat_map(|schema| {
+        schema["examples"].as_array().cloned().unwrap_or_default().into_iter().chain(schema.get("example").cloned())
+    })
+    .collect()
 }
 
 fn method(name: &str) -> Method {

@@ -12,21 +12,22 @@ use super::ALLOWED_CIDRS_MAX;
 /// Whether a key held to `inner` works nowhere that one held to `outer` does not.
 pub fn is_within(inner: &[IpNet], outer: &[IpNet]) -> bool {
     let outer = IpNet::aggregate(&outer.to_vec());
-    outer.is_empty() || (!inner.is_empty() && inner.iter().all(|network| covers(&outer, network)))
+    outer.is_empty() || (!inner.is_empty() && inner.iter().all(|network| covers_network(&outer, network)))
 }
 
 /// The networks that both lists allow, each as one of them has it; none when they have no address in common.
 ///
 /// Of more than a key may name, neighbours are merged and the rest is left out: a key never gets wider by this.
-pub fn intersect(one: &[IpNet], other: &[IpNet]) -> Option<Vec<IpNet>> {
+pub fn intersect_networks(one: &[IpNet], other: &[IpNet]) -> Option<Vec<IpNet>> {
     if one.is_empty() || other.is_empty() {
         return Some([one, other].concat());
     }
     let (one_merged, other_merged) = (IpNet::aggregate(&one.to_vec()), IpNet::aggregate(&other.to_vec()));
     // Two networks have nothing in common, or one is within the other.
-    let mut shared: Vec<IpNet> = one.iter().filter(|network| covers(&other_merged, network)).copied().collect();
+    let mut shared: Vec<IpNet> = one.iter().filter(|network| covers_network(&other_merged, network)).copied().collect();
     let shared_merged = IpNet::aggregate(&shared);
-    let is_missing = |network: &&IpNet| covers(&one_merged, network) && !covers(&shared_merged, network);
+    let is_missing =
+        |network: &&IpNet| covers_network(&one_merged, network) && !covers_network(&shared_merged, network);
     shared.extend(other.iter().filter(is_missing));
     if shared.len() > ALLOWED_CIDRS_MAX {
         shared = IpNet::aggregate(&shared);
@@ -36,14 +37,14 @@ pub fn intersect(one: &[IpNet], other: &[IpNet]) -> Option<Vec<IpNet>> {
 }
 
 /// Whether one of these networks holds all of another.
-fn covers(networks: &[IpNet], inner: &IpNet) -> bool {
+fn covers_network(networks: &[IpNet], inner: &IpNet) -> bool {
     networks.iter().any(|network| network.contains(inner))
 }
 
 /// The networks that somebody with these rights may leave a key that has these: never further than a key of their own.
 pub fn keep_networks(rights: &Rights, stored: &[IpNet]) -> Result<Vec<IpNet>> {
     let detail = "none of the key's networks is within those of your own key: name some that are";
-    intersect(stored, &rights.allowed_cidrs).ok_or_else(|| outside(detail))
+    intersect_networks(stored, &rights.allowed_cidrs).ok_or_else(|| refuse_outside(detail))
 }
 
 /// The same for networks that are asked for: each that is outside is named.
@@ -53,10 +54,10 @@ pub fn check_networks(rights: &Rights, wanted: Vec<IpNet>) -> Result<Vec<IpNet>>
         return Ok(wanted);
     }
     if wanted.is_empty() {
-        return Err(outside("an empty list means anywhere, and your own key has a list"));
+        return Err(refuse_outside("an empty list means anywhere, and your own key has a list"));
     }
     let own = IpNet::aggregate(own);
-    let errors = wanted.iter().enumerate().filter(|(_, network)| !covers(&own, network));
+    let errors = wanted.iter().enumerate().filter(|(_, network)| !covers_network(&own, network));
     let errors: Vec<FieldError> = errors
         .map(|(index, network)| FieldError {
             pointer: format!("/allowed_cidrs/{index}"),
@@ -69,7 +70,7 @@ pub fn check_networks(rights: &Rights, wanted: Vec<IpNet>) -> Result<Vec<IpNet>>
 
 const OUTSIDE: &str = "outside_own_networks";
 
-fn outside(detail: &str) -> Error {
+fn refuse_outside(detail: &str) -> Error {
     Error::invalid("/allowed_cidrs", OUTSIDE, detail)
 }
 
@@ -128,7 +129,7 @@ mod tests {
             (vec!["10.0.0.0/9", "10.128.0.0/9"], vec!["10.0.0.0/8"], Some(vec!["10.0.0.0/9", "10.128.0.0/9"])),
             (vec!["10.1.0.0/16"], vec!["10.1.0.0/16"], Some(vec!["10.1.0.0/16"])),
         ] {
-            let found = intersect(&networks(&one), &networks(&other));
+            let found = intersect_networks(&networks(&one), &networks(&other));
             assert_eq!(found, shared.map(|shared| networks(&shared)), "{one:?} and {other:?}");
         }
     }
@@ -139,7 +140,7 @@ mod tests {
         let one = [small, networks(&["172.16.0.0/12"])].concat();
         let parts: Vec<IpNet> = (0..49).map(|n| parse_network(&format!("172.16.{}.0/24", 2 * n)).unwrap()).collect();
         let other = [networks(&["10.0.0.0/8"]), parts].concat();
-        let shared = intersect(&one, &other).unwrap();
+        let shared = intersect_networks(&one, &other).unwrap();
         assert_eq!(shared.len(), ALLOWED_CIDRS_MAX);
         assert!(is_within(&shared, &one) && is_within(&shared, &other));
     }

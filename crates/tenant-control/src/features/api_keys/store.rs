@@ -12,7 +12,7 @@ use kernel::store::{Db, Direction, FromRow, Row, STEP_ROWS, Select, Tx, Value};
 use super::descendants::store::{check_is_own, find_maker, narrow_descendants, revoke_line};
 use super::descendants::{self, KeyBounds};
 use super::jobs::ANNOUNCE_MS;
-use super::networks::{check_networks, check_takeover, intersect, keep_networks};
+use super::networks::{check_networks, check_takeover, intersect_networks, keep_networks};
 use super::{
     ACTIVE_KEYS_MAX, API_KEY_CREATED, API_KEY_EXPIRING, API_KEY_ROTATED, ApiKey, EXPIRES_DAYS_MAX, Input, NewKey,
     OVERLAP_HOURS_MAX, Status, check_grant, expiry, within_maker,
@@ -298,7 +298,7 @@ pub async fn replace(tx: &mut Tx, rights: &Rights, id: ApiKeyId, if_match: &IfMa
     };
     let bounds = KeyBounds { scopes: input.scopes, networks, expires_at };
     let name = input.name.into_string();
-    let mut changes = descendants::store::changes(&old_bounds, &bounds);
+    let mut changes = descendants::store::list_changes(&old_bounds, &bounds);
     changes.add("name", old.name.clone(), name.clone());
     if changes.is_empty() {
         return Ok(old);
@@ -323,7 +323,7 @@ async fn bound_by_maker(tx: &mut Tx, key: &ApiKey, wanted: Timestamp) -> Result<
         return Ok((end, stored));
     }
     // Where nothing is left of the list, the maker's own is the next best.
-    Ok((end, intersect(&stored, &maker_networks).unwrap_or(maker_networks)))
+    Ok((end, intersect_networks(&stored, &maker_networks).unwrap_or(maker_networks)))
 }
 
 pub async fn rotate(

@@ -14,9 +14,12 @@ async fn the_trail_names_the_user_who_ran_a_command() {
     let user = Command::new("id").arg("-un").output().expect("id").stdout;
     let user = String::from_utf8(user).expect("a name").trim().to_owned();
     // Through sudo it is whoever did that. What could not be read in the trail is no name.
-    for (slug, sudo_user, name) in
-        [("one", None, user.as_str()), ("two", Some("ann"), "ann"), ("three", Some("a\nb"), &user), ("four", Some(""), &user)]
-    {
+    for (slug, sudo_user, name) in [
+        ("one", None, user.as_str()),
+        ("two", Some("ann"), "ann"),
+        ("three", Some("a\nb"), &user),
+        ("four", Some(""), &user),
+    ] {
         match sudo_user {
             Some(sudo_user) => desk.set("SUDO_USER", sudo_user),
             None => desk.unset("SUDO_USER"),

@@ -1,10 +1,13 @@
 //! Jobs that share a transaction of SQLite: one that fails is undone alone, whatever it and the others have written.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kernel::args;
-use kernel::base::{Code, Error, Result};
+use kernel::base::{Actor, Code, Error, Result};
 use kernel::store::{Db, Purpose, Tick, Tx, Value};
+use tokio::task::JoinHandle;
 
 use super::code;
 use super::traps::{occupy, start};
@@ -70,12 +73,12 @@ async fn whatever_fails_in_a_group_leaves_nothing_and_no_gap() {
     use End::{NotAtAll, Well, WithABrokenConstraint, WithAPanic, WithASwallowedError, WithAnError};
     let (store, db) = one_group().await;
     let (mut expected, mut kept) = (Vec::new(), 0);
-    // Each of them the first to fail of a group whose jobs run without savepoints, and then others in savepoints.
-    for (round, first) in
+    // Each of them once with nothing before it, which ends its group, and once behind others.
+    for (round, failing) in
         [WithAnError, WithABrokenConstraint, WithASwallowedError, WithAPanic, NotAtAll].into_iter().enumerate()
     {
         let (release, occupied) = occupy(&store.system(Purpose::Cli)).await;
-        let ends = [Well, Well, Well, first, Well, WithAnError, WithAPanic, Well, WithABrokenConstraint, Well];
+        let ends = [failing, Well, Well, failing, Well, WithAnError, WithAPanic, Well, WithABrokenConstraint, Well];
         let jobs: Vec<_> = (0_i64..)
             .zip(ends)
             .map(|(place, end)| {
@@ -99,44 +102,44 @@ async fn whatever_fails_in_a_group_leaves_nothing_and_no_gap() {
         }
         expected.sort_unstable();
         assert_eq!(rows(&db).await, expected);
-        // Until jobs run without savepoints again.
-        for _ in 0..100 {
-            db.write(async |tx| tx.exec(TOUCH, args![-1_i64]).await).await.unwrap();
-        }
     }
 }
 
-/// Of this many bytes nothing is noted any more.
-const LARGE: usize = 9 << 20;
+/// Writes beside the group again and again, as another process does, and gives up at once where it would have to wait.
+fn intrude(db: Db, stop: Arc<AtomicBool>) -> JoinHandle<usize> {
+    tokio::spawn(async move {
+        let mut written = 0;
+        while !stop.load(Ordering::Relaxed) {
+            written += usize::from(db.write(async |tx| tx.tick().await).await.is_ok());
+        }
+        written
+    })
+}
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_too_large_to_note_is_undone_job_by_job() {
-    let insert =
-        "INSERT INTO sla_targets (tenant_id, priority, first_response_minutes, resolution_minutes, hours, updated_at)
-        VALUES ($1, $2, $2, $2, $3, 0)";
-    // One that fails is behind the first that does not fit, or is itself the first.
-    for order in
-        [[(10, false), (LARGE, false), (10, true), (10, false)], [(10, false), (LARGE, true), (10, true), (10, false)]]
-    {
-        let (store, db) = one_group().await;
+async fn a_refused_write_beside_another_process_fails_no_neighbour() {
+    use End::{Well, WithAnError};
+    let (store, db) = one_group().await;
+    let other = store.open_again(|options| options.wait_max(Duration::ZERO)).await;
+    let other = other.tenant_for_test(store.tenant("b").await.tenant_id().unwrap(), Actor::system());
+    for round in 0_i64..40 {
         let (release, occupied) = occupy(&store.system(Purpose::Cli)).await;
-        let writing = |(n, (bytes, fails)): (i64, (usize, bool))| {
-            let db = db.clone();
-            let written = async move |tx: &mut Tx| {
-                tx.exec(insert, args![n, "x".repeat(bytes)]).await?;
-                tx.exec(TOUCH, args![n]).await?;
-                if fails { Err(Error::conflict("as the test wants it")) } else { Ok(()) }
-            };
-            (n, fails, start(async move { db.write(written).await }))
-        };
-        let jobs: Vec<_> = (0_i64..).zip(order).map(writing).collect();
+        let stop = Arc::new(AtomicBool::new(false));
+        let intruder = intrude(other.clone(), stop.clone());
+        let jobs: Vec<_> = (0_i64..)
+            .zip([Well, Well, WithAnError, Well, WithAnError, Well])
+            .map(|(place, end)| {
+                let (db, n) = (db.clone(), round * 10 + place);
+                (end, start(async move { db.write(async move |tx| work(tx, n, end).await).await }))
+            })
+            .collect();
         drop(release);
         occupied.await.unwrap().unwrap();
-        let mut expected = Vec::new();
-        for (n, fails, job) in jobs {
-            assert_eq!(code(job.await.unwrap()), fails.then_some(Code::Conflict), "{n}");
-            expected.extend((!fails).then_some((n, n)));
+        for (end, job) in jobs {
+            let wanted = (end == WithAnError).then_some(Code::Conflict);
+            assert_eq!(code(job.await.unwrap()), wanted, "{round} {end:?}");
         }
-        assert_eq!(rows(&db).await, expected);
+        stop.store(true, Ordering::Relaxed);
+        intruder.await.unwrap();
     }
 }

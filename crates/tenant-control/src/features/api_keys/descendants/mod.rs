@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use kernel::auth::Scopes;
 use kernel::base::Timestamp;
 
-use super::networks::{intersect, is_within};
+use super::networks::{intersect_networks, is_within};
 
 /// How far a key reaches: what it may do, from where, and until when.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl KeyBounds {
     pub fn narrow(&self, old: &KeyBounds, new: &KeyBounds) -> Option<KeyBounds> {
         let scopes = if new.has_lost_scopes(old) { self.scopes.intersect(&new.scopes) } else { self.scopes.clone() };
         let networks = if new.has_lost_networks(old) {
-            intersect(&self.networks, &new.networks)?
+            intersect_networks(&self.networks, &new.networks)?
         } else {
             self.networks.clone()
         };

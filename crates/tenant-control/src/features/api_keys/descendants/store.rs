@@ -8,8 +8,8 @@ use kernel::base::{ApiKeyId, Error, Result, Timestamp};
 use kernel::events;
 use kernel::store::{FromRow, Row, Tx};
 
-use super::super::store::{DELETE_SECRETS, json, read_shown, texts};
 use super::super::API_KEY_REVOKED;
+use super::super::store::{DELETE_SECRETS, json, read_shown, texts};
 use super::KeyBounds;
 
 kernel::statements! {
@@ -43,20 +43,20 @@ kernel::statements! {
         WHERE tenant_id = $1 AND id = $2 AND revoked_at IS NULL";
 }
 
-struct Descendant {
+struct DescendantKey {
     id: ApiKeyId,
     maker: ApiKeyId,
     bounds: KeyBounds,
 }
 
-impl FromRow for Descendant {
+impl FromRow for DescendantKey {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         let bounds = KeyBounds {
             scopes: Scopes::from_json(&row.get::<String>(2)?)?,
             networks: serde_json::from_str(&row.get::<String>(3)?).map_err(Error::internal)?,
             expires_at: row.get(4)?,
         };
-        Ok(Descendant { id: row.get(0)?, maker: row.get(1)?, bounds })
+        Ok(DescendantKey { id: row.get(0)?, maker: row.get(1)?, bounds })
     }
 }
 
@@ -83,9 +83,9 @@ pub async fn narrow_descendants(tx: &mut Tx, id: ApiKeyId, old: &KeyBounds, new:
         return Ok(());
     }
     let (at, now) = (tx.tick().await?.at, tx.world().now());
-    let made: Vec<Descendant> = tx.list(ACTIVE_DESCENDANTS, args![id, now]).await?;
+    let made: Vec<DescendantKey> = tx.list(ACTIVE_DESCENDANTS, args![id, now]).await?;
     let mut revoked: Vec<ApiKeyId> = Vec::new();
-    for Descendant { id, maker, bounds } in made {
+    for DescendantKey { id, maker, bounds } in made {
         if revoked.contains(&maker) {
             revoked.push(id);
             continue;
@@ -99,7 +99,8 @@ pub async fn narrow_descendants(tx: &mut Tx, id: ApiKeyId, old: &KeyBounds, new:
             Some(left) => {
                 let (scopes, cidrs) = (json(left.scopes.words())?, json(&left.networks)?);
                 tx.exec(NARROW, args![id, scopes, cidrs, left.expires_at, at]).await?;
-                audit::record(tx, Entry::new("api_key.update", "api_key", id).changes(changes(&bounds, &left))).await?;
+                audit::record(tx, Entry::new("api_key.update", "api_key", id).changes(list_changes(&bounds, &left)))
+                    .await?;
             }
         }
     }
@@ -107,7 +108,7 @@ pub async fn narrow_descendants(tx: &mut Tx, id: ApiKeyId, old: &KeyBounds, new:
 }
 
 /// How the bounds of a key differ, for the trail.
-pub fn changes(old: &KeyBounds, new: &KeyBounds) -> Changes {
+pub fn list_changes(old: &KeyBounds, new: &KeyBounds) -> Changes {
     let mut changes = Changes::default();
     changes.add("scopes", old.scopes.words().to_vec(), new.scopes.words().to_vec());
     changes.add("allowed_cidrs", texts(&old.networks), texts(&new.networks));

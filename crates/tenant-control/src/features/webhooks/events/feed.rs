@@ -9,10 +9,10 @@ use kernel::store::{Db, Value};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::reader::{Batch, FeedReaders, FeedWaiter};
+use super::Wanted;
+use super::reader::{FeedBatch, FeedReaders, FeedWaiter};
 use super::routes::{Feed, ListQuery, PATH, Reading};
 use super::store::{self, Told};
-use super::Wanted;
 use crate::catalogue;
 
 /// Numbers of a tenant's writes looked at in one step: most are not events that the reader may see.
@@ -35,7 +35,7 @@ impl FeedPosition {
     }
 
     /// Behind all that a batch has.
-    fn pass(&mut self, batch: &Batch) {
+    fn pass(&mut self, batch: &FeedBatch) {
         if self.sequence < batch.through {
             *self = FeedPosition { sequence: batch.through, at: batch.read_at };
         }
@@ -43,20 +43,20 @@ impl FeedPosition {
 }
 
 /// What a reader wants and may see.
-struct Choice {
+struct FeedFilter {
     families: Vec<&'static str>,
     wanted: Wanted,
     limit: usize,
 }
 
-impl Choice {
+impl FeedFilter {
     fn includes(&self, told: &Told) -> bool {
         self.families.contains(&told.family.as_str()) && self.wanted.includes(&told.family, &told.kind)
     }
 }
 
 /// Events of a page, and whether there are more behind it.
-type Found = (Vec<Box<RawValue>>, bool);
+type FeedSlice = (Vec<Box<RawValue>>, bool);
 
 /// Answers as soon as there is something, and at the latest when the wait is over. Where the node's reader of the tenant has
 /// read on from this very position, nothing is asked of the database.
@@ -72,16 +72,16 @@ pub async fn read_feed(caller: &Access<Reading>, db: &Db, query: ListQuery) -> R
     };
     let mut given = page.has_cursor().then_some(position);
     let families = catalogue::readable_families(caller.scopes());
-    let mut choice = Choice { families, wanted, limit: page.limit };
+    let mut filter = FeedFilter { families, wanted, limit: page.limit };
     let until = Instant::now() + caller.app().settings.news_wait_max;
     let readers: FeedReaders = caller.app().settings.of_feature();
     let mut batch = readers.find_latest(caller.tenant_id());
     let (mut waiter, mut is_over) = (None, false);
     loop {
-        let taken = batch.as_deref().and_then(|batch| take(batch, &choice, &mut position));
+        let taken = batch.as_deref().and_then(|batch| take_from_batch(batch, &filter, &mut position));
         let (data, has_more) = match taken {
             Some(found) => found,
-            None => read(caller, db, &choice, &mut position, given).await?,
+            None => read_from_store(caller, db, &filter, &mut position, given).await?,
         };
         if !data.is_empty() || has_more || is_over || Instant::now() >= until {
             let next = [Value::Int(position.sequence), Value::Int(position.at.as_millis())];
@@ -101,10 +101,10 @@ pub async fn read_feed(caller: &Access<Reading>, db: &Db, query: ListQuery) -> R
                 joined
             }
         };
-        match caller.wait(wait(caller, joined, &choice, &mut position, until)).await? {
-            Waited::News => {}
-            Waited::Over => is_over = true,
-            Waited::Alone => *joined = readers.join(caller, db),
+        match caller.wait(wait_for_news(caller, joined, &filter, &mut position, until)).await? {
+            WaitOutcome::News => {}
+            WaitOutcome::Over => is_over = true,
+            WaitOutcome::Alone => *joined = readers.join(caller, db),
         }
         batch = joined.find_latest();
         // What the credential may read now, and not when it came. What was read with the events holds for them alone.
@@ -113,12 +113,12 @@ pub async fn read_feed(caller: &Access<Reading>, db: &Db, query: ListQuery) -> R
             Some(rights) => rights?,
             None => caller.still_holds().await?,
         };
-        choice.families = catalogue::readable_families(&rights.scopes);
+        filter.families = catalogue::readable_families(&rights.scopes);
     }
 }
 
 /// How a wait has ended.
-enum Waited {
+enum WaitOutcome {
     /// There is something to look at.
     News,
     /// Nothing has come in time, or the process is about to end.
@@ -128,13 +128,13 @@ enum Waited {
 }
 
 /// Waits for something that concerns this caller, and passes over what does not.
-async fn wait(
+async fn wait_for_news(
     caller: &Access<Reading>,
     waiter: &mut FeedWaiter,
-    choice: &Choice,
+    filter: &FeedFilter,
     position: &mut FeedPosition,
     until: Instant,
-) -> Waited {
+) -> WaitOutcome {
     let mut stopping = caller.app().stopping.subscribe();
     let over = async {
         tokio::select! {
@@ -145,7 +145,7 @@ async fn wait(
     tokio::pin!(over);
     loop {
         let batch = tokio::select! {
-            () = &mut over => return Waited::Over,
+            () = &mut over => return WaitOutcome::Over,
             batch = waiter.next() => batch,
         };
         let Some(batch) = batch else {
@@ -155,21 +155,21 @@ async fn wait(
                 () = &mut over => {}
                 () = pause => {}
             }
-            return Waited::Alone;
+            return WaitOutcome::Alone;
         };
-        let Some(mut events) = batch.events_behind(position.sequence) else { return Waited::News };
-        if events.any(|(told, _)| choice.includes(told)) || !matches!(caller.judge(&batch.rights), Some(Ok(_))) {
-            return Waited::News;
+        let Some(mut events) = batch.events_behind(position.sequence) else { return WaitOutcome::News };
+        if events.any(|(told, _)| filter.includes(told)) || !matches!(caller.judge(&batch.rights), Some(Ok(_))) {
+            return WaitOutcome::News;
         }
         position.pass(&batch);
     }
 }
 
 /// The caller's events of a batch that goes on from its position, which is moved; none if it does not.
-fn take(batch: &Batch, choice: &Choice, position: &mut FeedPosition) -> Option<Found> {
+fn take_from_batch(batch: &FeedBatch, filter: &FeedFilter, position: &mut FeedPosition) -> Option<FeedSlice> {
     let (mut data, mut bytes) = (Vec::new(), PageBytes::default());
-    for (told, body) in batch.events_behind(position.sequence)?.filter(|(told, _)| choice.includes(told)) {
-        if data.len() == choice.limit || !bytes.fits(told.bytes) {
+    for (told, body) in batch.events_behind(position.sequence)?.filter(|(told, _)| filter.includes(told)) {
+        if data.len() == filter.limit || !bytes.fits(told.bytes) {
             *position = FeedPosition::before((told.sequence, told.at));
             return Some((data, true));
         }
@@ -179,17 +179,17 @@ fn take(batch: &Batch, choice: &Choice, position: &mut FeedPosition) -> Option<F
     Some((data, false))
 }
 
-/// The caller's events as the database has them, as far as a page or a few steps reach; the position is moved. A cursor that was
-/// `given` is refused if events behind it are gone.
-async fn read(
+/// The caller's events as the database has them; the position is moved. A cursor that was `given` is refused if events behind it
+/// are gone.
+async fn read_from_store(
     caller: &Caller,
     db: &Db,
-    choice: &Choice,
+    filter: &FeedFilter,
     position: &mut FeedPosition,
     given: Option<FeedPosition>,
-) -> Result<Found> {
+) -> Result<FeedSlice> {
     let read_at = caller.app().world.now();
-    let (data, has_more) = read_on(db, choice, position).await?;
+    let (data, has_more) = read_windows(db, filter, position).await?;
     // After the reading: what is there now was there then.
     if let Some(given) = given {
         check_kept(caller, db, given).await?;
@@ -210,8 +210,9 @@ async fn check_kept(caller: &Caller, db: &Db, given: FeedPosition) -> Result<()>
     Err(Error::new(Code::InvalidCursor, detail))
 }
 
-async fn read_on(db: &Db, choice: &Choice, position: &mut FeedPosition) -> Result<Found> {
-    let Choice { families, wanted, limit } = choice;
+/// Window by window, as far as a page or so many steps reach.
+async fn read_windows(db: &Db, filter: &FeedFilter, position: &mut FeedPosition) -> Result<FeedSlice> {
+    let FeedFilter { families, wanted, limit } = filter;
     let head = store::head(db).await?;
     for _ in 0..STEPS_MAX {
         if position.sequence >= head {

@@ -1,7 +1,7 @@
 //! One reader for all who wait for a tenant's events on this node: a write is read once, however many wait for it.
 //!
 //! A round asks how far the tenant's writes have come, reads what is new, and asks for the rights of all who wait, after the
-//! events: whoever lost theirs by one of them is not told of it. What came of it is one [`Batch`], which everybody takes their
+//! events: whoever lost theirs by one of them is not told of it. What came of it is one [`FeedBatch`], which everybody takes their
 //! own events from. Only the last is kept, so nobody who is slow or gone holds memory; whoever has missed one reads for
 //! themselves. The reader begins with the first who waits, and ends when nobody does.
 
@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use super::store::{self, Told};
 
 /// What a round has read.
-pub struct Batch {
+pub struct FeedBatch {
     /// All events above `after` and up to `through` are here, unless they are too many to be handed out.
     pub after: i64,
     pub through: i64,
@@ -34,7 +34,7 @@ pub struct Batch {
     pub read_at: Timestamp,
 }
 
-impl Batch {
+impl FeedBatch {
     /// The events for somebody who has seen all up to this number; none if they must read for themselves.
     pub fn events_behind(&self, sequence: i64) -> Option<impl Iterator<Item = &(Told, Box<RawValue>)>> {
         let events = self.events.as_ref().filter(|_| self.after <= sequence)?;
@@ -47,10 +47,10 @@ impl Batch {
 pub struct FeedReaders(Arc<Mutex<HashMap<TenantId, Arc<TenantFeed>>>>);
 
 /// None until the first round is over.
-type LastBatch = Option<Arc<Batch>>;
+type LastFeedBatch = Option<Arc<FeedBatch>>;
 
 struct TenantFeed {
-    batches: watch::Receiver<LastBatch>,
+    batches: watch::Receiver<LastFeedBatch>,
     /// Who waits, each by a number of their own.
     waiting: Mutex<HashMap<u64, Standing>>,
     next_number: AtomicU64,
@@ -62,7 +62,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl FeedReaders {
     /// What the reader of a tenant has read last, if there is one: for whoever may not have to wait at all.
-    pub fn find_latest(&self, tenant: TenantId) -> Option<Arc<Batch>> {
+    pub fn find_latest(&self, tenant: TenantId) -> Option<Arc<FeedBatch>> {
         let feeds = lock(&self.0);
         let feed = feeds.get(&tenant).filter(|feed| feed.is_alive())?;
         feed.batches.borrow().clone()
@@ -79,8 +79,8 @@ impl FeedReaders {
             let feed = Arc::new(feed);
             feeds.insert(tenant, feed.clone());
             // Listening before the first look: what is written in between is heard.
-            let round = Rounds { readers: self.clone(), feed: feed.clone(), tenant, db: db.clone() };
-            tokio::spawn(round.run(sender, caller.app().news()));
+            let reader = FeedReader { readers: self.clone(), feed: feed.clone(), tenant, db: db.clone() };
+            tokio::spawn(reader.run(sender, caller.app().news()));
             feed
         });
         let number = feed.next_number.fetch_add(1, Ordering::Relaxed);
@@ -114,19 +114,19 @@ impl TenantFeed {
 
 /// Somebody who waits, until this is dropped.
 pub struct FeedWaiter {
-    batches: watch::Receiver<LastBatch>,
+    batches: watch::Receiver<LastFeedBatch>,
     feed: Arc<TenantFeed>,
     number: u64,
 }
 
 impl FeedWaiter {
     /// What was read last.
-    pub fn find_latest(&mut self) -> Option<Arc<Batch>> {
+    pub fn find_latest(&mut self) -> Option<Arc<FeedBatch>> {
         self.batches.borrow_and_update().clone()
     }
 
     /// Waits for the next; none when the reader has ended, because the database is away or because it has failed.
-    pub async fn next(&mut self) -> Option<Arc<Batch>> {
+    pub async fn next(&mut self) -> Option<Arc<FeedBatch>> {
         self.batches.changed().await.ok()?;
         self.find_latest()
     }
@@ -138,15 +138,15 @@ impl Drop for FeedWaiter {
     }
 }
 
-struct Rounds {
+struct FeedReader {
     readers: FeedReaders,
     feed: Arc<TenantFeed>,
     tenant: TenantId,
     db: Db,
 }
 
-impl Rounds {
-    async fn run(self, batches: watch::Sender<LastBatch>, mut news: Receiver<TenantId>) {
+impl FeedReader {
+    async fn run(self, batches: watch::Sender<LastFeedBatch>, mut news: Receiver<TenantId>) {
         let mut last = None;
         while !self.readers.end_if_unused(self.tenant, &self.feed) {
             match self.read(last).await {
@@ -158,27 +158,28 @@ impl Rounds {
                 // Whoever waits now reads for themselves, and is told what is wrong.
                 Err(error) => return tracing::debug!(%error, tenant = %self.tenant, "failed to read the feed"),
             }
-            hear(&mut news, self.tenant).await;
+            await_news(&mut news, self.tenant).await;
         }
     }
 
     /// What has come since the last round; none if nothing has.
-    async fn read(&self, last: Option<i64>) -> Result<Option<Batch>> {
+    async fn read(&self, last: Option<i64>) -> Result<Option<FeedBatch>> {
         let read_at = self.db.world().now();
         let through = store::head(&self.db).await?;
         if last == Some(through) {
             return Ok(None);
         }
         let after = last.map_or(through, |last| last.min(through));
-        let events = if after < through { store::list_fresh(&self.db, after, through).await? } else { Some(Vec::new()) };
+        let events =
+            if after < through { store::list_fresh(&self.db, after, through).await? } else { Some(Vec::new()) };
         let standings: HashSet<Standing> = lock(&self.feed.waiting).values().copied().collect();
         let rights = RightsOfMany::read(&self.db, standings).await?;
-        Ok(Some(Batch { after, through, events, rights, read_at }))
+        Ok(Some(FeedBatch { after, through, events, rights, read_at }))
     }
 }
 
 /// Waits for news of this tenant, and so long at most: another node may have written. Many at once are heard as one.
-async fn hear(news: &mut Receiver<TenantId>, tenant: TenantId) {
+async fn await_news(news: &mut Receiver<TenantId>, tenant: TenantId) {
     let poll = Instant::now() + Duration::from_millis(POLL_MS.unsigned_abs());
     loop {
         match tokio::time::timeout_at(poll, news.recv()).await {

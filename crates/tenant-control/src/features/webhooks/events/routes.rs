@@ -7,9 +7,7 @@ use axum::response::{IntoResponse, Response};
 use kernel::auth::Scope;
 use kernel::base::{Code, Error, EventId, Result};
 use kernel::events::Described;
-use kernel::http::{
-    Access, FromParams, Ok200, Page, PageRequest, Param, Params, Policy, Query, Rules, documented,
-};
+use kernel::http::{Access, FromParams, Ok200, Page, PageRequest, Param, Params, Policy, Query, Rules, documented};
 use kernel::rules;
 use kernel::store::Value;
 use serde::Serialize;

@@ -1,0 +1,195 @@
+//! How the jobs of a group share a transaction of SQLite, and how one that fails is undone alone: by a savepoint.
+//!
+//! A savepoint copies every page that is changed behind it, so there is one only where it is needed: it is opened by the first
+//! statement of a job that writes, and only if an earlier job of the group has written something that must stay. A job that
+//! fails with nothing before it takes the whole transaction with it, and the group ends there: no lock is given up between
+//! one job and the next, so another process comes before a group or behind it and never within.
+
+use std::cell::Cell;
+
+use rusqlite::Statement;
+
+use crate::base::Result;
+
+use super::dialect;
+use super::sqlite::{Lite, fault};
+
+/// What the group that runs has done so far. A connection that only reads has one that stays as it is.
+#[derive(Default)]
+pub(super) struct GroupState {
+    /// Whether a job of it has written something that is kept.
+    has_kept: Cell<bool>,
+    /// Whether that changed any rows.
+    has_changed: Cell<bool>,
+    /// What the job that runs has done.
+    job: Cell<JobProgress>,
+    /// Rows changed on this connection before it.
+    changes_before: Cell<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum JobProgress {
+    #[default]
+    HasOnlyRead,
+    /// It is the first of its group that has tried to write.
+    HasWritten,
+    HasWrittenInSavepoint,
+}
+
+impl Lite {
+    /// Begins the transaction of a group, or tells what keeps it from beginning.
+    pub fn begin_group(&self) -> Result<(), String> {
+        self.group.has_kept.set(false);
+        self.group.has_changed.set(false);
+        self.patience.begin(&self.connection, dialect::SQLITE_BEGIN).map_err(|error| self.patience.explain(&error))
+    }
+
+    /// The group has ended. Tells whether there is something of it that is kept.
+    pub fn end_group(&self) -> bool {
+        self.group.has_changed.get()
+    }
+
+    /// Begins a job of the group.
+    pub fn open_job(&self) {
+        self.group.job.set(JobProgress::HasOnlyRead);
+        self.group.changes_before.set(self.connection.total_changes());
+    }
+
+    /// A statement is about to run.
+    pub fn guard(&self, statement: &Statement<'_>) -> Result<()> {
+        if self.group.job.get() != JobProgress::HasOnlyRead || statement.readonly() {
+            return Ok(());
+        }
+        let state = if self.group.has_kept.get() {
+            self.control(dialect::SQLITE_JOB_OPEN).map_err(fault)?;
+            JobProgress::HasWrittenInSavepoint
+        } else {
+            JobProgress::HasWritten
+        };
+        self.group.job.set(state);
+        Ok(())
+    }
+
+    /// Ends it. An error means that the transaction of the group is lost. A job that is not kept and was the first to write ends
+    /// the group's transaction, of which nothing is left.
+    pub fn close_job(&self, is_kept: bool) -> Result<(), String> {
+        let group = &self.group;
+        if is_kept && self.connection.total_changes() != group.changes_before.get() {
+            group.has_changed.set(true);
+        }
+        let not_undone = |error| format!("the job was not undone: {error}");
+        match (group.job.get(), is_kept) {
+            (JobProgress::HasOnlyRead, _) => return Ok(()),
+            (JobProgress::HasWritten, true) => {}
+            (JobProgress::HasWritten, false) => return self.control(dialect::SQLITE_ROLLBACK).map_err(not_undone),
+            (JobProgress::HasWrittenInSavepoint, true) => self.release_savepoint()?,
+            (JobProgress::HasWrittenInSavepoint, false) => {
+                self.control(dialect::SQLITE_JOB_UNDO).map_err(not_undone)?;
+                return self.release_savepoint();
+            }
+        }
+        group.has_kept.set(true);
+        Ok(())
+    }
+
+    fn release_savepoint(&self) -> Result<(), String> {
+        self.control(dialect::SQLITE_JOB_KEEP).map_err(|error| format!("the savepoint did not end: {error}"))
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::super::{Options, sqlite};
+    use super::*;
+    use crate::args;
+    use crate::base::{TenantId, World};
+
+    const INSERT: &str = "INSERT INTO t (n) VALUES ($1)";
+
+    /// The writer, in a group that has begun, and another process.
+    fn group(work: impl FnOnce(&Lite, &rusqlite::Connection)) {
+        let folder = std::env::temp_dir().join(TenantId::new(&World::default()).to_string());
+        std::fs::create_dir(&folder).unwrap();
+        let path = folder.join("test.db");
+        let lite = sqlite::open_writer(&path, &Options::sqlite(&path)).unwrap();
+        lite.connection.execute_batch("CREATE TABLE t (n INTEGER PRIMARY KEY) STRICT").unwrap();
+        lite.begin_group().unwrap();
+        work(&lite, &rusqlite::Connection::open(&path).unwrap());
+        drop(lite);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// A job that writes a number, and how it ends.
+    fn job(lite: &Lite, number: i64, is_kept: bool) {
+        lite.open_job();
+        lite.exec(None, INSERT, args![number]).unwrap();
+        lite.close_job(is_kept).unwrap();
+    }
+
+    fn rows(connection: &rusqlite::Connection) -> Vec<i64> {
+        let mut statement = connection.prepare("SELECT n FROM t ORDER BY n").unwrap();
+        statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    }
+
+    #[test]
+    fn one_that_fails_is_undone_alone() {
+        group(|lite, other| {
+            for (number, is_kept) in [(1, true), (2, false), (3, true), (4, false), (5, false), (6, true)] {
+                job(lite, number, is_kept);
+                // Nobody else comes in between.
+                assert!(other.execute("BEGIN IMMEDIATE", []).is_err(), "{number}");
+            }
+            lite.control(dialect::SQLITE_COMMIT).unwrap();
+            assert!(lite.end_group());
+            assert_eq!(rows(other), [1, 3, 6]);
+        });
+    }
+
+    #[test]
+    fn the_first_that_fails_ends_the_group() {
+        group(|lite, other| {
+            lite.open_job();
+            lite.ask(None, "SELECT n FROM t", args![], &mut |_| Ok(())).unwrap();
+            lite.close_job(true).unwrap();
+            assert!(!lite.connection.is_autocommit(), "what only reads is no reason");
+            job(lite, 1, false);
+            assert!(lite.connection.is_autocommit() && !lite.end_group());
+            lite.begin_group().unwrap();
+            job(lite, 2, true);
+            lite.control(dialect::SQLITE_COMMIT).unwrap();
+            assert_eq!(rows(other), [2]);
+        });
+    }
+
+    #[test]
+    fn a_job_that_wrote_nothing_is_not_undone() {
+        group(|lite, other| {
+            job(lite, 1, true);
+            lite.open_job();
+            lite.ask(None, "SELECT n FROM t", args![], &mut |_| Ok(())).unwrap();
+            assert_eq!(lite.group.job.get(), JobProgress::HasOnlyRead, "and has no savepoint");
+            lite.close_job(false).unwrap();
+            lite.control(dialect::SQLITE_COMMIT).unwrap();
+            assert_eq!(rows(other), [1]);
+        });
+    }
+
+    #[test]
+    fn what_is_undone_is_nothing_that_reached_the_disk() {
+        group(|lite, other| {
+            job(lite, 1, true);
+            lite.control(dialect::SQLITE_COMMIT).unwrap();
+            assert!(lite.end_group());
+            lite.begin_group().unwrap();
+            // It writes, and changes no row.
+            lite.open_job();
+            lite.exec(None, "DELETE FROM t WHERE n = $1", args![7_i64]).unwrap();
+            lite.close_job(true).unwrap();
+            job(lite, 9, false);
+            lite.control(dialect::SQLITE_COMMIT).unwrap();
+            assert!(!lite.end_group());
+            assert_eq!(rows(other), [1]);
+        });
+    }
+}
