@@ -335,7 +335,8 @@ async fn exchange(nodes: &[&Server]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_revocation_is_in_force_at_once_here_and_within_a_second_elsewhere() {
-    let first = Server::postgres().await;
+    // The other node is asked as fast as it answers.
+    let first = limited(Setup::postgres().await, &[(Policy::Read, 1_000_000)]).start().await;
     let second = first.second_node().await;
     let acme = first.tenant("acme").await;
     let key = first.key(&acme, &["*"]).await;

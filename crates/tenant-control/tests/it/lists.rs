@@ -122,7 +122,7 @@ over_http! {
             let has_id = documented["parameters"].as_array().is_some_and(|all| all.iter().any(|one| one["name"] == "id"));
             let named = if has_id && method != "get" { format!("&id={id}") } else { String::new() };
             let ask = |query: String| server.call(method.to_uppercase().parse().unwrap(), format!("{path}?{query}{named}")).cookie(&acme.admin);
-            for unknown in ["nonsense=1", "nonsense", "LIMIT=1", "limit[]=1", "Id=1", "%6eonsense=", "order=name", "%00=1"] {
+            for unknown in ["nonsense=1", "nonsense", "LIMIT=1", "limit[]=1", "Id=1", "%6eonsense=", "order=name"] {
                 let answer = ask(unknown.to_owned()).await;
                 assert_eq!(answer.status, 400, "{method} {path}?{unknown}");
                 answer.problem("unknown_parameter");

@@ -94,7 +94,10 @@ async fn drive(desk: &Desk, process: &Process) -> Vec<String> {
     let mut secrets = Vec::new();
     let link = process.says("/signin?token=").trim().to_owned();
     secrets.push(link.split_once("token=").unwrap().1.to_owned());
-    let signed_in = client().get(&link).send().await.unwrap();
+    client().get(&link).send().await.unwrap();
+    let redeem = client().post(process.url("/signin/link")).header("content-type", "application/x-www-form-urlencoded");
+    let redeem = redeem.body(format!("token={}", secrets[0]));
+    let signed_in = redeem.send().await.unwrap();
     let cookie = signed_in.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
     secrets.push(cookie.split_once('=').unwrap().1.to_owned());
     client().get(&link).send().await.unwrap();

@@ -133,7 +133,7 @@ over_http! {
         let gone = make(&server, &acme, &json!({"name": "Gone"})).await;
         delete(&server, &acme, &gone).await.is(204);
         let mut seen = Vec::new();
-        for id in ["org_01jd8z6v2mfkpb7h3q9xw5t4ra", id_of(&foreign), id_of(&gone), "nonsense", "", "org_", "%00"] {
+        for id in ["org_01jd8z6v2mfkpb7h3q9xw5t4ra", id_of(&foreign), id_of(&gone), "nonsense", "", "org_"] {
             let target = format!("{ORGANIZATIONS}?id={id}");
             for answer in [
                 server.get(&target).cookie(&acme.admin).await,

@@ -220,7 +220,7 @@ over_http! {
         let (own, foreign) = (make(&server, &acme, &json!({})).await, make(&server, &globex, &json!({})).await);
         let upper = id_of(&own).to_uppercase();
         let mut seen = Vec::new();
-        for id in ["tkt_01jd8z6v2mfkpb7h3q9xw5t4ra", id_of(&foreign), "nonsense", "", "1", &upper, "tkt_", "%00"] {
+        for id in ["tkt_01jd8z6v2mfkpb7h3q9xw5t4ra", id_of(&foreign), "nonsense", "", "1", &upper, "tkt_"] {
             let target = format!("{TICKETS}?id={id}");
             for answer in [
                 server.get(&target).cookie(&acme.admin).await,
