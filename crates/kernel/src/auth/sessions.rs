@@ -75,12 +75,7 @@ pub struct ProviderSession<'a> {
 
 /// A new session of somebody whom a provider has signed in, in the write that found out who it is. Once that is on disk, the
 /// node is told by [`Credentials::remember`], so that it works at once whatever others at the same address do.
-pub async fn start_session(
-    tx: &mut Tx,
-    user: UserId,
-    lifetime_ms: i64,
-    begun: &ProviderSession<'_>,
-) -> Result<Token> {
+pub async fn start_session(tx: &mut Tx, user: UserId, lifetime_ms: i64, begun: &ProviderSession<'_>) -> Result<Token> {
     let owner = lock_user(tx, user).await?;
     let (token, _) = insert_session(tx, &owner, lifetime_ms, Some(begun)).await?;
     Ok(token)

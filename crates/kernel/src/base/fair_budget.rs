@@ -152,9 +152,9 @@ impl<K: Copy + Eq + Hash> FairBudget<K> {
         is_spent(held, limit) || is_spent(of_credential, limit / 2)
     }
 
-    /// Units in use.
-    pub fn held(&self) -> usize {
-        self.state().held
+    /// Units that a payer holds.
+    pub fn held_by(&self, payer: &K) -> usize {
+        self.state().payers.get(payer).map_or(0, |payer| payer.held)
     }
 
     fn permit(&self, account: BudgetAccount<K>, units: usize) -> BudgetPermit<K> {

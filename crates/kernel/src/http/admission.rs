@@ -31,8 +31,14 @@ const MEMORY_WAIT_MAX: Duration = Duration::from_secs(1);
 const WRITES: BudgetLimits = BudgetLimits { shared: 256, reserve: 256, divisor: 2 };
 /// Reports that agents have sent, from the parser to the disk: of one tenant as many as are worth one commit.
 const REPORTS: BudgetLimits = BudgetLimits { shared: 64, reserve: 64, divisor: 4 };
-/// Reports in the parser, one of each tenant: the largest takes some 150 MiB.
-const PARSERS: BudgetLimits = BudgetLimits { shared: 0, reserve: 3, divisor: 1 };
+/// Parsers of reports at most: the largest report takes some 150 MiB.
+const PARSERS_MAX: usize = 3;
+
+/// A payer with more requests under way than this is told of refusals late: a client that comes again at once would cost
+/// others as much as one that is served. Nobody who waits for answers before asking again has as many.
+const FLOOD_REQUESTS: usize = 64;
+/// As long as `Retry-After` asks for at least.
+const FLOOD_DELAY: Duration = Duration::from_secs(1);
 
 /// A body is counted in steps of so many bytes, the first of them before any has come.
 const BODY_STEP_BYTES: usize = 16 * 1024;
@@ -79,7 +85,10 @@ impl Default for AdmissionLimits {
 impl Admission {
     pub fn new(limits: AdmissionLimits) -> Self {
         // A read takes a thread for as long as it lasts: the more at once, the longer each request waits for a processor.
-        let reads = std::thread::available_parallelism().map_or(1, usize::from).max(4) * 4;
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let reads = processors.max(4) * 4;
+        // One of each tenant, and half of the processors for those who do not send reports.
+        let parsers = (processors / 2).clamp(1, PARSERS_MAX);
         let eighths = |max: usize, reserve: usize| BudgetLimits { shared: max, reserve, divisor: 8 };
         Admission {
             arrivals: FairBudget::new(BudgetLimits {
@@ -91,7 +100,7 @@ impl Admission {
             reads: FairBudget::new(BudgetLimits { shared: reads, reserve: reads, divisor: 2 }),
             writes: FairBudget::new(WRITES),
             reports: FairBudget::new(REPORTS),
-            parsers: FairBudget::new(PARSERS),
+            parsers: FairBudget::new(BudgetLimits { shared: 0, reserve: parsers, divisor: 1 }),
             memory: FairBudget::new(eighths(limits.memory_bytes_max, limits.memory_bytes_max / 8)),
         }
     }
@@ -139,11 +148,7 @@ pub(super) struct ArrivedBody {
 impl Context {
     /// Counts a request until it is answered: as the tenant's once that is known.
     pub(super) fn count_request(&self, app: &App) -> Result<()> {
-        let budget = match self.tenant() {
-            Some(_) => &app.admission.requests,
-            None => &app.admission.arrivals,
-        };
-        let counted = budget.try_acquire(self.account(), 1);
+        let counted = self.request_budget(app).try_acquire(self.account(), 1);
         let crowded = || Error::unavailable("too many requests of one tenant or address, or of all, are under way");
         self.permits().request = Some(counted.ok_or_else(crowded)?);
         Ok(())
@@ -217,6 +222,21 @@ impl Context {
         }
         let permit = memory.acquire(account, bytes, MEMORY_WAIT_MAX).await;
         permit.map(|permit| Some(MemoryPermit(permit))).ok_or_else(unread)
+    }
+
+    /// Waits a moment before a refusal is told to somebody who has very many requests under way. Holds no permit to work.
+    pub(super) async fn delay_flood(&self, app: &App) {
+        let is_flood = app.admission.arrivals.held_by(&Payer::Address(self.address.bucket())) > FLOOD_REQUESTS
+            || self.request_budget(app).held_by(&self.payer()) > FLOOD_REQUESTS;
+        if is_flood {
+            let work = self.permits().work.take();
+            drop(work);
+            tokio::time::sleep(FLOOD_DELAY).await;
+        }
+    }
+
+    fn request_budget<'a>(&self, app: &'a App) -> &'a FairBudget<Payer> {
+        if self.tenant().is_some() { &app.admission.requests } else { &app.admission.arrivals }
     }
 
     pub(super) fn release_permits(&self) {

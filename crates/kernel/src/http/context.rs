@@ -12,7 +12,7 @@ use std::time::Instant;
 use axum::extract::{MatchedPath, Request};
 use axum::http::request::Parts;
 use axum::http::uri::Authority;
-use axum::http::{HeaderValue, Method, Version, header};
+use axum::http::{HeaderValue, Method, StatusCode, Version, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use tower::{Layer, Service};
@@ -177,6 +177,9 @@ where
     let response = run(&app, &context, &path, request, next).await;
     let size = AnswerSize::of(&response, stall.is_some());
     let mut response = compress(response, encodings).await;
+    if is_shed(&response) {
+        context.delay_flood(&app).await;
+    }
     context.release_permits();
 
     let path = &path[..path.floor_char_boundary(PATH_BYTES_MAX)];
@@ -200,6 +203,11 @@ where
         return response;
     }
     response.map(|body| Held::body(body, (held, under_way), stall))
+}
+
+/// Whether an answer asks its client to come again later.
+fn is_shed(response: &Response) -> bool {
+    matches!(response.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
 }
 
 /// Writes the body of a refusal.

@@ -35,11 +35,7 @@ impl App {
     }
 
     /// Ends the sessions that a browser presents, be it too old to act with. Returns the last of those that a provider had begun.
-    pub async fn end_presented_sessions(
-        &self,
-        headers: &HeaderMap,
-        context: &Context,
-    ) -> Result<Option<EndedSession>> {
+    pub async fn end_presented_sessions(&self, headers: &HeaderMap, context: &Context) -> Result<Option<EndedSession>> {
         let from = (context.address.0, &*context.request_id);
         let mut last = None;
         let mut tokens = cookies(headers, self.settings.base_url.cookie_name());

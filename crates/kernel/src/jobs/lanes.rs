@@ -66,6 +66,10 @@ crate::statements! {
         crate::database_time!("$2"),
         ")"
     ];
+    /// Of the first wakes alone: they are few where anybody looks at them, and which of many is the oldest matters little.
+    LONGEST_WAKE = "SELECT MIN(e.at) FROM (SELECT w.tenant_id, w.sequence FROM lane_wakes w WHERE w.kind = $1
+            ORDER BY w.kind, w.tenant_id, w.key, w.sequence LIMIT 200) woken
+        JOIN events e ON e.tenant_id = woken.tenant_id AND e.sequence = woken.sequence";
     BRING_BACK = "UPDATE lanes SET due_at = CASE WHEN due_at > $5 THEN $4 ELSE due_at END,
             not_before = CASE WHEN not_before > $5 THEN NULL ELSE not_before END,
             leased_until = CASE WHEN leased_until > $6 THEN $6 ELSE leased_until END
@@ -253,11 +257,12 @@ pub async fn next_due(store: &Store, kind: &'static str) -> Result<Option<Timest
     db.one(NEXT_DUE, crate::args![kind, db.world().now()]).await
 }
 
-/// Since when the first lane that nobody works on is due, if it is.
+/// Since when the first lane that nobody works on is due, if it is; one that was woken and not looked at, since its event.
 pub async fn longest_due(store: &Store, kind: &'static str, now: Timestamp) -> Result<Option<Timestamp>> {
     let db = store.system(Purpose::Jobs);
     let due: Option<Timestamp> = db.one(LONGEST_DUE, crate::args![kind, db.given_time()]).await?;
-    Ok(due.filter(|due| *due <= now))
+    let woken: Option<Timestamp> = db.one(LONGEST_WAKE, crate::args![kind]).await?;
+    Ok(due.into_iter().chain(woken).min().filter(|since| *since <= now))
 }
 
 /// A tenant's records, for what the service does by itself.

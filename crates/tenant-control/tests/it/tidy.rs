@@ -206,12 +206,7 @@ const SYSTEM_DOORS: &[(&str, &str, usize, &str)] = &[
         1,
         "whose the session is that a browser had before, is what the read finds out",
     ),
-    (
-        "crates/kernel/src/auth/signin_links.rs",
-        "SignIn",
-        1,
-        "whose a sign-in link is, is what the read finds out",
-    ),
+    ("crates/kernel/src/auth/signin_links.rs", "SignIn", 1, "whose a sign-in link is, is what the read finds out"),
     ("crates/kernel/src/jobs/lanes.rs", "Jobs", 6, "which lanes are due, of whichever tenant"),
     (
         "crates/kernel/src/jobs/mod.rs",

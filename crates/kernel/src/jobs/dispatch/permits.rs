@@ -127,7 +127,8 @@ mod tests {
         }
         let slow = hanging.iter().filter(|permit| permit.slow).count();
         assert!((20..=32).contains(&slow), "they have some, and not more than their share: {slow}");
-        assert!(hanging.iter().all(LanePermit::is_crowded), "whoever has one makes room when it can");
+        let mut working = hanging.iter().filter(|permit| !permit.slow);
+        assert!(working.all(LanePermit::is_crowded), "whoever has one makes room when it can");
         let healthy = TenantId::new(&World::default());
         let (lanes, taken) = permits.choose(vec![due(tenants[0], true), due(healthy, false)], 10);
         assert_eq!(

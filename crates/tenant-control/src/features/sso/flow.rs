@@ -82,13 +82,7 @@ fn away(provider: &Found, trouble: &Trouble) -> Error {
     )
 }
 
-fn authorization_url(
-    base_url: &BaseUrl,
-    provider: &Found,
-    metadata: &Metadata,
-    state: &str,
-    flow: &Flow,
-) -> String {
+fn authorization_url(base_url: &BaseUrl, provider: &Found, metadata: &Metadata, state: &str, flow: &Flow) -> String {
     let callback = format!("{}{CALLBACK_PATH}", base_url.as_str());
     let scope = scope(provider.scope.as_deref(), &provider.role_map, &metadata.scopes);
     let (nonce, challenge) = (flow.nonce(), BASE64.encode(sha256(flow.verifier().as_bytes())));

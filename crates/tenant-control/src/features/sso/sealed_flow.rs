@@ -80,7 +80,8 @@ impl Flow {
     pub fn find(app: &Shared, state: &str, headers: &HeaderMap) -> Option<Self> {
         let named = cookies(headers, &cookie_name(&app.settings.base_url, state));
         let value = named.iter().find_map(|text| SEAL.open(&app.secrets, state, text))?;
-        let (tenant, provider, version, expires_at, secret, redirect_to): Sealed = serde_json::from_slice(&value).ok()?;
+        let (tenant, provider, version, expires_at, secret, redirect_to): Sealed =
+            serde_json::from_slice(&value).ok()?;
         let (tenant, provider) = (tenant.parse().ok()?, provider.parse().ok()?);
         Some(Flow { tenant, provider, version, expires_at: Timestamp::from_millis(expires_at), secret, redirect_to })
     }

@@ -7,8 +7,8 @@ use serde_json::json;
 use tenant_control::retention::RETENTION;
 
 use super::{
-    CALLBACK, DOMAIN, Flow, SSO, Scene, Told, assert_turned_away, begin, disable, finish, provide, reason, replaced, scene,
-    session_of, set_cookies, target, value_of,
+    CALLBACK, DOMAIN, Flow, SSO, Scene, Told, assert_turned_away, begin, disable, finish, provide, reason, replaced,
+    scene, session_of, set_cookies, target, value_of,
 };
 use crate::support::idp::{DISCOVERY, Idp, TOKEN, person};
 use crate::support::over_http;

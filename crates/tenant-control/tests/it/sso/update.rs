@@ -185,6 +185,10 @@ over_http! {
         let flow = Flow::of(&begin(&scene.server, "other.test").await);
         assert!(flow.url.starts_with(&scene.idp.issuer()));
         let back = scene.approve(&flow).await;
+        scene.refuses("an address of the domain that has moved", finish(&scene.server, &flow, &back)).await;
+        scene.idp.person(person("subject-1", "ann@other.test"));
+        let flow = Flow::of(&begin(&scene.server, "other.test").await);
+        let back = scene.approve(&flow).await;
         let session = session_of(finish(&scene.server, &flow, &back).await.is(303)).expect("a session");
         assert_eq!(scene.session(&session).await["actor"], ann["actor"], "the same person as before");
     }

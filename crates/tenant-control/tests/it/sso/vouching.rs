@@ -43,6 +43,8 @@ async fn contractor(scene: &Scene, of: &Contractors) -> Value {
 
 /// Asserts that a sign-on at the contractors' provider comes to nothing, and returns why.
 async fn refused(scene: &Scene, of: &Contractors, about: &str) -> Value {
+    // So that the newest entry of the trail is the newest.
+    scene.server.advance(1_000);
     let users = scene.users().await;
     assert_turned_away(&sign_on_at(scene, &of.idp, CONTRACTORS).await, about);
     assert_eq!(scene.users().await, users, "{about}");
@@ -126,6 +128,7 @@ over_http! {
         scene.signed_on().await;
         make(&scene, "bob@acme.test", "admin").await;
         scene.idp.person(person("subject-1", "bob@acme.test"));
+        scene.server.advance(1_000);
         scene.signed_on().await;
         let ignored = json!({"ignored_email": {"from": null, "to": "bob@acme.test"}});
         assert_eq!(scene.trail("sso.sign_in").await[0]["changes"], ignored);
