@@ -231,7 +231,9 @@ impl Context {
         if is_flood {
             let work = self.permits().work.take();
             drop(work);
-            tokio::time::sleep(FLOOD_DELAY).await;
+            // Up to twice as long, so that those who were refused together do not come back together.
+            let [part] = app.world.chance.public_bytes();
+            tokio::time::sleep(FLOOD_DELAY + FLOOD_DELAY * u32::from(part) / 256).await;
         }
     }
 

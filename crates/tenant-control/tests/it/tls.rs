@@ -88,7 +88,7 @@ async fn https_protects_cookies_and_insists_on_itself() {
     let target = link.strip_prefix(&process.base_url).expect("a link by https");
     let answer = get(&process, authority.roots(), target, "").await;
     assert!(answer.starts_with("HTTP/1.1 200 ") && !answer.contains("set-cookie: "), "{answer}");
-    let (_, token) = target.split_once("?").expect("a token");
+    let (_, token) = target.split_once('?').expect("a token");
     let answer = send_form(&process, authority.roots(), "/signin/link", token).await;
     assert!(answer.starts_with("HTTP/1.1 303 "), "{answer}");
     let line = |name: &str| answer.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().to_owned();

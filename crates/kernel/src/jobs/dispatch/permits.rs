@@ -122,7 +122,9 @@ mod tests {
         let mut hanging = Vec::new();
         for tenant in &tenants {
             let (_, mut taken) = permits.choose((0..50).map(|_| due(*tenant, false)).collect(), 50);
-            taken.iter_mut().for_each(|permit| permit.change_pace(true));
+            for permit in &mut taken {
+                permit.change_pace(true);
+            }
             hanging.extend(taken);
         }
         let slow = hanging.iter().filter(|permit| permit.slow).count();
