@@ -296,13 +296,11 @@ impl<K: Copy + Eq + Hash> BudgetState<K> {
             let first = state.payers.get(key).and_then(|payer| payer.waiters.front());
             first.is_some_and(|waiter| state.fits(limits, &waiter.account, waiter.units))
         };
-        let sparse = self.sparse.iter().position(|key| fits(self, key));
-        let key = match sparse {
-            Some(index) => self.sparse.remove(index)?,
-            None => {
-                let index = self.backlogged.iter().position(|key| fits(self, key))?;
-                self.backlogged.remove(index)?
-            }
+        let key = if let Some(index) = self.sparse.iter().position(|key| fits(self, key)) {
+            self.sparse.remove(index)?
+        } else {
+            let index = self.backlogged.iter().position(|key| fits(self, key))?;
+            self.backlogged.remove(index)?
         };
         let payer = self.payers.get_mut(&key)?;
         let waiter = payer.waiters.pop_front()?;
