@@ -120,7 +120,7 @@ impl Receipts {
         let warm = self.first() + warm;
         let acknowledged = self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner);
         let late = acknowledged.iter().filter(|cause| cause.asked >= warm);
-        late.map(|cause| (cause.acknowledged - cause.asked).as_secs_f64() * 1e6).collect()
+        late.map(|cause| cause.acknowledged.saturating_sub(cause.asked).as_secs_f64() * 1e6).collect()
     }
 
     /// From each cause to each of its receipts; the causes of the first while are left out.

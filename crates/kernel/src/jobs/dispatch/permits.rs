@@ -122,12 +122,15 @@ mod tests {
         let mut hanging = Vec::new();
         for tenant in &tenants {
             let (_, mut taken) = permits.choose((0..50).map(|_| due(*tenant, false)).collect(), 50);
-            taken.iter_mut().for_each(|permit| permit.change_pace(true));
+            for permit in &mut taken {
+                permit.change_pace(true);
+            }
             hanging.extend(taken);
         }
         let slow = hanging.iter().filter(|permit| permit.slow).count();
         assert!((20..=32).contains(&slow), "they have some, and not more than their share: {slow}");
-        assert!(hanging.iter().all(LanePermit::is_crowded), "whoever has one makes room when it can");
+        let mut working = hanging.iter().filter(|permit| !permit.slow);
+        assert!(working.all(LanePermit::is_crowded), "whoever has one makes room when it can");
         let healthy = TenantId::new(&World::default());
         let (lanes, taken) = permits.choose(vec![due(tenants[0], true), due(healthy, false)], 10);
         assert_eq!(

@@ -9,10 +9,10 @@ use crate::support::over_http;
 use crate::support::process::until;
 use crate::support::receiver::{Behaviour, Receiver};
 
-/// Fewer lanes than hang, so that they would fill a node that did not share them.
+/// Fewer than the tenants whose lanes hang, and half as many more for lanes that only wait: all but these few are taken.
 const LANES_MAX: usize = 16;
-const HOSTILE: usize = 12;
-const ENDPOINTS: usize = 4;
+const HOSTILE: usize = 20;
+const ENDPOINTS: usize = 3;
 /// Attempts that hang outlast the test: what waits for their end waits for ever.
 const TIMEOUT: Duration = Duration::from_mins(30);
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -36,7 +36,7 @@ over_http! {
             publish_many(&server, &hostile, 3).await;
         }
         let sending = tokio::spawn(server.sender.clone().run(std::future::pending()));
-        // One lane of each hangs: by then those that came first had their turn.
+        // One lane of each hangs, which is more than a node works on: those that came first hold no such permit any more.
         let hangs = |number: usize| (0..ENDPOINTS).any(|place| hanging.count_on(&format!("/{number}/{place}")) > 0);
         until("every hostile tenant has a request under way", WAIT_MAX, async || (0..HOSTILE).all(hangs).then_some(())).await;
         for count in 1..=3 {
