@@ -153,6 +153,7 @@ over_http! {
         let enable = ProviderChange { enable: true, ..ProviderChange::default() };
         update(&scene.server, &scene.acme, &scene.provider, enable).await.expect("it is back");
         // What began before, at the provider that the domain led to then, is over; and so is every later one.
+        scene.server.advance(1_000);
         scene.refuses("begun before it moved", finish(&scene.server, &flow, &back)).await;
         assert!(Flow::of(&begin(&scene.server, DOMAIN).await).url.starts_with(&others.idp.issuer()));
         // Those who signed on at the old one are somebody else at the new one, until the operator unlinks them.
