@@ -16,8 +16,10 @@ use tokio::sync::oneshot;
 pub struct BudgetLimits {
     /// Units for all payers.
     pub shared: usize,
-    /// Units beyond those, for payers that hold none.
+    /// Units beyond those, for payers that hold little.
     pub reserve: usize,
+    /// Up to so many units a payer may take from the reserve; its first ones however many they are.
+    pub floor: usize,
     /// A payer holds at most one part in so many of the shared units that the others leave.
     pub divisor: usize,
 }
@@ -237,7 +239,7 @@ impl<K: Copy + Eq + Hash> BudgetState<K> {
 
     fn fits(&self, limits: &BudgetLimits, account: &BudgetAccount<K>, units: usize) -> bool {
         let (held, of_credential) = self.held_by(account);
-        if held == 0 {
+        if held == 0 || held + units <= limits.floor {
             return self.held + units <= limits.shared + limits.reserve;
         }
         let limit = self.limit_of(limits, held);

@@ -28,9 +28,9 @@ pub(super) const PERMIT_WAIT_MAX: Duration = Duration::from_secs(10);
 const MEMORY_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Writes at once. They wait for a disk or for PostgreSQL together, so many of them are worth one commit.
-const WRITES: BudgetLimits = BudgetLimits { shared: 256, reserve: 256, divisor: 2 };
+const WRITES: BudgetLimits = BudgetLimits { shared: 256, reserve: 256, floor: 1, divisor: 2 };
 /// Reports that agents have sent, from the parser to the disk: of one tenant as many as are worth one commit.
-const REPORTS: BudgetLimits = BudgetLimits { shared: 64, reserve: 64, divisor: 4 };
+const REPORTS: BudgetLimits = BudgetLimits { shared: 64, reserve: 64, floor: 1, divisor: 4 };
 /// Parsers of reports at most: the largest report takes some 150 MiB.
 const PARSERS_MAX: usize = 3;
 
@@ -39,6 +39,9 @@ const PARSERS_MAX: usize = 3;
 const FLOOD_REQUESTS: usize = 64;
 /// As long as `Retry-After` asks for at least.
 const FLOOD_DELAY: Duration = Duration::from_secs(1);
+
+/// What a tenant may have of the memory however much others hold: one part in so many, which is a largest body.
+const MEMORY_FLOOR_PARTS: usize = 22;
 
 /// A body is counted in steps of so many bytes, the first of them before any has come.
 const BODY_STEP_BYTES: usize = 16 * 1024;
@@ -62,8 +65,12 @@ pub(super) struct Admission {
     writes: FairBudget<Payer>,
     reports: FairBudget<Payer>,
     parsers: FairBudget<Payer>,
-    /// Bytes of bodies that arrive and of answers that are not taken.
+    /// Bytes of bodies that arrive and of answers that are not taken, of tenants and of everybody else: however many
+    /// addresses strangers have, they take nothing from tenants.
     memory: FairBudget<Payer>,
+    memory_of_strangers: FairBudget<Payer>,
+    /// Refusals that are told late, see [`Context::delay_flood`].
+    delays: FairBudget<Payer>,
 }
 
 /// What a node has for its clients.
@@ -89,19 +96,20 @@ impl Admission {
         let reads = processors.max(4) * 4;
         // One of each tenant, and half of the processors for those who do not send reports.
         let parsers = (processors / 2).clamp(1, PARSERS_MAX);
-        let eighths = |max: usize, reserve: usize| BudgetLimits { shared: max, reserve, divisor: 8 };
+        let budget = |shared: usize, reserve: usize, floor: usize, divisor: usize| {
+            FairBudget::new(BudgetLimits { shared, reserve, floor, divisor })
+        };
+        let AdmissionLimits { requests_max, memory_bytes_max } = limits;
         Admission {
-            arrivals: FairBudget::new(BudgetLimits {
-                shared: limits.requests_max,
-                reserve: limits.requests_max,
-                divisor: 2,
-            }),
-            requests: FairBudget::new(eighths(limits.requests_max, limits.requests_max)),
-            reads: FairBudget::new(BudgetLimits { shared: reads, reserve: reads, divisor: 2 }),
+            arrivals: budget(requests_max, requests_max, 1, 2),
+            requests: budget(requests_max, requests_max, 1, 8),
+            reads: budget(reads, reads, 1, 2),
             writes: FairBudget::new(WRITES),
             reports: FairBudget::new(REPORTS),
-            parsers: FairBudget::new(BudgetLimits { shared: 0, reserve: parsers, divisor: 1 }),
-            memory: FairBudget::new(eighths(limits.memory_bytes_max, limits.memory_bytes_max / 8)),
+            parsers: budget(0, parsers, 1, 1),
+            memory: budget(memory_bytes_max, memory_bytes_max / 2, memory_bytes_max / MEMORY_FLOOR_PARTS, 8),
+            memory_of_strangers: budget(memory_bytes_max / 4, 0, 0, 8),
+            delays: budget(requests_max, 0, 0, 2),
         }
     }
 
@@ -159,7 +167,7 @@ impl Context {
     pub(crate) async fn enter(&self, app: &App, method: &Method) -> Result<()> {
         self.count_request(app)?;
         // What is deleted has no answer to speak of, and may be the very key whose answers nobody reads.
-        if method != Method::DELETE && app.admission.memory.is_nearly_spent(&self.account()) {
+        if method != Method::DELETE && self.memory_budget(app).is_nearly_spent(&self.account()) {
             return Err(unread());
         }
         let budget = match *method {
@@ -183,7 +191,8 @@ impl Context {
 
     /// All of a body that is neither too long nor too slow.
     pub(super) async fn receive_body(&self, app: &App, body: Body, bytes_max: usize) -> Result<ArrivedBody> {
-        let memory = app.admission.memory.acquire(self.account(), BODY_STEP_BYTES, MEMORY_WAIT_MAX).await;
+        // Of the whole tenant: an agent's key is often its only one, and bodies are not left lying as answers are.
+        let memory = self.memory_budget(app).acquire(self.payer().into(), BODY_STEP_BYTES, MEMORY_WAIT_MAX).await;
         let memory = memory.ok_or_else(no_memory)?;
         let mut arriving = pin!(read_body(body, bytes_max, app.settings.body_timeout, memory));
         if let Some(arrived) = poll_immediate(arriving.as_mut()).await {
@@ -216,7 +225,7 @@ impl Context {
     /// tells of something that was done.
     pub(super) async fn hold_answer(&self, app: &App, size: AnswerSize, is_read: bool) -> Result<Option<MemoryPermit>> {
         let Some(bytes) = size.counted() else { return Ok(None) };
-        let (memory, account) = (&app.admission.memory, self.account());
+        let (memory, account) = (self.memory_budget(app), self.account());
         if !is_read {
             return Ok(Some(MemoryPermit(memory.acquire_beyond(account, bytes))));
         }
@@ -224,21 +233,34 @@ impl Context {
         permit.map(|permit| Some(MemoryPermit(permit))).ok_or_else(unread)
     }
 
-    /// Waits a moment before a refusal is told to somebody who has very many requests under way. Holds no permit to work.
+    /// Waits a moment before a refusal is told to somebody who has very many requests under way, or very many refusals that
+    /// wait so. Holds nothing meanwhile but a place among these, and does not wait where there is none.
     pub(super) async fn delay_flood(&self, app: &App) {
-        let is_flood = app.admission.arrivals.held_by(&Payer::Address(self.address.bucket())) > FLOOD_REQUESTS
-            || self.request_budget(app).held_by(&self.payer()) > FLOOD_REQUESTS;
-        if is_flood {
-            let work = self.permits().work.take();
-            drop(work);
+        let Admission { arrivals, delays, .. } = &app.admission;
+        let (address, payer) = (Payer::Address(self.address.bucket()), self.payer());
+        let is_flood = [arrivals.held_by(&address), self.request_budget(app).held_by(&payer), delays.held_by(&address)]
+            .into_iter()
+            .any(|requests| requests > FLOOD_REQUESTS);
+        self.release_permits();
+        if let Some(_delayed) = is_flood.then(|| delays.try_acquire(address.into(), 1)).flatten() {
             // Up to twice as long, so that those who were refused together do not come back together.
             let [part] = app.world.chance.public_bytes();
             tokio::time::sleep(FLOOD_DELAY + FLOOD_DELAY * u32::from(part) / 256).await;
         }
     }
 
+    fn memory_budget<'a>(&self, app: &'a App) -> &'a FairBudget<Payer> {
+        if self.tenant().is_some() { &app.admission.memory } else { &app.admission.memory_of_strangers }
+    }
+
     fn request_budget<'a>(&self, app: &'a App) -> &'a FairBudget<Payer> {
         if self.tenant().is_some() { &app.admission.requests } else { &app.admission.arrivals }
+    }
+
+    /// The answer is made, and what comes next takes no thread.
+    pub(super) fn release_work(&self) {
+        let work = self.permits().work.take();
+        drop(work);
     }
 
     pub(super) fn release_permits(&self) {

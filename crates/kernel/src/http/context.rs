@@ -175,22 +175,24 @@ where
     let (request, rest) = Rest::of(request);
 
     let response = run(&app, &context, &path, request, next).await;
-    let size = AnswerSize::of(&response, stall.is_some());
+    let mut size = AnswerSize::of(&response, stall.is_some());
     let mut response = compress(response, encodings).await;
-    if is_shed(&response) {
+    context.release_work();
+    let is_probe = PROBES.contains(&path.as_str());
+    let path = &path[..path.floor_char_boundary(PATH_BYTES_MAX)];
+    if is_shed(&response) && !is_probe {
         context.delay_flood(&app).await;
     }
+    if render_problem(&app, &context, path, &mut response) {
+        size = AnswerSize::of(&response, stall.is_some());
+    }
+    let held = if is_probe { Ok(None) } else { context.hold_answer(&app, size, method.is_safe()).await };
+    let held = held.unwrap_or_else(|error| {
+        response = error.into_response();
+        render_problem(&app, &context, path, &mut response);
+        None
+    });
     context.release_permits();
-
-    let path = &path[..path.floor_char_boundary(PATH_BYTES_MAX)];
-    let held = match context.hold_answer(&app, size, method.is_safe()).await {
-        Ok(held) => held,
-        Err(error) => {
-            response = error.into_response();
-            None
-        }
-    };
-    render_problem(&app, &context, path, &mut response);
     write_headers(&app, &context, path, &mut response);
     let seconds = started.elapsed().as_secs_f64();
     log(&context, &method, path, &response, seconds);
@@ -210,9 +212,9 @@ fn is_shed(response: &Response) -> bool {
     matches!(response.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
 }
 
-/// Writes the body of a refusal.
-fn render_problem(app: &Shared, context: &Context, path: &str, response: &mut Response) {
-    let Some(error) = response.extensions_mut().remove::<Arc<Error>>() else { return };
+/// Writes the body of a refusal, if the answer is one.
+fn render_problem(app: &Shared, context: &Context, path: &str, response: &mut Response) -> bool {
+    let Some(error) = response.extensions_mut().remove::<Arc<Error>>() else { return false };
     let (base_url, manner) = (&app.settings.base_url, context.manner.get());
     let refused = Refused { base_url, path, request_id: &context.request_id, manner };
     problem::render(&error, &refused, response);
@@ -221,6 +223,7 @@ fn render_problem(app: &Shared, context: &Context, path: &str, response: &mut Re
         (_, Some(cause)) => tracing::warn!(request_id = &*context.request_id, cause, "request refused"),
         _ => {}
     }
+    true
 }
 
 async fn run<S>(app: &Shared, context: &Context, path: &str, request: Request, mut next: S) -> Response

@@ -69,11 +69,16 @@ impl Fields {
 
     fn refuse_rest(&mut self) {
         let rest: Vec<String> = self.object.keys().take(ERRORS_MAX).cloned().collect();
-        for name in rest {
+        for mut name in rest {
+            // It is repeated in the answer, several times over.
+            name.truncate(name.floor_char_boundary(UNKNOWN_NAME_BYTES_MAX));
             self.report(&name, "unknown_field", "is not a field that can be set here");
         }
     }
 }
+
+/// As much of an unknown field's name as a refusal repeats.
+const UNKNOWN_NAME_BYTES_MAX: usize = 256;
 
 /// What was made of an object, and what was wrong with it.
 pub struct Read<T> {

@@ -354,7 +354,7 @@ over_http! {
     async fn all_together_may_leave_only_so_much_unread(setup: Setup) {
         let mut setup = setup;
         // Two pages, of two tenants that have nothing else.
-        setup.settings.admission.memory_bytes_max = 2_500_000;
+        setup.settings.admission.memory_bytes_max = 1_700_000;
         let server = setup.start().await;
         let [acme, globex, initech] = [server.tenant("acme").await, server.tenant("globex").await, server.tenant("initech").await];
         for tenancy in [&acme, &globex, &initech] {

@@ -8,7 +8,7 @@ use super::*;
 const LONG: Duration = Duration::from_hours(1);
 
 fn budget(shared: usize, reserve: usize, divisor: usize) -> FairBudget<u32> {
-    FairBudget::new(BudgetLimits { shared, reserve, divisor })
+    FairBudget::new(BudgetLimits { shared, reserve, floor: 1, divisor })
 }
 
 /// As many single units as the payer is given.
@@ -42,6 +42,14 @@ fn one_who_holds_nothing_takes_from_the_reserve_which_is_bounded_too() {
     let reserve: Vec<_> = (1..=5).filter_map(|payer| budget.try_acquire(payer.into(), 1)).collect();
     assert_eq!(reserve.len(), 3);
     assert!(budget.try_acquire(1.into(), 1).is_none(), "one of the reserve each");
+}
+
+#[test]
+fn a_payer_has_its_floor_beside_those_that_hoard() {
+    let budget = FairBudget::new(BudgetLimits { shared: 64, reserve: 64, floor: 5, divisor: 8 });
+    let hoarders: Vec<_> = (0..12).map(|payer| take_all(&budget, payer)).collect();
+    assert!(hoarders[11].len() == 5 && hoarders[0].len() == 8, "its floor, or its part where that is more");
+    assert_eq!(take_all(&budget, 99).len(), 5);
 }
 
 #[test]
