@@ -1,5 +1,5 @@
-//! The embedded store against bare rusqlite with group commit: what the tenant's handle, the notes of what was
-//! written, the binding by number and the boxed jobs cost.
+//! The embedded store against bare rusqlite with group commit: what the tenant's handle, the savepoints, the binding by number
+//! and the boxed jobs cost.
 
 use std::sync::Arc;
 

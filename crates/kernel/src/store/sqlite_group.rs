@@ -30,10 +30,10 @@ pub(super) struct GroupState {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum JobProgress {
     #[default]
-    HasOnlyRead,
+    ReadOnly,
     /// It is the first of its group that has tried to write.
-    HasWritten,
-    HasWrittenInSavepoint,
+    Written,
+    WrittenInSavepoint,
 }
 
 impl Lite {
@@ -51,20 +51,20 @@ impl Lite {
 
     /// Begins a job of the group.
     pub fn open_job(&self) {
-        self.group.job.set(JobProgress::HasOnlyRead);
+        self.group.job.set(JobProgress::ReadOnly);
         self.group.changes_before.set(self.connection.total_changes());
     }
 
     /// A statement is about to run.
     pub fn guard(&self, statement: &Statement<'_>) -> Result<()> {
-        if self.group.job.get() != JobProgress::HasOnlyRead || statement.readonly() {
+        if self.group.job.get() != JobProgress::ReadOnly || statement.readonly() {
             return Ok(());
         }
         let state = if self.group.has_kept.get() {
             self.control(dialect::SQLITE_JOB_OPEN).map_err(fault)?;
-            JobProgress::HasWrittenInSavepoint
+            JobProgress::WrittenInSavepoint
         } else {
-            JobProgress::HasWritten
+            JobProgress::Written
         };
         self.group.job.set(state);
         Ok(())
@@ -79,11 +79,11 @@ impl Lite {
         }
         let not_undone = |error| format!("the job was not undone: {error}");
         match (group.job.get(), is_kept) {
-            (JobProgress::HasOnlyRead, _) => return Ok(()),
-            (JobProgress::HasWritten, true) => {}
-            (JobProgress::HasWritten, false) => return self.control(dialect::SQLITE_ROLLBACK).map_err(not_undone),
-            (JobProgress::HasWrittenInSavepoint, true) => self.release_savepoint()?,
-            (JobProgress::HasWrittenInSavepoint, false) => {
+            (JobProgress::ReadOnly, _) => return Ok(()),
+            (JobProgress::Written, true) => {}
+            (JobProgress::Written, false) => return self.control(dialect::SQLITE_ROLLBACK).map_err(not_undone),
+            (JobProgress::WrittenInSavepoint, true) => self.release_savepoint()?,
+            (JobProgress::WrittenInSavepoint, false) => {
                 self.control(dialect::SQLITE_JOB_UNDO).map_err(not_undone)?;
                 return self.release_savepoint();
             }
@@ -168,7 +168,7 @@ mod tests {
             job(lite, 1, true);
             lite.open_job();
             lite.ask(None, "SELECT n FROM t", args![], &mut |_| Ok(())).unwrap();
-            assert_eq!(lite.group.job.get(), JobProgress::HasOnlyRead, "and has no savepoint");
+            assert_eq!(lite.group.job.get(), JobProgress::ReadOnly, "and has no savepoint");
             lite.close_job(false).unwrap();
             lite.control(dialect::SQLITE_COMMIT).unwrap();
             assert_eq!(rows(other), [1]);

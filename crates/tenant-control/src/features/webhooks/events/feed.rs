@@ -89,17 +89,10 @@ pub async fn read_feed(caller: &Access<Reading>, db: &Db, query: ListQuery) -> R
             return Ok(Feed { data, has_more, next_cursor, next_link });
         }
         given = None;
-        let joined = match &mut waiter {
-            Some(joined) => joined,
-            None => {
-                let joined = waiter.insert(readers.join(caller, db));
-                batch = joined.find_latest();
-                // What has been read since the look above comes before the wait. A new reader begins with how far it is.
-                if batch.is_some() {
-                    continue;
-                }
-                joined
-            }
+        let Some(joined) = &mut waiter else {
+            // Joining before the last look: what is written in between is heard.
+            batch = waiter.insert(readers.join(caller, db)).find_latest();
+            continue;
         };
         match caller.wait(wait_for_news(caller, joined, &filter, &mut position, until)).await? {
             WaitOutcome::News => {}
