@@ -91,7 +91,7 @@ over_http! {
                 while told.len() < WRITES {
                     let cursor = page["next_cursor"].as_str().unwrap();
                     // Some take them one by one.
-                    let path = format!("{EVENTS}?view=feed&limit={}&cursor={cursor}", if number % 3 == 0 { 1 } else { 50 });
+                    let path = format!("{EVENTS}?view=feed&limit={}&cursor={cursor}", if number.is_multiple_of(3) { 1 } else { 50 });
                     page = server.get(path).cookie(&acme.admin).await.ok(200);
                     told.extend(page["data"].as_array().unwrap().clone());
                 }
