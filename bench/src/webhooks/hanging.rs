@@ -1,6 +1,7 @@
 //! Whether tenants whose receivers take a request and never answer hold up the deliveries of another: the delays of a quiet
 //! tenant beside them, against the same tenant alone. As many lanes hang as a node works on, and more.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,24 +23,25 @@ const EVENTS_PER_SECOND: u32 = 4;
 const WARM: Duration = Duration::from_secs(2);
 
 pub fn run(arguments: &[&str]) -> Outcome {
+    // The database's secrets are in the folder.
     let cluster = match arguments {
         [] => None,
-        ["postgres"] => Some(Cluster::start()?),
+        ["postgres"] => Some((Cluster::start()?, folder()?)),
         _ => return Err("webhooks-hanging takes nothing or `postgres`".into()),
     };
     let (rounds, seconds) = (setting("BENCH_ROUNDS", 3)?, setting("BENCH_SECONDS", 20)?);
     let tenants = setting("BENCH_TENANTS", 11)?;
     println!(
         "webhooks-hanging: a quiet tenant with one endpoint and {EVENTS_PER_SECOND} events/s beside {tenants} tenants with \
-         {ENDPOINTS_OF_EACH} endpoints each that never answer, {seconds} s a round; from the answer to the receipt"
+         {ENDPOINTS_OF_EACH} endpoints each that never answer, {seconds} s a round; from the request that causes an event to its receipt"
     );
     let (runtime, time) = (runtime()?, Duration::from_secs(seconds as u64));
     let mut tails = Comparison::new("us", "p99 beside them", "p99 alone");
     let mut halves = Comparison::new("us", "p50 beside them", "p50 alone");
     for round in 0..rounds {
-        let cluster = cluster.as_ref().map(|cluster| (cluster, round));
-        let alone = runtime.block_on(measure(time, 0, cluster, "alone"))?;
-        let beside = runtime.block_on(measure(time, tenants, cluster, "beside"))?;
+        let place = cluster.as_ref().map(|(cluster, data)| (cluster, data.path()));
+        let alone = runtime.block_on(measure(time, 0, place, &format!("alone-{round}")))?;
+        let beside = runtime.block_on(measure(time, tenants, place, &format!("beside-{round}")))?;
         tails.add(beside.at(990), alone.at(990));
         halves.add(beside.at(500), alone.at(500));
     }
@@ -49,7 +51,7 @@ pub fn run(arguments: &[&str]) -> Outcome {
 }
 
 /// One round on a store of its own, or with tenants of its own: the delays of the quiet tenant.
-async fn measure(time: Duration, hostile: usize, cluster: Option<(&Cluster, usize)>, name: &str) -> Outcome<Delays> {
+async fn measure(time: Duration, hostile: usize, place: Option<(&Cluster, &Path)>, name: &str) -> Outcome<Delays> {
     let receipts = Arc::new(Receipts::new());
     let noted = receipts.clone();
     let good = sink::open(move |request: Received<'_>| {
@@ -57,16 +59,16 @@ async fn measure(time: Duration, hostile: usize, cluster: Option<(&Cluster, usiz
         Manner::Good
     });
     let (good, silent) = (good.await?, sink::open(|_: Received<'_>| Manner::Silent).await?);
-    let data = folder()?;
-    let url = cluster.map(|(cluster, _)| cluster.url());
+    let own = folder()?;
+    let data = place.map_or(own.path(), |(_, data)| data);
+    let url = place.map(|(cluster, _)| cluster.url());
     let store: Vec<&str> = url.iter().flat_map(|url| ["--database-url", url.as_str()]).collect();
-    let server = start(data.path(), &store)?;
-    let round = cluster.map_or(0, |(_, round)| round);
-    let quiet = Tenant::make_in(&server, data.path(), &store, &format!("quiet-{name}-{round}"))?;
+    let server = start(data, &store)?;
+    let quiet = Tenant::make_in(&server, data, &store, &format!("quiet-{name}"))?;
     quiet.subscribe(&server, "api_key.*", good, "good")?;
     let mut loud = Vec::new();
     for number in 0..hostile {
-        let tenant = Tenant::make_in(&server, data.path(), &store, &format!("hostile-{name}-{round}-{number}"))?;
+        let tenant = Tenant::make_in(&server, data, &store, &format!("hostile-{name}-{number}"))?;
         for n in 0..ENDPOINTS_OF_EACH {
             tenant.subscribe(&server, "api_key.*", silent, &format!("silent-{number}-{n}"))?;
         }
@@ -78,5 +80,5 @@ async fn measure(time: Duration, hostile: usize, cluster: Option<(&Cluster, usiz
     Causes::new(server.address, &quiet, &receipts)?.drive(time, Some(EVENTS_PER_SECOND)).await?;
     receipts.wait_for_all(1).await?;
     server.stop()?;
-    Ok(receipts.delays(Since::Acknowledged, WARM))
+    Ok(receipts.delays(Since::Asked, WARM))
 }

@@ -1,6 +1,7 @@
 //! What it costs a request that its change is told to many endpoints, on PostgreSQL, where what settles their deliveries and what
 //! publishes are transactions beside each other: answers with 50 endpoints, against the same without any.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,11 +27,14 @@ pub fn run() -> Outcome {
          round; against none"
     );
     let (cluster, runtime, time) = (Cluster::start()?, runtime()?, Duration::from_secs(seconds as u64));
+    // The database's secrets are in it.
+    let data = folder()?;
+    let place = (&cluster, data.path());
     let mut halves = Comparison::new("us", "p50 with endpoints", "p50 without");
     let mut tails = Comparison::new("us", "p99 with endpoints", "p99 without");
     for round in 0..rounds {
-        let without = runtime.block_on(measure(&cluster, time, per_second, 0, &format!("without-{round}")))?;
-        let with = runtime.block_on(measure(&cluster, time, per_second, ENDPOINTS, &format!("with-{round}")))?;
+        let without = runtime.block_on(measure(place, time, per_second, 0, &format!("without-{round}")))?;
+        let with = runtime.block_on(measure(place, time, per_second, ENDPOINTS, &format!("with-{round}")))?;
         halves.add(percentile(with.clone(), 500), percentile(without.clone(), 500));
         tails.add(percentile(with, 990), percentile(without, 990));
     }
@@ -41,7 +45,7 @@ pub fn run() -> Outcome {
 
 /// One round with a tenant of its own: how long its changes took to be answered, in microseconds.
 async fn measure(
-    cluster: &Cluster,
+    (cluster, data): (&Cluster, &Path),
     time: Duration,
     per_second: u32,
     endpoints: usize,
@@ -53,10 +57,10 @@ async fn measure(
         noted.receive(request.body);
         Manner::Good
     };
-    let (data, url) = (folder()?, cluster.url());
+    let url = cluster.url();
     let store = ["--database-url", url.as_str()];
-    let server = start(data.path(), &store)?;
-    let tenant = Tenant::make_in(&server, data.path(), &store, slug)?;
+    let server = start(data, &store)?;
+    let tenant = Tenant::make_in(&server, data, &store, slug)?;
     for n in 0..endpoints {
         tenant.subscribe(&server, "api_key.*", sink::open(receive.clone()).await?, &format!("good-{n}"))?;
     }
