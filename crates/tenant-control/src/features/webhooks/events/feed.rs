@@ -151,7 +151,7 @@ async fn wait_for_news(
             return WaitOutcome::Alone;
         };
         let Some(mut events) = batch.events_behind(position.sequence) else { return WaitOutcome::News };
-        if events.any(|(told, _)| filter.includes(told)) || !matches!(caller.judge(&batch.rights), Some(Ok(_))) {
+        if events.any(|event| filter.includes(&event.0)) || !matches!(caller.judge(&batch.rights), Some(Ok(_))) {
             return WaitOutcome::News;
         }
         position.pass(&batch);
@@ -161,7 +161,8 @@ async fn wait_for_news(
 /// The caller's events of a batch that goes on from its position, which is moved; none if it does not.
 fn take_from_batch(batch: &FeedBatch, filter: &FeedFilter, position: &mut FeedPosition) -> Option<FeedSlice> {
     let (mut data, mut bytes) = (Vec::new(), PageBytes::default());
-    for (told, body) in batch.events_behind(position.sequence)?.filter(|(told, _)| filter.includes(told)) {
+    for event in batch.events_behind(position.sequence)?.filter(|event| filter.includes(&event.0)) {
+        let (told, body) = event.as_ref();
         if data.len() == filter.limit || !bytes.fits(told.bytes) {
             *position = FeedPosition::before((told.sequence, told.at));
             return Some((data, true));

@@ -2,8 +2,9 @@
 //!
 //! A round asks how far the tenant's writes have come, reads what is new, and asks for the rights of all who wait, after the
 //! events: whoever lost theirs by one of them is not told of it. What came of it is one [`FeedBatch`], which everybody takes their
-//! own events from. Only the last is kept, so nobody who is slow or gone holds memory; whoever has missed one reads for
-//! themselves. The reader begins with the first who waits, and ends when nobody does.
+//! own events from. It has the last events of the rounds before as well, so that a waiter that wakes late needs nothing else; one
+//! that is further behind reads for itself. Only the last batch is kept, and nobody who is slow or gone holds memory. The reader
+//! begins with the first who waits, and ends when nobody does.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,12 +24,19 @@ use tokio::time::Instant;
 
 use super::store::{self, Told};
 
-/// What a round has read.
+/// An event that all who wait share.
+pub type FeedEvent = Arc<(Told, Box<RawValue>)>;
+
+/// What is kept in memory of a tenant's last events, while somebody waits for more: a page, or a few of the largest.
+const BATCH_EVENTS_MAX: usize = 200;
+const BATCH_BYTES_MAX: usize = 512 << 10;
+
+/// What is known after a round.
 pub struct FeedBatch {
-    /// All events above `after` and up to `through` are here, unless they are too many to be handed out.
-    pub after: i64,
+    /// All events above `after` and up to `through` are here.
+    after: i64,
     pub through: i64,
-    pub events: Option<Vec<(Told, Box<RawValue>)>>,
+    events: Vec<FeedEvent>,
     /// Of those who waited when it was read.
     pub rights: RightsOfMany,
     pub read_at: Timestamp,
@@ -36,9 +44,9 @@ pub struct FeedBatch {
 
 impl FeedBatch {
     /// The events for somebody who has seen all up to this number; none if they must read for themselves.
-    pub fn events_behind(&self, sequence: i64) -> Option<impl Iterator<Item = &(Told, Box<RawValue>)>> {
-        let events = self.events.as_ref().filter(|_| self.after <= sequence)?;
-        Some(events.iter().filter(move |(told, _)| told.sequence > sequence))
+    pub fn events_behind(&self, sequence: i64) -> Option<impl Iterator<Item = &FeedEvent>> {
+        let is_seen = move |event: &&FeedEvent| event.0.sequence <= sequence;
+        (self.after <= sequence).then(|| self.events.iter().skip_while(is_seen))
     }
 }
 
@@ -147,13 +155,13 @@ struct FeedReader {
 
 impl FeedReader {
     async fn run(self, batches: watch::Sender<LastFeedBatch>, mut news: Receiver<TenantId>) {
-        let mut last = None;
+        let mut last: LastFeedBatch = None;
         while !self.readers.end_if_unused(self.tenant, &self.feed) {
-            match self.read(last).await {
+            match self.read(last.as_deref()).await {
                 Ok(None) => {}
                 Ok(Some(batch)) => {
-                    last = Some(batch.through);
-                    batches.send_replace(Some(Arc::new(batch)));
+                    last = Some(Arc::new(batch));
+                    batches.send_replace(last.clone());
                 }
                 // Whoever waits now reads for themselves, and is told what is wrong.
                 Err(error) => return tracing::debug!(%error, tenant = %self.tenant, "failed to read the feed"),
@@ -162,19 +170,37 @@ impl FeedReader {
         }
     }
 
-    /// What has come since the last round; none if nothing has.
-    async fn read(&self, last: Option<i64>) -> Result<Option<FeedBatch>> {
+    /// What is known after another round; none if nothing has come since the last.
+    async fn read(&self, last: Option<&FeedBatch>) -> Result<Option<FeedBatch>> {
         let read_at = self.db.world().now();
         let through = store::head(&self.db).await?;
-        if last == Some(through) {
+        if last.is_some_and(|last| last.through == through) {
             return Ok(None);
         }
-        let after = last.map_or(through, |last| last.min(through));
-        let events =
-            if after < through { store::list_fresh(&self.db, after, through).await? } else { Some(Vec::new()) };
+        let (after, events) = match last {
+            Some(last) if last.through < through => self.read_on(last, through).await?,
+            _ => (through, Vec::new()),
+        };
         let standings: HashSet<Standing> = lock(&self.feed.waiting).values().copied().collect();
         let rights = RightsOfMany::read(&self.db, standings).await?;
         Ok(Some(FeedBatch { after, through, events, rights, read_at }))
+    }
+
+    /// The last events up to `through`, and behind which number they are all that there are.
+    async fn read_on(&self, last: &FeedBatch, through: i64) -> Result<(i64, Vec<FeedEvent>)> {
+        let most = (BATCH_EVENTS_MAX, BATCH_BYTES_MAX);
+        let Some(fresh) = store::list_fresh(&self.db, (last.through, through), most).await? else {
+            return Ok((through, Vec::new()));
+        };
+        let events: Vec<FeedEvent> = last.events.iter().cloned().chain(fresh.into_iter().map(Arc::new)).collect();
+        let mut bytes = 0;
+        let fit = events.iter().rev().take(BATCH_EVENTS_MAX).take_while(|event| {
+            bytes += event.0.bytes;
+            bytes <= BATCH_BYTES_MAX
+        });
+        let left_out = events.len() - fit.count();
+        let after = left_out.checked_sub(1).map_or(last.after, |place| events[place].0.sequence);
+        Ok((after, events[left_out..].to_vec()))
     }
 }
 

@@ -28,11 +28,6 @@ kernel::statements! {
 /// A body that is short enough to be read before it is known whether it fits: a whole page of them does.
 const SHORT_BYTES_MAX: i64 = 4 << 10;
 
-/// What one round of a reader hands out at most: a few of the largest events. Where there is more, everybody who waits reads
-/// a page of their own.
-const FRESH_EVENTS_MAX: usize = 200;
-const FRESH_BYTES_MAX: usize = 512 << 10;
-
 /// An event of the feed, without its body if that is long.
 pub struct Told {
     pub sequence: i64,
@@ -105,12 +100,15 @@ pub async fn window(
     db.select(&select.order(&["sequence"], Direction::Ascending).limit(limit)).await
 }
 
-/// Every event above `after` and up to `through`, with its body; none if they are more than is handed out at once.
-pub async fn list_fresh(db: &Db, after: i64, through: i64) -> Result<Option<Vec<(Told, Box<RawValue>)>>> {
-    let most = FRESH_EVENTS_MAX as i64 + 1;
+/// Every event above `after` and up to `through`, with its body; none if they are more than so many or so many bytes.
+pub async fn list_fresh(
+    db: &Db,
+    (after, through): (i64, i64),
+    (events_max, bytes_max): (usize, usize),
+) -> Result<Option<Vec<(Told, Box<RawValue>)>>> {
+    let most = events_max as i64 + 1;
     let told: Vec<Told> = db.list(FRESH, args![SHORT_BYTES_MAX, after, through, most]).await?;
-    let bytes: usize = told.iter().map(|one| one.bytes).sum();
-    if told.len() > FRESH_EVENTS_MAX || bytes > FRESH_BYTES_MAX {
+    if told.len() > events_max || told.iter().map(|one| one.bytes).sum::<usize>() > bytes_max {
         return Ok(None);
     }
     bodies(db, told).await.map(Some)
