@@ -69,8 +69,7 @@ impl Policy {
             Policy::Ingest => "Reports of agents, by ingest key.",
             Policy::Auth => "Beginning to sign in: the form of /signin, and POST /api/auth/sso.",
             Policy::AuthFailures => {
-                "Failing to sign in: an unknown domain, a sign-in link or a return from a provider that does not fit, a refused \
-                 sign-on. Once it is used up, only what fails is refused: a sign-on or link that fits goes on."
+                "Failing to sign in: an unknown domain, a link or return from a provider that does not fit, a refused sign-on."
             }
             Policy::Public => "Everything without a valid credential, and requests that no route answers.",
         }
