@@ -10,7 +10,7 @@ use crate::args;
 use crate::base::{Actor, Clock, Error, Result, TenantId, Timestamp, World};
 
 use super::handle::{Handle, Lane, Purpose, Reach};
-use super::job::{AnyJob, Job, Made, any_job};
+use super::job::{AnyJob, Commit, Job, Made, any_job};
 use super::postgres::Session;
 use super::row::{EachRow, take_only};
 use super::tx::Tx;
@@ -20,7 +20,10 @@ use super::{Args, Backend, Engine, FromRow, Row, Select, Store, dialect};
 const UPKEEP_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// A turn at upkeep, given back when it is dropped.
-pub struct Upkeep(#[expect(dead_code, reason = "it is held")] OwnedSemaphorePermit);
+pub struct Upkeep {
+    _of_tenant: OwnedSemaphorePermit,
+    _of_all: Option<OwnedSemaphorePermit>,
+}
 
 /// As long as SQLite waits at most before it asks for the lock again.
 const MAKE_WAY: Duration = Duration::from_millis(100);
@@ -80,15 +83,19 @@ impl Db {
         }
     }
 
-    /// Waits until nobody else in this process does a piece of upkeep: of several in the writer's queue everybody's writes would
-    /// wait for all. On PostgreSQL only those of one tenant wait for each other, which would do so in the database otherwise, each
-    /// with a connection. The turn goes into the write that it is for, which goes on when nobody waits for it any more.
+    /// Waits until nobody else in this process does a piece of upkeep for this tenant, and on SQLite for any: of several in the
+    /// writer's queue everybody's writes would wait for all, and on PostgreSQL each would wait in the database for the tenant's
+    /// clock, with a connection. The turn goes into the write that it is for, which goes on when nobody waits for it any more.
     pub async fn upkeep(&self) -> Result<Upkeep> {
-        let lane = match (self.engine(), self.tenant_id()) {
-            (Engine::Postgres, Some(tenant)) => Lane::Tenant(tenant),
-            _ => Lane::System,
-        };
-        self.store.0.upkeep_of.take(lane, UPKEEP_WAIT_MAX).await.map(Upkeep)
+        let turns = &self.store.0.upkeep_of;
+        // The tenant's own first: of each there is one at most that the others wait for.
+        let lane = self.tenant_id().map_or(Lane::System, Lane::Tenant);
+        let of_tenant = turns.take(lane, UPKEEP_WAIT_MAX).await?;
+        let mut of_all = None;
+        if self.engine() == Engine::Sqlite && lane != Lane::System {
+            of_all = Some(turns.take(Lane::System, UPKEEP_WAIT_MAX).await?);
+        }
+        Ok(Upkeep { _of_tenant: of_tenant, _of_all: of_all })
     }
 
     /// What the database takes for the time: its own where it has one, for the machine of a command may be wrong.
@@ -126,13 +133,28 @@ impl Db {
         &self,
         job: impl for<'t> Job<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
     ) -> Result<R> {
-        let made = self.run(any_job(job)).await?;
+        let made = self.run(any_job(job), Commit::Shared).await?;
         made.downcast().map(|made| *made).map_err(|_| Error::internal("a write has made something else"))
     }
 
-    fn run(&self, job: AnyJob) -> BoxFuture<'_, Result<Made>> {
+    /// Like [`Db::write`], for a job of many statements that change many pages each: on SQLite it has a commit of its own. Behind
+    /// the savepoint of a shared one, every statement walks through the pages that the job has changed before it.
+    pub async fn write_alone<R: Send + 'static>(
+        &self,
+        turn: Upkeep,
+        job: impl for<'t> Job<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
+    ) -> Result<R> {
+        let job = async move |tx: &mut Tx| {
+            let _turn = turn;
+            job(tx).await
+        };
+        let made = self.run(any_job(job), Commit::Own).await?;
+        made.downcast().map(|made| *made).map_err(|_| Error::internal("a write has made something else"))
+    }
+
+    fn run(&self, job: AnyJob, commit: Commit) -> BoxFuture<'_, Result<Made>> {
         match self.store.backend() {
-            Backend::Sqlite(sqlite) => Box::pin(sqlite.writer.write(self.handle.clone(), job)),
+            Backend::Sqlite(sqlite) => Box::pin(sqlite.writer.write(self.handle.clone(), job, commit)),
             Backend::Postgres(postgres) => Box::pin(async move {
                 let (mut turn, mut job_turn) = (None, None);
                 match self.tenant_id() {

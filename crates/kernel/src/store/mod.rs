@@ -35,6 +35,7 @@ mod select;
 mod self_check;
 mod sqlite;
 mod sqlite_group;
+mod sqlite_pace;
 mod sqlite_queue;
 mod sqlite_readers;
 mod sqlite_writer;

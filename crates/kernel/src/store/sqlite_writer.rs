@@ -18,8 +18,9 @@ use tokio::sync::{oneshot, watch};
 use crate::base::{Error, Result, TenantId};
 
 use super::handle::Handle;
-use super::job::{AnyJob, Made};
+use super::job::{AnyJob, Commit, Made};
 use super::news::News;
+use super::sqlite_pace::Pace;
 use super::sqlite_queue::Queue;
 use super::tx::Tx;
 use super::{Options, dialect};
@@ -35,6 +36,7 @@ pub(super) struct Writer {
     queue: Arc<Queue<Pending>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     failing: Arc<AtomicBool>,
+    pace: Arc<Pace>,
     /// Closed when the thread has ended.
     ended: watch::Receiver<()>,
 }
@@ -43,27 +45,33 @@ impl Writer {
     pub fn start(tx: Tx, options: &Options, news: News) -> Result<Self> {
         let queue = Arc::new(Queue::new(options.queue_max));
         let failing = Arc::new(AtomicBool::new(false));
+        let pace = Arc::new(Pace::default());
         let (running, ended) = watch::channel(());
         let thread = Thread {
             _running: running,
             tx,
             queue: queue.clone(),
             failing: failing.clone(),
+            pace: pace.clone(),
             news,
             group_time: options.group_time,
             last_commit: Duration::ZERO,
+            next: None,
         };
         let handle = std::thread::Builder::new()
             .name("store-writer".to_owned())
             .spawn(move || thread.run())
             .map_err(Error::unavailable)?;
-        Ok(Writer { queue, thread: Mutex::new(Some(handle)), failing, ended })
+        Ok(Writer { queue, thread: Mutex::new(Some(handle)), failing, pace, ended })
     }
 
-    pub async fn write(&self, handle: Arc<Handle>, job: AnyJob) -> Result<Made> {
+    pub async fn write(&self, handle: Arc<Handle>, job: AnyJob, commit: Commit) -> Result<Made> {
         let (reply, answer) = oneshot::channel();
-        let lane = handle.lane();
-        self.queue.push(lane, Pending { work: Some((handle, job)), outcome: None, news: None, reply })?;
+        let (lane, tenant) = (handle.lane(), handle.tenant_id());
+        if commit == Commit::Own {
+            tokio::time::sleep(self.pace.pause(Instant::now())).await;
+        }
+        self.queue.push(lane, Pending { work: Some((handle, job)), commit, tenant, outcome: None, news: None, reply })?;
         answer.await.map_err(|_| Error::unavailable("the writer stopped before it answered"))?
     }
 
@@ -103,6 +111,8 @@ impl Drop for Writer {
 /// A job waiting for its turn and then for its group.
 struct Pending {
     work: Option<(Arc<Handle>, AnyJob)>,
+    commit: Commit,
+    tenant: Option<TenantId>,
     outcome: Option<Result<Made>>,
     news: Option<TenantId>,
     reply: oneshot::Sender<Result<Made>>,
@@ -144,15 +154,18 @@ struct Thread {
     tx: Tx,
     queue: Arc<Queue<Pending>>,
     failing: Arc<AtomicBool>,
+    pace: Arc<Pace>,
     news: News,
     group_time: Duration,
     last_commit: Duration,
+    /// The first job of the next group, which could not be one of the last.
+    next: Option<Pending>,
 }
 
 impl Thread {
     fn run(mut self) {
         let mut group = Vec::with_capacity(GROUP_MAX);
-        while let Some(first) = self.queue.wait() {
+        while let Some(first) = self.next.take().or_else(|| self.queue.wait()) {
             group.push(first);
             self.write(&mut group);
         }
@@ -163,7 +176,14 @@ impl Thread {
     }
 
     fn write(&mut self, group: &mut Vec<Pending>) {
+        let started_at = Instant::now();
         let fate = self.commit(group);
+        for job in &*group {
+            match job.commit {
+                Commit::Shared => self.pace.note_write(job.tenant, started_at),
+                Commit::Own => self.pace.note_long_job(job.tenant, started_at, Instant::now()),
+            }
+        }
         // What was undone has not reached the disk, and tells nothing about it.
         let has_changed = self.tx.end_group();
         metrics::histogram!("store_group_size").record(small(group.len()));
@@ -207,16 +227,21 @@ impl Thread {
         ended
     }
 
-    /// Runs the first job, and then whoever is next in turn, until nobody waits or the group is large or long enough.
+    /// Runs the first job, and then whoever is next in turn, until nobody waits, the group is large or long enough, or a job has a
+    /// commit of its own.
     fn run_group(&mut self, group: &mut Vec<Pending>) -> Result<(), String> {
         let (started, time) = (Instant::now(), self.group_time.max(self.last_commit.min(LAST_COMMIT_MAX)));
         let mut next = group.pop();
         while let Some(mut job) = next.take() {
-            let ran = job.run(&mut self.tx);
+            let (ran, commit) = (job.run(&mut self.tx), job.commit);
             group.push(job);
             ran?;
-            if group.len() < GROUP_MAX && started.elapsed() < time && !self.tx.is_idle() {
-                next = self.queue.take();
+            let is_over = group.len() >= GROUP_MAX || started.elapsed() >= time || self.tx.is_idle();
+            if commit == Commit::Shared && !is_over {
+                (next, self.next) = match self.queue.take() {
+                    Some(one) if one.commit == Commit::Own => (None, Some(one)),
+                    one => (one, None),
+                };
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kernel::args;
 use kernel::base::{Actor, Code, Error, Result};
@@ -142,4 +142,42 @@ async fn a_refused_write_beside_another_process_fails_no_neighbour() {
         stop.store(true, Ordering::Relaxed);
         intruder.await.unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_job_has_a_commit_of_its_own() {
+    use End::{Well, WithAnError};
+    let (store, db) = one_group().await;
+    for (round, end) in [(0_i64, Well), (1, WithAnError)] {
+        let turn = db.upkeep().await.unwrap();
+        let (release, occupied) = occupy(&store.system(Purpose::Cli)).await;
+        let is_answered = Arc::new(AtomicBool::new(false));
+        let (before, answered) = (db.clone(), is_answered.clone());
+        let before = start(async move {
+            before.write(async move |tx| work(tx, round * 10, Well).await).await.unwrap();
+            answered.store(true, Ordering::Relaxed);
+        });
+        let long = db.clone();
+        let long = start(async move {
+            let job = async move |tx: &mut Tx| {
+                // In one group with it, it would never be answered meanwhile.
+                let deadline = Instant::now() + Duration::from_secs(10);
+                while !is_answered.load(Ordering::Relaxed) && Instant::now() < deadline {
+                    std::thread::yield_now();
+                }
+                assert!(is_answered.load(Ordering::Relaxed));
+                work(tx, round * 10 + 1, end).await
+            };
+            long.write_alone(turn, job).await
+        });
+        let after = db.clone();
+        let after = start(async move { after.write(async move |tx| work(tx, round * 10 + 2, Well).await).await });
+        drop(release);
+        occupied.await.unwrap().unwrap();
+        before.await.unwrap();
+        assert_eq!(code(long.await.unwrap()), (end == WithAnError).then_some(Code::Conflict));
+        after.await.unwrap().unwrap();
+    }
+    let kept: Vec<i64> = rows(&db).await.into_iter().map(|(n, _)| n).filter(|n| *n < 1_000).collect();
+    assert_eq!(kept, [0, 1, 2, 10, 12]);
 }

@@ -39,9 +39,10 @@ kernel::statements! {
     INSTALLED = "SELECT software FROM device_parts WHERE tenant_id = $1 AND number = $2";
 }
 
-/// Names that are brought into the index together, and how much text: some 20 ms, for which everybody's writes wait. Those of
-/// several devices lie side by side, and are counted at once.
-const NAMES_TOGETHER: usize = 1_000;
+/// Names that are brought into the index together, on how many devices, and how much text: some 20 ms, for which everybody's
+/// writes wait. A name costs most where it is new; those of several devices lie side by side, and are counted at once.
+const NAMES_TOGETHER: usize = 250;
+const INSTALLED_TOGETHER: usize = 1_000;
 const BYTES_TOGETHER: usize = 256 << 10;
 const TOGETHER: usize = 16;
 
@@ -49,7 +50,7 @@ const TOGETHER: usize = 16;
 const MANY: usize = 128;
 
 /// Turns of whoever waits until the index is up to date: some ninety machines with thousands of packages, of which each is new.
-const TURNS_MAX: usize = 1_000;
+const TURNS_MAX: usize = 4_000;
 
 /// Turns that the job has for one tenant before it goes to the next.
 const ROUND_TURNS_MAX: usize = 16;
@@ -118,11 +119,7 @@ async fn is_indexed(db: &Db, few: usize, until: i64) -> Result<bool> {
     let turn = db.upkeep().await?;
     // Whoever had the turn before may have done it.
     if has_notes(db, few, until).await? {
-        let fold = async move |tx: &mut Tx| {
-            let _turn = turn;
-            fold(tx, until).await
-        };
-        db.write(fold).await?;
+        db.write_alone(turn, async move |tx: &mut Tx| fold(tx, until).await).await?;
     }
     Ok(false)
 }
@@ -157,26 +154,29 @@ async fn fold(tx: &mut Tx, until: i64) -> Result<()> {
     // Whoever else does the same, or notes something, waits.
     tx.tick().await?;
     let noted: Vec<(i64, i64, i64, i64, String)> = tx.list(NOTES, args![until, rows(TOGETHER)]).await?;
-    let (mut folded, mut done, mut names, mut size_bytes) = (Folded::default(), Vec::new(), 0, 0);
+    let (mut folded, mut done, mut names, mut size_bytes) = (Folded::default(), Vec::new(), HashSet::new(), 0);
+    let mut installed = 0;
     for (bucket, number, version, part, changes) in noted {
         let note: Note = serde_json::from_str(&changes).map_err(Error::internal)?;
-        names += note.names.len();
+        names.extend(note.names.iter().map(|name| name.name.clone()));
+        installed += note.names.len();
         size_bytes += changes.len();
-        if (names > NAMES_TOGETHER || size_bytes > BYTES_TOGETHER) && !done.is_empty() {
+        let is_enough = names.len() > NAMES_TOGETHER || installed > INSTALLED_TOGETHER || size_bytes > BYTES_TOGETHER;
+        if is_enough && !done.is_empty() {
             break;
         }
         folded.add(number, note);
         done.push([bucket, number, version, part].map(Value::from).to_vec());
     }
-    let (mut gone, mut installed) = (Vec::new(), Vec::new());
+    let (mut gone, mut here) = (Vec::new(), Vec::new());
     for ((name, number), versions) in folded.installed {
         match versions {
-            Some(versions) => installed.push(vec![name.into(), number.into(), versions.into()]),
+            Some(versions) => here.push(vec![name.into(), number.into(), versions.into()]),
             None => gone.push(vec![Value::from(name), number.into()]),
         }
     }
     tx.exec_each(DELETE_SOFTWARE, &gone).await?;
-    write(tx, INSERT_SOFTWARE, &[], installed).await?;
+    write(tx, INSERT_SOFTWARE, &[], here).await?;
     for name in count_and_tell(tx, &folded.counts).await? {
         tx.changed("software", name).await?;
     }
