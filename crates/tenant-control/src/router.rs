@@ -112,7 +112,7 @@ pub fn table(app: &Shared) -> Api {
         .page("/documentation/changelog/atom.xml", Policy::Public, pages::feed)
         .page("/status/", Policy::Public, pages::status)
         .charging_page("/signin", pages::signin)
-        .form("/signin", Policy::Auth, pages::begin_signin)
+        .charging_form("/signin", pages::begin_signin)
         .charging_form(pages::REDEEM_PATH, pages::redeem_link)
         // Only what does not fit is charged.
         .charging_page(sso::CALLBACK_PATH, pages::callback)

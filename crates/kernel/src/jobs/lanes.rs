@@ -70,10 +70,15 @@ crate::statements! {
     LONGEST_WAKE = "SELECT MIN(e.at) FROM (SELECT w.tenant_id, w.sequence FROM lane_wakes w WHERE w.kind = $1
             ORDER BY w.kind, w.tenant_id, w.key, w.sequence LIMIT 200) woken
         JOIN events e ON e.tenant_id = woken.tenant_id AND e.sequence = woken.sequence";
-    BRING_BACK = "UPDATE lanes SET due_at = CASE WHEN due_at > $5 THEN $4 ELSE due_at END,
+    BRING_BACK = crate::sql![
+        "UPDATE lanes SET due_at = CASE WHEN due_at > $5 THEN $4 ELSE due_at END,
             not_before = CASE WHEN not_before > $5 THEN NULL ELSE not_before END,
-            leased_until = CASE WHEN leased_until > $6 THEN $6 ELSE leased_until END
-        WHERE kind = $2 AND tenant_id = $1 AND key = $3";
+            leased_until = CASE WHEN leased_until > ",
+        crate::database_time!("$6"),
+        " + CAST($7 AS BIGINT) THEN ",
+        crate::database_time!("$6"),
+        " + CAST($7 AS BIGINT) ELSE leased_until END WHERE kind = $2 AND tenant_id = $1 AND key = $3"
+    ];
 }
 
 /// Finds a lane that is still due and locks it, or passes it over if somebody else has: what says so stands between this
@@ -160,7 +165,7 @@ pub async fn wake(tx: &mut Tx, kind: &'static str, key: &str) -> Result<()> {
 /// Takes a lane out of the future: what waits for later than `latest` is due now, and no lease is longer than one made now.
 /// The lane stays locked for this transaction, whether or not there was anything to do.
 pub async fn bring_back(tx: &mut Tx, kind: &'static str, key: &str, now: Timestamp, latest: Timestamp) -> Result<()> {
-    tx.exec(BRING_BACK, crate::args![kind, key, now, latest, now.plus(LEASE_MS)]).await.map(drop)
+    tx.exec(BRING_BACK, crate::args![kind, key, now, latest, tx.given_time(), LEASE_MS]).await.map(drop)
 }
 
 /// Makes lanes due that were published to. A lane that is locked is passed over: whoever holds it removes its wakes, or it

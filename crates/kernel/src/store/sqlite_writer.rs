@@ -71,7 +71,8 @@ impl Writer {
         if commit == Commit::Own {
             tokio::time::sleep(self.pace.pause(Instant::now())).await;
         }
-        self.queue.push(lane, Pending { work: Some((handle, job)), commit, tenant, outcome: None, news: None, reply })?;
+        self.queue
+            .push(lane, Pending { work: Some((handle, job)), commit, tenant, outcome: None, news: None, reply })?;
         answer.await.map_err(|_| Error::unavailable("the writer stopped before it answered"))?
     }
 

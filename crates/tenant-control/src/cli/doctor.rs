@@ -13,6 +13,7 @@ use serde_json::json;
 use super::output::Output;
 use crate::config::{OutboundArgs, StoreArgs};
 use crate::features::search::health::health;
+use crate::features::sso::list_vouched_elsewhere;
 use crate::migrations::MIGRATIONS;
 
 #[derive(Args)]
@@ -60,6 +61,7 @@ async fn database(args: &StoreArgs, store: &Store) -> Vec<Check> {
             checks.push(Check::fine("schema", "up to date"));
             checks.push(tenants_clocks(store).await);
             checks.push(search_index(args, store).await);
+            checks.push(vouching(store).await);
             let secrets = kernel::startup::check_secrets(store, &args.secrets()).await;
             checks.push(match secrets {
                 Ok(()) => Check::fine("secrets", "those of the database"),
@@ -92,6 +94,27 @@ async fn tenants_clocks(store: &Store) -> Check {
         stuck.join(", ")
     );
     Check::failed(NAME, problem)
+}
+
+/// Who signs in at another provider than their address leads to. That may be meant so.
+async fn vouching(store: &Store) -> Check {
+    const NAME: &str = "single sign-on";
+    const SHOWN_MAX: usize = 5;
+    let found = match list_vouched_elsewhere(&store.system(Purpose::Cli), SHOWN_MAX as i64 + 1).await {
+        Ok(found) => found,
+        Err(error) => return Check::failed(NAME, error.to_string()),
+    };
+    if found.is_empty() {
+        return Check::fine(NAME, "everybody signs in where their address leads to");
+    }
+    let shown: Vec<String> = found.iter().take(SHOWN_MAX).map(|(slug, email)| format!("{email} ({slug})")).collect();
+    let more = if found.len() > SHOWN_MAX { " and others" } else { "" };
+    let detail = format!(
+        "{}{more} sign in at another provider than their domain leads to; if that is not meant so, disable them \
+         (`tenant-control admin user delete`) and look at what they did in the audit trail",
+        shown.join(", ")
+    );
+    Check::fine(NAME, detail)
 }
 
 /// The index of the server that uses this data directory.

@@ -264,8 +264,8 @@ over_http! {
         }
         let server = setup.start().await;
         let link = link(&server).await;
-        server.get(SIGNIN).await.is(200);
-        server.get(SIGNIN).await.problem("rate_limited");
+        server.get("/").await.is(200);
+        server.get("/").await.problem("rate_limited");
         for _ in 0..3 {
             server.get(&link).await.is(200);
             server.head(&link).await.is(200);

@@ -6,7 +6,7 @@ mod signin;
 
 use kernel::auth::{Role, create_session, create_signin_link};
 use kernel::base::{Code, HOUR_MS, MINUTE_MS};
-use kernel::http::BaseUrl;
+use kernel::http::{BaseUrl, Policy};
 use kernel::store::{Engine, Purpose, Store};
 use serde_json::{Value, json};
 use tenant_control::features::users::{NewUser, UserChange, delete_user, find_user, update_user};

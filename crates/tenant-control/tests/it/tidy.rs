@@ -228,8 +228,8 @@ const SYSTEM_DOORS: &[(&str, &str, usize, &str)] = &[
     (
         "crates/tenant-control/src/cli/doctor.rs",
         "Cli",
-        2,
-        "a clock that ran ahead may be any tenant's, and the search index has the records of all",
+        3,
+        "a clock that ran ahead may be any tenant's, the search index has the records of all, and any may sign on",
     ),
     ("crates/tenant-control/src/features/api_keys/jobs.rs", "Jobs", 1, "which keys expire soon, of whichever tenant"),
     (

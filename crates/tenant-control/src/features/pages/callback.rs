@@ -40,7 +40,7 @@ pub async fn callback(
     let arrived = Arrived {
         query: uri.query().unwrap_or_default(),
         headers: &headers,
-        address: context.address.0,
+        address: context.address,
         request_id: context.request_id.clone(),
     };
     let ended = match complete(&app, arrived).await {

@@ -94,7 +94,8 @@ pub async fn signin(
     if let Some(token) = find_token(&uri) {
         return signin_link::show(&app, &context, token).await;
     }
-    context.charge_address(&app, Policy::Public)?;
+    // It is counted, and not refused: whoever has to sign in is not kept from it by a script at the same address.
+    drop(context.charge_address(&app, Policy::Public));
     let asked = FormFields::parse(uri.query().unwrap_or_default());
     let form = SignIn::new(&app.settings, asked.get("redirect_to").and_then(own_path));
     form.page(&app.settings, StatusCode::OK)
@@ -106,13 +107,19 @@ pub fn refuse_link(app: &Shared, context: &Context) -> Result<Response> {
     SignIn { is_refused: true, ..SignIn::new(&app.settings, None) }.page(&app.settings, StatusCode::GONE)
 }
 
-/// The form: on to the provider of the address, or back to the form with what is wrong.
+/// The form: on to the provider of the address, or back to the form with what is wrong. A link that is posted to as it stands is
+/// redeemed as by its button.
 pub async fn begin_signin(
     State(app): State<Shared>,
     Extension(context): Extension<Arc<Context>>,
+    uri: Uri,
     headers: HeaderMap,
     form: Form,
 ) -> Result<Response> {
+    if let Some(token) = find_token(&uri) {
+        return signin_link::redeem(app, context, headers, token).await;
+    }
+    context.charge_address(&app, Policy::Auth)?;
     let fields = form.read().await?;
     let email = fields.get("email").unwrap_or_default().trim();
     let redirect_to = fields.get("redirect_to").and_then(own_path);

@@ -53,7 +53,10 @@ pub async fn redeem_link(
         Ok(fields) => fields,
         Err(error) => return Err(context.charge_address(&app, Policy::AuthFailures).err().unwrap_or(error)),
     };
-    let token = fields.get("token").unwrap_or_default();
+    redeem(app, context, headers, fields.get("token").unwrap_or_default()).await
+}
+
+pub async fn redeem(app: Shared, context: Arc<Context>, headers: HeaderMap, token: &str) -> Result<Response> {
     let Some(session) = app.redeem_signin_link(token, &context).await? else { return refuse_link(&app, &context) };
     app.clone().end_replaced_sessions(headers, context).await;
     let base_url = &app.settings.base_url;

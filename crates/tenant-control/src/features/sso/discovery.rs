@@ -5,14 +5,14 @@
 //! provider is none of this: it is read from the store each time.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use kernel::base::{Clock, DAY_MS, HOUR_MS, SECOND_MS, Timestamp};
-use kernel::http::Shared;
+use kernel::base::{BudgetLimits, BudgetPermit, Clock, DAY_MS, FairBudget, HOUR_MS, SECOND_MS, Timestamp};
+use kernel::http::{ClientAddress, Shared};
 use kernel::outbound::Target;
 use serde_json::{Map, Value};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::ProviderId;
@@ -37,8 +37,9 @@ const REREAD_MS: i64 = 30 * SECOND_MS;
 const PROVIDERS_MAX: usize = 1_000;
 /// More than any provider has that is of use here.
 const SCOPES_MAX: usize = 200;
-/// Who waits for one provider at a time.
-const WAITING_MAX: usize = 32;
+/// Who waits for one provider at a time: half of what the others leave for each address from which people come back, and for all
+/// together who need its document.
+const PLACES: BudgetLimits = BudgetLimits { shared: 64, reserve: 64, floor: 1, divisor: 2 };
 /// How long somebody waits for a place: a provider that answers makes room many times meanwhile.
 const PLACE_MAX: Duration = Duration::from_secs(1);
 
@@ -72,9 +73,7 @@ struct Inner {
 
 struct Entry {
     known: Mutex<Known>,
-    /// For those who come back from it, and for all others who need its document.
-    coming_back: Arc<Semaphore>,
-    waiting: Arc<Semaphore>,
+    places: FairBudget<PlaceHolder>,
     /// Held by whoever reads.
     reading: tokio::sync::Mutex<()>,
     refusals: Mutex<Refusals>,
@@ -82,11 +81,9 @@ struct Entry {
 
 impl Default for Entry {
     fn default() -> Self {
-        let places = || Arc::new(Semaphore::new(WAITING_MAX));
         Entry {
             known: Mutex::default(),
-            coming_back: places(),
-            waiting: places(),
+            places: FairBudget::new(PLACES),
             reading: tokio::sync::Mutex::default(),
             refusals: Mutex::default(),
         }
@@ -151,9 +148,9 @@ impl Providers {
     }
 
     /// A place among those who come back from a provider. Beyond so many nobody waits for long: a provider that is silent must
-    /// not take the places of all who call this service.
-    pub async fn place(&self, id: ProviderId) -> Result<Place, Trouble> {
-        take(&self.entry(id).coming_back).await
+    /// not take the places of all who call this service, nor one address those of its other people.
+    pub async fn place(&self, id: ProviderId, address: ClientAddress) -> Result<Place, Trouble> {
+        self.entry(id).place(PlaceHolder::Browser(address.bucket())).await
     }
 
     /// How many providers this node has asked within the last hour, and how many of them did not answer the last time.
@@ -180,13 +177,17 @@ impl Providers {
     }
 }
 
-/// Held as long as anything is done for whoever took it.
-pub type Place = Arc<OwnedSemaphorePermit>;
-
-async fn take(places: &Arc<Semaphore>) -> Result<Place, Trouble> {
-    let place = timeout(PLACE_MAX, places.clone().acquire_owned()).await.ok().and_then(Result::ok);
-    place.map(Arc::new).ok_or_else(|| Trouble::new(Refusal::ProviderUnreachable, "too many wait for it"))
+/// Who waits for a provider.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PlaceHolder {
+    /// Somebody who comes back from it, by their address.
+    Browser(IpAddr),
+    /// Whoever needs its document.
+    Document,
 }
+
+/// Held as long as anything is done for whoever took it.
+pub type Place = Arc<BudgetPermit<PlaceHolder>>;
 
 /// Whether a moment is no further back. One to come is not: the clock was set back since, and what was read then is of no known age.
 fn is_within(at: Timestamp, now: Timestamp, ms: i64) -> bool {
@@ -211,7 +212,7 @@ pub async fn metadata(app: &Shared, provider: &Found, place: Option<&Place>) -> 
             entry.check(now)?;
             let place = match place {
                 Some(place) => place.clone(),
-                None => take(&entry.waiting).await?,
+                None => entry.place(PlaceHolder::Document).await?,
             };
             // By itself: whoever waits for it may leave, and what it finds out is remembered for those who come.
             let reading = tokio::spawn(wait_for_document(app.clone(), provider.clone(), entry, place));
@@ -284,6 +285,11 @@ pub async fn newer_keys(
 }
 
 impl Entry {
+    async fn place(&self, holder: PlaceHolder) -> Result<Place, Trouble> {
+        let place = self.places.acquire(holder.into(), 1, PLACE_MAX).await;
+        place.map(Arc::new).ok_or_else(|| Trouble::new(Refusal::ProviderUnreachable, "too many wait for it"))
+    }
+
     /// Refuses whoever asks again right after the provider has failed.
     fn check(&self, now: Timestamp) -> Result<(), Trouble> {
         lock(&self.known).trouble(now).map_or(Ok(()), Err)

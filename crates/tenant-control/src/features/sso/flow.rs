@@ -3,7 +3,6 @@
 //! What is under way travels sealed in the browser's cookie (`sealed_flow`): a begin reads one row and writes nothing. Who comes
 //! back claims the `state` before anything is asked of the provider, so that each sign-on is finished once.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use kernel::auth::Token;
 use kernel::base::{Actor, ActorKind, ActorRef, Chain, Error, Label, Result, Timestamp, sha256};
-use kernel::http::{BaseUrl, Shared};
+use kernel::http::{BaseUrl, ClientAddress, Shared};
 use kernel::store::Db;
 use serde_json::{Map, Value};
 use tokio::time::timeout;
@@ -109,7 +108,7 @@ pub fn with_query(url: &str, parameters: &[(&str, &str)]) -> String {
 pub struct Arrived<'a> {
     pub query: &'a str,
     pub headers: &'a HeaderMap,
-    pub address: IpAddr,
+    pub address: ClientAddress,
     pub request_id: Arc<str>,
 }
 
@@ -137,7 +136,7 @@ pub async fn complete(app: &Shared, arrived: Arrived<'_>) -> Result<Ended> {
     let Some(flow) = Flow::find(app, &answer.state, arrived.headers) else { return Ok(Ended::Unknown) };
     let cookie = cookie_name(&app.settings.base_url, &answer.state);
     let db = app.signing_on_to(flow.tenant, actor(&flow, &arrived));
-    let trouble = match sign_on(app, &db, &flow, &answer).await {
+    let trouble = match sign_on(app, &db, arrived.address, (&flow, &answer)).await {
         Ok(session) => {
             app.credentials.remember(session.hash());
             // The role may be another, in older sessions too.
@@ -173,13 +172,18 @@ fn actor(flow: &Flow, arrived: &Arrived<'_>) -> Actor {
     Actor {
         who: ActorRef { kind: ActorKind::System, id: Some(flow.provider.to_string()), name },
         credential: None,
-        address: Some(arrived.address),
+        address: Some(arrived.address.0),
         request_id: Some(arrived.request_id.clone()),
         chain: Chain::default(),
     }
 }
 
-async fn sign_on(app: &Shared, db: &Db, flow: &Flow, answer: &Answer) -> Result<Token, Stop> {
+async fn sign_on(
+    app: &Shared,
+    db: &Db,
+    address: ClientAddress,
+    (flow, answer): (&Flow, &Answer),
+) -> Result<Token, Stop> {
     let now = app.world.now();
     // One that ends later than any that begins now was begun by a clock that was ahead; other nodes' are a little.
     if now.plus(FLOW_MS + LEEWAY_MS) < flow.expires_at {
@@ -188,10 +192,15 @@ async fn sign_on(app: &Shared, db: &Db, flow: &Flow, answer: &Answer) -> Result<
     if flow.expires_at <= now {
         return Err(Refusal::FlowExpired.into());
     }
+    // Whoever comes back with the same one again and again costs reads alone, and nobody's place.
+    let state_hash = sha256(answer.state.as_bytes());
+    if store::is_state_used(db, state_hash).await? {
+        return Err(Refusal::FlowUsed.into());
+    }
     // Whoever finds no place has used nothing up, and can come again.
-    let place = app.settings.of_feature::<Providers>().place(flow.provider).await;
+    let place = app.settings.of_feature::<Providers>().place(flow.provider, address).await;
     let place = place.map_err(|trouble| Stop::Failed(Error::unavailable(trouble.detail)))?;
-    if !store::claim_state(db, sha256(answer.state.as_bytes()), flow.expires_at).await? {
+    if !store::claim_state(db, state_hash, flow.expires_at).await? {
         return Err(Refusal::FlowUsed.into());
     }
     let provider = store::find_connection(db, flow.provider).await?.ok_or(Refusal::ProviderDisabled)?;

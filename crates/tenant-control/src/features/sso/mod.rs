@@ -31,8 +31,8 @@ pub use rules::{
 };
 pub use sign_out::sign_out_url;
 pub use store::{
-    CLEAN_FLOWS, CLEAN_USED_STATES, STATEMENTS, add, disable, find_domain, find_domain_provider, list, release_domain,
-    verify_domain,
+    CLEAN_FLOWS, CLEAN_USED_STATES, STATEMENTS, add, disable, find_domain, find_domain_provider, list,
+    list_vouched_elsewhere, release_domain, verify_domain,
 };
 pub use update::store::update;
 

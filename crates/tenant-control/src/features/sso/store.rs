@@ -61,6 +61,13 @@ kernel::statements! {
     /// If people who sign out are led there.
     FIND_TO_SIGN_OUT = "SELECT tenant_id, id, name, protocol, issuer, client_id, scope, role_map, version
         FROM sso_providers WHERE tenant_id = $1 AND id = $2 AND enabled AND sign_out_at_provider";
+    /// Of all tenants, for the operator.
+    LIST_VOUCHED_ELSEWHERE = "SELECT t.slug, u.email FROM user_identities i
+        JOIN users u ON u.tenant_id = i.tenant_id AND u.id = i.user_id AND u.status = 'active'
+        JOIN tenants t ON t.id = i.tenant_id
+        JOIN sso_domains d ON d.tenant_id = i.tenant_id AND d.verified_at IS NOT NULL AND d.provider_id <> i.provider_id
+            AND u.email LIKE '%@' || d.domain
+        ORDER BY t.slug, u.email LIMIT $1";
     FIND_USED_STATE = "SELECT expires_at FROM sso_used_states WHERE tenant_id = $1 AND state_hash = $2";
     CLAIM_STATE = "INSERT INTO sso_used_states (tenant_id, state_hash, expires_at) VALUES ($1, $2, $3)
         ON CONFLICT DO NOTHING";
@@ -248,6 +255,12 @@ pub async fn find_domain_provider(tx: &mut Tx, domain: &str) -> Result<Option<Pr
     tx.find(FIND_DOMAIN_PROVIDER, args![domain]).await
 }
 
+/// People who sign in at one provider with an address that another vouches for, each with the tenant's slug. An admin may have
+/// given them the address, the domain may have moved; or an earlier version let the one provider take over who was the other's.
+pub async fn list_vouched_elsewhere(all: &Db, limit: i64) -> Result<Vec<(String, String)>> {
+    all.list(LIST_VOUCHED_ELSEWHERE, args![limit]).await
+}
+
 pub async fn find_domain(db: &Db, domain: &str) -> Result<Option<Domain>> {
     db.find(FIND_DOMAIN, args![domain]).await
 }
@@ -311,13 +324,13 @@ pub async fn find_by_domain(all: &Db, domain: &str) -> Result<Option<Found>> {
     all.find(FIND_BY_DOMAIN, args![domain]).await
 }
 
+pub async fn is_state_used(db: &Db, state_hash: [u8; 32]) -> Result<bool> {
+    Ok(db.find::<Timestamp>(FIND_USED_STATE, args![state_hash.as_slice()]).await?.is_some())
+}
+
 /// Claims a sign-on for the one who comes back with it, whatever becomes of it. False if it was claimed before: of two requests at
 /// once, one finds it so.
 pub async fn claim_state(db: &Db, state_hash: [u8; 32], expires_at: Timestamp) -> Result<bool> {
-    // Whoever comes back with the same one again and again costs reads alone.
-    if db.find::<Timestamp>(FIND_USED_STATE, args![state_hash.as_slice()]).await?.is_some() {
-        return Ok(false);
-    }
     let claimed =
         db.write(async move |tx| tx.exec(CLAIM_STATE, args![state_hash.as_slice(), expires_at]).await).await?;
     Ok(claimed == 1)

@@ -47,6 +47,7 @@ fn beside_a_running_server_all_is_well() {
         ok    integrity: every page of the file is sound\n\
         ok    schema: up to date\n\
         ok    tenants' clocks: none is ahead of the time\n\
+        ok    single sign-on: everybody signs in where their address leads to\n\
         ok    secrets: those of the database\n";
     let shown = desk.run(&["doctor"]).shown(&desk);
     // What is told of the index, a moment after the first start, is a matter of luck.
@@ -68,6 +69,7 @@ fn beside_a_running_server_all_is_well() {
             "schema",
             "tenants' clocks",
             "search index",
+            "single sign-on",
             "secrets"
         ]
     );

@@ -81,12 +81,12 @@ over_http! {
         for (name, value) in
             [("sec-fetch-site", "cross-site"), ("sec-fetch-site", "same-site"), ("origin", "https://evil.test"), ("origin", "null")]
         {
-            let answer = send().header(name, value).await;
-            answer.problem("csrf_rejected");
-            assert!(!answer.headers.contains_key("set-cookie"), "{name}: {value}");
+            for answer in [send().header(name, value).await, server.post(&link).header(name, value).await] {
+                answer.problem("csrf_rejected");
+                assert!(!answer.headers.contains_key("set-cookie"), "{name}: {value}");
+            }
         }
         server.get(format!("{REDEEM_PATH}?token={token}")).await.problem("method_not_allowed");
-        server.post(&link).header("content-type", "application/x-www-form-urlencoded").body("").await.is(422);
         server.post(REDEEM_PATH).json(&json!({"token": token})).await.problem("unsupported_media_type");
         server.post(format!("{REDEEM_PATH}?token={token}")).header("content-type", "application/x-www-form-urlencoded")
             .body("").await.is(410);
@@ -94,6 +94,33 @@ over_http! {
         server.get(SESSION).cookie(&acme.admin).await.is(200);
         let base = server.base_url().to_owned();
         send().header("origin", &base).await.is(303);
+    }
+
+    async fn a_program_posts_to_the_link_itself(setup: Setup) {
+        let mut setup = setup;
+        setup.settings.rate_table.set(Policy::Auth, 1);
+        let server = setup.start().await;
+        let acme = server.tenant("acme").await;
+        // What others at the address have begun is no matter.
+        server.post("/signin").header("content-type", "application/x-www-form-urlencoded").body("email=x").await.is(422);
+        server.post("/signin").header("content-type", "application/x-www-form-urlencoded").body("email=x").await.is(429);
+        let link = link(&server, &acme).await;
+        let answer = server.post(&link).await;
+        assert_eq!(answer.is(303).header("location"), "/overview");
+        let (cookie, _) = answer.header("set-cookie").split_once("; ").unwrap();
+        assert_eq!(server.get(SESSION).cookie(cookie).await.ok(200)["actor"]["email"], "ann@acme.test");
+        server.post(&link).await.is(410);
+    }
+
+    async fn the_form_is_shown_whatever_others_at_the_address_have_spent(setup: Setup) {
+        let mut setup = setup;
+        setup.settings.rate_table.set(Policy::Public, 1);
+        let server = setup.start().await;
+        server.get("/").await.is(200);
+        server.get("/").await.is(429);
+        for _ in 0..3 {
+            assert!(String::from_utf8(server.get("/signin").await.is(200).body.clone()).unwrap().contains("<form"));
+        }
     }
 
     async fn the_session_that_the_browser_had_is_over_whosever_it_was(server: Server) {

@@ -2,6 +2,7 @@
 
 use kernel::auth::{Role, operate};
 use kernel::base::MINUTE_MS;
+use kernel::store::Purpose;
 use serde_json::{Value, json};
 use tenant_control::features::sso::{self, ProviderChange};
 
@@ -115,12 +116,17 @@ over_http! {
         assert_eq!((&again["actor"]["id"], &again["actor"]["email"]), (&mallory["actor"]["id"], &json!("mallory@acme.test")));
         let ignored = json!({"ignored_email": {"from": null, "to": "mallory@contractors.test"}});
         assert_eq!(scene.trail("sso.sign_in").await[0]["changes"], ignored);
+        // The operator is told of it.
+        let all = scene.server.app.store.system(Purpose::Cli);
+        let told = sso::list_vouched_elsewhere(&all, 10).await.expect("a list");
+        assert_eq!(told, [("acme".to_owned(), "mallory@acme.test".to_owned())]);
         // So it is while the other provider is disabled: the domain is still its own.
         disable(&scene.server, &scene.acme, &scene.provider).await;
         assert_eq!(contractor(&scene, &others).await["actor"]["email"], "mallory@acme.test");
         // An address of a domain that is nobody's any more is like any other.
         sso::release_domain(&operate(&scene.server.app.store, &scene.acme.tenant), DOMAIN).await.expect("it is given up");
         assert_eq!(contractor(&scene, &others).await["actor"]["email"], "mallory@contractors.test");
+        assert_eq!(sso::list_vouched_elsewhere(&all, 10).await.expect("a list"), []);
     }
 
     async fn an_address_that_somebody_else_has_is_told_in_the_trail(setup: Setup) {

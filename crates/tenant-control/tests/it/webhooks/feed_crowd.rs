@@ -171,6 +171,21 @@ over_http! {
         refused.problem("insufficient_scope");
     }
 
+    async fn a_key_widened_while_it_waits_is_told_what_it_may_read_now(setup: Setup) {
+        let server = crowded(setup).await;
+        let acme = server.tenant("acme").await;
+        let key = server.key(&acme, &["webhooks:read"]).await;
+        let writing = async {
+            until_waiting(&server, &acme, 1).await;
+            let more = json!({"name": "More", "scopes": ["webhooks:read", "tickets:read"]});
+            server.put(format!("{KEYS}?id={}", key.id)).cookie(&acme.admin).json(&more).await.is(200);
+            ticket(&server, &acme).await
+        };
+        let waiting = server.get(format!("{EVENTS}?view=feed&start=now")).key(&key.plain);
+        let (told, _) = tokio::join!(waiting, writing);
+        assert_eq!(kinds(&told.ok(200)), ["ticket.created"]);
+    }
+
     async fn whoever_goes_away_leaves_nothing_behind(setup: Setup) {
         let server = crowded(setup).await;
         let acme = server.tenant("acme").await;

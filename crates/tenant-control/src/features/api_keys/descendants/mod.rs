@@ -31,8 +31,9 @@ impl KeyBounds {
         !is_within(&old.networks, &self.networks)
     }
 
-    /// What is left of these bounds when an ancestor goes from `old` to `new`; none when nothing is. What the ancestor has not
-    /// lost is left as it is, be it more than the ancestor has: a person has granted that.
+    /// What is left of these bounds when an ancestor goes from `old` to `new`; none when nothing is. If the ancestor has lost
+    /// scopes, only those are left that it still has, and so it is with networks. Where it has lost nothing, all is left, be it
+    /// more than the ancestor has: a person has granted that.
     pub fn narrow(&self, old: &KeyBounds, new: &KeyBounds) -> Option<KeyBounds> {
         let scopes = if new.has_lost_scopes(old) { self.scopes.intersect(&new.scopes) } else { self.scopes.clone() };
         let networks = if new.has_lost_networks(old) {
@@ -60,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_maker_has_lost_is_taken() {
+    fn what_is_left_lies_within_what_the_maker_keeps() {
         let old = bounds(&["tickets:*", "cloud:read"], &["10.0.0.0/8"], 100);
         let made = bounds(&["tickets:*", "audit:read"], &[], 90);
         let narrowed = |new: &KeyBounds| made.narrow(&old, new);

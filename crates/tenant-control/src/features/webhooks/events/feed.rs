@@ -151,7 +151,10 @@ async fn wait_for_news(
             return WaitOutcome::Alone;
         };
         let Some(mut events) = batch.events_behind(position.sequence) else { return WaitOutcome::News };
-        if events.any(|event| filter.includes(&event.0)) || !matches!(caller.judge(&batch.rights), Some(Ok(_))) {
+        // Rights that are others than when it came are looked at with the events they hold for.
+        let rights = caller.judge(&batch.rights).and_then(Result::ok);
+        let is_same = rights.is_some_and(|rights| catalogue::readable_families(&rights.scopes) == filter.families);
+        if !is_same || events.any(|event| filter.includes(&event.0)) {
             return WaitOutcome::News;
         }
         position.pass(&batch);

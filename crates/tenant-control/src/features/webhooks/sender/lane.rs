@@ -103,7 +103,7 @@ impl LaneWork for EndpointLane {
             if !under_way.is_empty() {
                 return Ok(Load::Rest);
             }
-            return if self.fill_records().await? { Ok(Load::Again) } else { Ok(Load::Gone) };
+            return if self.fill_records(endpoint.version).await? { Ok(Load::Again) } else { Ok(Load::Gone) };
         }
         if !endpoint.ordered && !self.unheld {
             let Some(more) = store::unhold(&self.lane, self.id).await? else { return Ok(Load::Gone) };
@@ -305,10 +305,10 @@ impl EndpointLane {
     }
 
     /// Tells deliveries their record that waited when order was switched on. False when the lane is lost.
-    async fn fill_records(&self) -> Result<bool> {
+    async fn fill_records(&self, version: i64) -> Result<bool> {
         let mut place = FRONT;
         loop {
-            match fill_records(&self.lane, self.id, place).await? {
+            match fill_records(&self.lane, (self.id, version), place).await? {
                 Filled::Lost => return Ok(false),
                 Filled::UpTo(reached) => place = reached,
                 Filled::All => return Ok(true),

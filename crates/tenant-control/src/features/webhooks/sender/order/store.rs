@@ -22,7 +22,9 @@ kernel::statements! {
     FILL_RECORD = "UPDATE deliveries SET record_id = COALESCE((SELECT e.record_id FROM events e
             WHERE e.tenant_id = $1 AND e.sequence = deliveries.event_sequence), id)
         WHERE tenant_id = $1 AND id = $2 AND record_id IS NULL";
-    FILLED = "UPDATE webhook_states SET records_missing = FALSE WHERE tenant_id = $1 AND webhook_id = $2";
+    /// Unless order was switched off and on again meanwhile: what was published in between has no record.
+    FILLED = "UPDATE webhook_states SET records_missing = FALSE WHERE tenant_id = $1 AND webhook_id = $2 AND EXISTS
+        (SELECT 1 FROM webhooks w WHERE w.tenant_id = $1 AND w.id = $2 AND w.version = $3)";
 }
 
 /// Holds back what has to wait for an earlier event of its record. False when the lane is lost.
@@ -52,7 +54,7 @@ pub enum Filled {
 }
 
 /// One step of telling deliveries their record that were made when order did not count, from a place on.
-pub async fn fill_records(lane: &Lane, id: WebhookId, (at, sequence): Place) -> Result<Filled> {
+pub async fn fill_records(lane: &Lane, (id, version): (WebhookId, i64), (at, sequence): Place) -> Result<Filled> {
     let held = lane.clone();
     lane.db()
         .write(async move |tx| {
@@ -66,7 +68,7 @@ pub async fn fill_records(lane: &Lane, id: WebhookId, (at, sequence): Place) -> 
             tx.later_each(FILL_RECORD, missing.map(|(id, ..)| vec![(*id).into()]).collect()).await?;
             match waiting.last() {
                 Some((_, at, sequence, _)) if waiting.len() == STEP_ROWS => Ok(Filled::UpTo((*at, *sequence))),
-                _ => tx.later(FILLED, vec![id.into()]).await.map(|()| Filled::All),
+                _ => tx.later(FILLED, vec![id.into(), version.into()]).await.map(|()| Filled::All),
             }
         })
         .await
