@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
-use crate::inventory::agent::{IngestKey, Run, request};
+use crate::inventory::agent::{IngestKey, Run, request, strange_request};
 use crate::report::percentile;
 use crate::server::{Server, admin, make_key_of, post};
 use crate::tickets::client::{self, Connection};
@@ -32,6 +32,8 @@ enum Attack {
     Unread,
     /// 600 connections that post one report after the other.
     Reports,
+    /// 4 connections that post machines with 1,000 packages each that nobody has heard of.
+    Names,
     /// 32 bodies of 16 MiB that come by the drop, after a first half megabyte.
     Uploads,
 }
@@ -41,6 +43,7 @@ impl Attack {
         match self {
             Attack::Unread => "answers unread",
             Attack::Reports => "reports",
+            Attack::Names => "new names",
             Attack::Uploads => "slow uploads",
         }
     }
@@ -49,12 +52,13 @@ impl Attack {
         match self {
             Attack::Unread => 3,
             Attack::Reports => 600.min(CONNECTIONS_MAX / tenants),
+            Attack::Names => 4,
             Attack::Uploads => 32,
         }
     }
 }
 
-/// `[unread | reports | uploads]`: only this.
+/// `[unread | reports | names | uploads]`: only this.
 pub fn run(arguments: &[&str]) -> Outcome {
     let seconds = setting("BENCH_SECONDS", 8)?;
     let time = Duration::from_secs(u64::try_from(seconds)?);
@@ -74,10 +78,15 @@ pub fn run(arguments: &[&str]) -> Outcome {
         let ingest = IngestKey::read(&admin(data.path(), &["ingest-key", "create", "--tenant", &slug])?)?;
         let report = request(&ingest, Run { machine: n, state: 0, at: 0 })?;
         let from = Ipv4Addr::new(127, 0, 1, u8::try_from(n)?);
-        hostile.push(Arc::new(HostileTenant { key, report, from, server: server.address }));
+        hostile.push(Arc::new(HostileTenant { key, ingest, report, from, server: server.address }));
     }
     let runtime = runtime()?;
-    let parts = [("unread", Attack::Unread), ("reports", Attack::Reports), ("uploads", Attack::Uploads)];
+    let parts = [
+        ("unread", Attack::Unread),
+        ("reports", Attack::Reports),
+        ("names", Attack::Names),
+        ("uploads", Attack::Uploads),
+    ];
     for (name, attack) in parts {
         if arguments.first().is_some_and(|wanted| *wanted != name) {
             continue;
@@ -118,6 +127,7 @@ impl Waits {
 
 struct HostileTenant {
     key: String,
+    ingest: IngestKey,
     report: Vec<u8>,
     from: Ipv4Addr,
     server: SocketAddr,
@@ -175,6 +185,7 @@ async fn be_hostile(tenant: Arc<HostileTenant>, attack: Attack) {
             match attack {
                 Attack::Unread => leave_unread(stream, &tenant.key).await,
                 Attack::Reports => post_reports(stream, &tenant.report).await,
+                Attack::Names => post_names(stream, &tenant.ingest).await,
                 Attack::Uploads => upload_slowly(stream, &tenant.report).await,
             }
         }
@@ -219,6 +230,17 @@ async fn post_reports(mut stream: TcpStream, report: &[u8]) -> Outcome {
             return Ok(());
         }
     }
+}
+
+async fn post_names(mut stream: TcpStream, ingest: &IngestKey) -> Outcome {
+    let from = stream.local_addr()?;
+    for n in 0_usize.. {
+        stream.write_all(&strange_request(ingest, &format!("m{}-{}-{n}", from.ip(), from.port()), 1_000)?).await?;
+        if stream.read(&mut [0; 4096]).await? == 0 {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// The head of a report with another length, and a byte now and then.

@@ -40,7 +40,7 @@ const USAGE: &str = "usage: bench store-sqlite | store-postgres | read | start |
     webhooks-latency | webhooks-neighbours | webhooks-backlog | webhooks-hanging [postgres] | webhooks-publish |\n\
     tickets-create | tickets-create-postgres |\n\
     tickets-lists [SIZES] [--data FOLDER] | tickets-follow [postgres] | lists [ROWS] | fairness | faults [log | answers] |\n\
-    hostile [unread | reports | uploads] |\n\
+    hostile [unread | reports | names | uploads] |\n\
     workflows-steps | workflows-latency | workflows-fairness | inventory-ingest | inventory-export [--keep FOLDER] |\n\
     inventory-lists [--keep FOLDER] |\n\
     search [--documents N] [--keep FOLDER] [--connections N] [--quick] [--only rebuild | queries | changes | writes] | all\n\

@@ -33,8 +33,25 @@ pub struct Run {
 
 /// The request of a run as the agent sends it, compressed by zlib.
 pub fn request(key: &IngestKey, run: Run) -> Outcome<Vec<u8>> {
+    request_of(key, &inventory(run)?)
+}
+
+/// The request of a machine that nobody has heard of, with as many packages that nobody has heard of either.
+pub fn strange_request(key: &IngestKey, name: &str, packages: usize) -> Outcome<Vec<u8>> {
+    let mut xml = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\" ?>\n<REQUEST><CONTENT><HARDWARE><NAME>{name}</NAME></HARDWARE><BIOS><SSN>{name}\
+         </SSN></BIOS>"
+    );
+    for n in 0..packages {
+        write!(xml, "<SOFTWARES><NAME>{n}-{name}</NAME><VERSION>1.{n}</VERSION></SOFTWARES>")?;
+    }
+    write!(xml, "</CONTENT><DEVICEID>{name}-2026-11-15-00-18-42</DEVICEID><QUERY>INVENTORY</QUERY></REQUEST>")?;
+    request_of(key, &xml)
+}
+
+fn request_of(key: &IngestKey, xml: &str) -> Outcome<Vec<u8>> {
     let mut packed = ZlibEncoder::new(Vec::new(), Compression::default());
-    packed.write_all(inventory(run)?.as_bytes())?;
+    packed.write_all(xml.as_bytes())?;
     let body = packed.finish()?;
     let mut request = format!(
         "POST /internal/ingest/inventory HTTP/1.1\r\nHost: bench\r\nAuthorization: Basic {}\r\n\

@@ -232,7 +232,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "POLICY=N", env = "TENANT_CONTROL_RATE_LIMIT", value_delimiter = ',', value_parser = parse_rate)]
     pub rate_limit: Vec<(Policy, u64)>,
     /// Requests under way at once; more are answered 503
-    #[arg(long, value_name = "N", env = "TENANT_CONTROL_MAX_IN_FLIGHT", default_value_t = 4096)]
+    #[arg(long, value_name = "N", env = "TENANT_CONTROL_MAX_IN_FLIGHT", default_value_t = 8192)]
     pub max_in_flight: usize,
     /// How long a connection is kept for the next request; longer than load balancers keep theirs
     #[arg(long, value_name = "SECONDS", env = "TENANT_CONTROL_KEEP_ALIVE_TIMEOUT", default_value_t = 75,

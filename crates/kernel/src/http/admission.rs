@@ -85,7 +85,7 @@ pub struct AdmissionLimits {
 
 impl Default for AdmissionLimits {
     fn default() -> Self {
-        AdmissionLimits { requests_max: 4096, memory_bytes_max: 384 * 1024 * 1024 }
+        AdmissionLimits { requests_max: 8192, memory_bytes_max: 384 * 1024 * 1024 }
     }
 }
 

@@ -21,6 +21,8 @@ const UPKEEP_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// A turn at upkeep, given back when it is dropped.
 pub struct Upkeep {
+    /// Whether others' writes wait for it, so that it should be short.
+    pub is_waited_for: bool,
     _of_tenant: OwnedSemaphorePermit,
     _of_all: Option<OwnedSemaphorePermit>,
 }
@@ -95,7 +97,8 @@ impl Db {
         if self.engine() == Engine::Sqlite && lane != Lane::System {
             of_all = Some(turns.take(Lane::System, UPKEEP_WAIT_MAX).await?);
         }
-        Ok(Upkeep { _of_tenant: of_tenant, _of_all: of_all })
+        let is_waited_for = matches!(self.store.backend(), Backend::Sqlite(sqlite) if sqlite.writer.is_shared());
+        Ok(Upkeep { is_waited_for, _of_tenant: of_tenant, _of_all: of_all })
     }
 
     /// What the database takes for the time: its own where it has one, for the machine of a command may be wrong.

@@ -34,6 +34,12 @@ struct LongJob {
     ended_at: Instant,
 }
 
+impl State {
+    fn is_shared(&self, now: Instant) -> bool {
+        self.others_wrote_at.is_some_and(|at| now.duration_since(at) <= OTHERS_WITHIN)
+    }
+}
+
 impl Pace {
     pub fn note_write(&self, tenant: Option<TenantId>, at: Instant) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -50,12 +56,16 @@ impl Pace {
         state.last = Some(LongJob { tenant, took: ended_at - started_at, ended_at });
     }
 
+    /// Whether others write, too.
+    pub fn is_shared(&self, now: Instant) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_shared(now)
+    }
+
     /// How long the next long job has to wait.
     pub fn pause(&self, now: Instant) -> Duration {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_alone = state.others_wrote_at.is_none_or(|at| now.duration_since(at) > OTHERS_WITHIN);
         match &state.last {
-            Some(last) if !is_alone => {
+            Some(last) if state.is_shared(now) => {
                 let pause = (last.took * PAUSE_PARTS).min(PAUSE_MAX);
                 pause.saturating_sub(now.duration_since(last.ended_at))
             }
@@ -82,7 +92,9 @@ mod tests {
         pace.note_write(busy, start + 10 * MS);
         assert_eq!(pace.pause(start + 10 * MS), Duration::ZERO, "its own writes are not others'");
 
+        assert!(!pace.is_shared(start + 10 * MS));
         pace.note_write(quiet, start + 12 * MS);
+        assert!(pace.is_shared(start + 1_012 * MS) && !pace.is_shared(start + 1_013 * MS));
         assert_eq!(pace.pause(start + 15 * MS), 25 * MS);
         assert_eq!(pace.pause(start + 40 * MS), Duration::ZERO);
         pace.note_long_job(busy, start + 40 * MS, start + 240 * MS);

@@ -76,6 +76,11 @@ impl Writer {
         answer.await.map_err(|_| Error::unavailable("the writer stopped before it answered"))?
     }
 
+    /// Whether others than the tenant of the last long job write, too.
+    pub fn is_shared(&self) -> bool {
+        self.pace.is_shared(Instant::now())
+    }
+
     /// Whether the last group that had something to write could not be written.
     pub fn failing(&self) -> bool {
         self.failing.load(Ordering::Relaxed)

@@ -39,18 +39,30 @@ kernel::statements! {
     INSTALLED = "SELECT software FROM device_parts WHERE tenant_id = $1 AND number = $2";
 }
 
-/// Names that are brought into the index together, on how many devices, and how much text: some 20 ms, for which everybody's
-/// writes wait. A name costs most where it is new; those of several devices lie side by side, and are counted at once.
-const NAMES_TOGETHER: usize = 250;
-const INSTALLED_TOGETHER: usize = 1_000;
-const BYTES_TOGETHER: usize = 256 << 10;
-const TOGETHER: usize = 16;
+/// What is brought into the index together. A name costs most where it is new; those of several devices lie side by side, and
+/// are counted at once.
+#[derive(Clone, Copy)]
+struct StepLimits {
+    /// Different ones.
+    names: usize,
+    /// Of all devices.
+    installed: usize,
+    size_bytes: usize,
+}
+
+/// Some 20 ms.
+const STEP: StepLimits = StepLimits { names: 250, installed: 1_000, size_bytes: 256 << 10 };
+/// Some 5 ms, where everybody's writes wait for it.
+const SHORT_STEP: StepLimits = StepLimits { names: 64, installed: 250, size_bytes: 64 << 10 };
+
+/// Notes that a step looks at.
+const TOGETHER: usize = 32;
 
 /// Notes that a tenant's reports may leave to others: so many that they are worth being taken together.
 const MANY: usize = 128;
 
 /// Turns of whoever waits until the index is up to date: some ninety machines with thousands of packages, of which each is new.
-const TURNS_MAX: usize = 4_000;
+const TURNS_MAX: usize = 10_000;
 
 /// Turns that the job has for one tenant before it goes to the next.
 const ROUND_TURNS_MAX: usize = 16;
@@ -119,7 +131,8 @@ async fn is_indexed(db: &Db, few: usize, until: i64) -> Result<bool> {
     let turn = db.upkeep().await?;
     // Whoever had the turn before may have done it.
     if has_notes(db, few, until).await? {
-        db.write_alone(turn, async move |tx: &mut Tx| fold(tx, until).await).await?;
+        let limits = if turn.is_waited_for { SHORT_STEP } else { STEP };
+        db.write_alone(turn, async move |tx: &mut Tx| fold(tx, until, limits).await).await?;
     }
     Ok(false)
 }
@@ -150,7 +163,7 @@ pub async fn index_tenants(node: &Node) -> Result<()> {
 }
 
 /// Brings the next notes into the index.
-async fn fold(tx: &mut Tx, until: i64) -> Result<()> {
+async fn fold(tx: &mut Tx, until: i64, limits: StepLimits) -> Result<()> {
     // Whoever else does the same, or notes something, waits.
     tx.tick().await?;
     let noted: Vec<(i64, i64, i64, i64, String)> = tx.list(NOTES, args![until, rows(TOGETHER)]).await?;
@@ -161,7 +174,7 @@ async fn fold(tx: &mut Tx, until: i64) -> Result<()> {
         names.extend(note.names.iter().map(|name| name.name.clone()));
         installed += note.names.len();
         size_bytes += changes.len();
-        let is_enough = names.len() > NAMES_TOGETHER || installed > INSTALLED_TOGETHER || size_bytes > BYTES_TOGETHER;
+        let is_enough = names.len() > limits.names || installed > limits.installed || size_bytes > limits.size_bytes;
         if is_enough && !done.is_empty() {
             break;
         }
