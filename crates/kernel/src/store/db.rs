@@ -10,19 +10,17 @@ use crate::args;
 use crate::base::{Actor, Clock, Error, Result, TenantId, Timestamp, World};
 
 use super::handle::{Handle, Lane, Purpose, Reach};
-use super::job::{AnyJob, Commit, Job, Made, any_job};
+use super::job::{AnyJob, Job, Made, any_job};
 use super::postgres::Session;
 use super::row::{EachRow, take_only};
 use super::tx::Tx;
 use super::{Args, Backend, Engine, FromRow, Row, Select, Store, dialect};
 
 /// Whoever waits longer for upkeep is better off asking again.
-const UPKEEP_WAIT_MAX: Duration = Duration::from_secs(30);
+const MAINTENANCE_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// A turn at upkeep, given back when it is dropped.
-pub struct Upkeep {
-    /// Whether others' writes wait for it, so that it should be short.
-    pub is_waited_for: bool,
+pub struct MaintenancePermit {
     _of_tenant: OwnedSemaphorePermit,
     _of_all: Option<OwnedSemaphorePermit>,
 }
@@ -85,20 +83,19 @@ impl Db {
         }
     }
 
-    /// Waits until nobody else in this process does a piece of upkeep for this tenant, and on SQLite for any: of several in the
-    /// writer's queue everybody's writes would wait for all, and on PostgreSQL each would wait in the database for the tenant's
-    /// clock, with a connection. The turn goes into the write that it is for, which goes on when nobody waits for it any more.
-    pub async fn upkeep(&self) -> Result<Upkeep> {
-        let turns = &self.store.0.upkeep_of;
-        // The tenant's own first: of each there is one at most that the others wait for.
+    /// Waits until no other maintenance job of this tenant runs in this process, and on SQLite none at all: every write would wait
+    /// for all that are queued at the writer, and on PostgreSQL each would hold a connection while it waits for the tenant's clock.
+    /// The permit is held until the write is committed, even if the caller is gone.
+    pub async fn acquire_maintenance_permit(&self) -> Result<MaintenancePermit> {
+        let turns = &self.store.0.maintenance_turns;
+        // The tenant's permit comes first, so that a tenant has at most one job in the queue for the shared one.
         let lane = self.tenant_id().map_or(Lane::System, Lane::Tenant);
-        let of_tenant = turns.take(lane, UPKEEP_WAIT_MAX).await?;
+        let of_tenant = turns.take(lane, MAINTENANCE_WAIT_MAX).await?;
         let mut of_all = None;
         if self.engine() == Engine::Sqlite && lane != Lane::System {
-            of_all = Some(turns.take(Lane::System, UPKEEP_WAIT_MAX).await?);
+            of_all = Some(turns.take(Lane::System, MAINTENANCE_WAIT_MAX).await?);
         }
-        let is_waited_for = matches!(self.store.backend(), Backend::Sqlite(sqlite) if sqlite.writer.is_shared());
-        Ok(Upkeep { is_waited_for, _of_tenant: of_tenant, _of_all: of_all })
+        Ok(MaintenancePermit { _of_tenant: of_tenant, _of_all: of_all })
     }
 
     /// What the database takes for the time: its own where it has one, for the machine of a command may be wrong.
@@ -136,28 +133,24 @@ impl Db {
         &self,
         job: impl for<'t> Job<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
     ) -> Result<R> {
-        let made = self.run(any_job(job), Commit::Shared).await?;
+        let made = self.run(any_job(job), None).await?;
         made.downcast().map(|made| *made).map_err(|_| Error::internal("a write has made something else"))
     }
 
-    /// Like [`Db::write`], for a job of many statements that change many pages each: on SQLite it has a commit of its own. Behind
-    /// the savepoint of a shared one, every statement walks through the pages that the job has changed before it.
-    pub async fn write_alone<R: Send + 'static>(
+    /// Like [`Db::write`], for a maintenance job that changes many pages. On SQLite it is not part of a group commit: inside a
+    /// savepoint, each statement that changes several rows walks the list of all pages that the job has changed so far.
+    pub async fn write_in_own_commit<R: Send + 'static>(
         &self,
-        turn: Upkeep,
+        permit: MaintenancePermit,
         job: impl for<'t> Job<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
     ) -> Result<R> {
-        let job = async move |tx: &mut Tx| {
-            let _turn = turn;
-            job(tx).await
-        };
-        let made = self.run(any_job(job), Commit::Own).await?;
+        let made = self.run(any_job(job), Some(permit)).await?;
         made.downcast().map(|made| *made).map_err(|_| Error::internal("a write has made something else"))
     }
 
-    fn run(&self, job: AnyJob, commit: Commit) -> BoxFuture<'_, Result<Made>> {
+    fn run(&self, job: AnyJob, permit: Option<MaintenancePermit>) -> BoxFuture<'_, Result<Made>> {
         match self.store.backend() {
-            Backend::Sqlite(sqlite) => Box::pin(sqlite.writer.write(self.handle.clone(), job, commit)),
+            Backend::Sqlite(sqlite) => Box::pin(sqlite.writer.write(self.handle.clone(), job, permit)),
             Backend::Postgres(postgres) => Box::pin(async move {
                 let (mut turn, mut job_turn) = (None, None);
                 match self.tenant_id() {
@@ -169,7 +162,7 @@ impl Db {
                 // Spawned, so that a caller who goes away cannot stop it between BEGIN and COMMIT.
                 let news = self.store.news_of_writes().clone();
                 let write = async move {
-                    let _turns = (turn, job_turn);
+                    let _turns = (turn, job_turn, permit);
                     tx.run_to_commit(job, &news).await
                 };
                 tokio::spawn(write).await.map_err(Error::unavailable)?

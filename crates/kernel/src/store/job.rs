@@ -27,13 +27,6 @@ pub(super) type Made = Box<dyn Any + Send>;
 pub(super) type AnyJob =
     Box<dyn for<'t> FnOnce(&'t mut Tx) -> Pin<Box<dyn Future<Output = Result<Made>> + Send + 't>> + Send>;
 
-/// Whether a job's transaction may be that of others, too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Commit {
-    Shared,
-    Own,
-}
-
 pub(super) fn any_job<R: Send + 'static>(
     job: impl for<'t> Job<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
 ) -> AnyJob {

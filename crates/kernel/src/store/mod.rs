@@ -19,6 +19,7 @@ mod dialect;
 mod follow;
 mod handle;
 mod job;
+mod maintenance_pace;
 mod migrate;
 mod news;
 mod options;
@@ -35,7 +36,6 @@ mod select;
 mod self_check;
 mod sqlite;
 mod sqlite_group;
-mod sqlite_pace;
 mod sqlite_queue;
 mod sqlite_readers;
 mod sqlite_writer;
@@ -70,7 +70,7 @@ pub use clock::{CLOCK_AHEAD_MAX_MS, STATEMENTS, Tick};
 #[doc(hidden)]
 pub use columns::Text;
 pub use cursor::CursorKey;
-pub use db::{Db, Upkeep};
+pub use db::{Db, MaintenancePermit};
 pub use follow::{Bind, Follower, Followers, Happening};
 pub(crate) use handle::Lane;
 pub use handle::Purpose;
@@ -107,7 +107,7 @@ struct Inner {
     world: World,
     news: News,
     followers: Option<Followers>,
-    upkeep_of: TenantTurns,
+    maintenance_turns: TenantTurns,
     /// The texts of lists that were asked, once a test wants to know them.
     lists_asked: OnceLock<Mutex<BTreeSet<String>>>,
 }
@@ -156,7 +156,7 @@ impl Store {
                 world,
                 news,
                 followers,
-                upkeep_of: TenantTurns::new(1),
+                maintenance_turns: TenantTurns::new(1),
                 lists_asked: OnceLock::new(),
             })))
         })

@@ -17,10 +17,11 @@ use tokio::sync::{oneshot, watch};
 
 use crate::base::{Error, Result, TenantId};
 
-use super::handle::Handle;
-use super::job::{AnyJob, Commit, Made};
+use super::db::MaintenancePermit;
+use super::handle::{Handle, Lane};
+use super::job::{AnyJob, Made};
+use super::maintenance_pace::MaintenancePace;
 use super::news::News;
-use super::sqlite_pace::Pace;
 use super::sqlite_queue::Queue;
 use super::tx::Tx;
 use super::{Options, dialect};
@@ -36,7 +37,7 @@ pub(super) struct Writer {
     queue: Arc<Queue<Pending>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     failing: Arc<AtomicBool>,
-    pace: Arc<Pace>,
+    pace: Arc<MaintenancePace>,
     /// Closed when the thread has ended.
     ended: watch::Receiver<()>,
 }
@@ -45,7 +46,7 @@ impl Writer {
     pub fn start(tx: Tx, options: &Options, news: News) -> Result<Self> {
         let queue = Arc::new(Queue::new(options.queue_max));
         let failing = Arc::new(AtomicBool::new(false));
-        let pace = Arc::new(Pace::default());
+        let pace = Arc::new(MaintenancePace::default());
         let (running, ended) = watch::channel(());
         let thread = Thread {
             _running: running,
@@ -65,20 +66,18 @@ impl Writer {
         Ok(Writer { queue, thread: Mutex::new(Some(handle)), failing, pace, ended })
     }
 
-    pub async fn write(&self, handle: Arc<Handle>, job: AnyJob, commit: Commit) -> Result<Made> {
+    pub async fn write(&self, handle: Arc<Handle>, job: AnyJob, permit: Option<MaintenancePermit>) -> Result<Made> {
         let (reply, answer) = oneshot::channel();
-        let (lane, tenant) = (handle.lane(), handle.tenant_id());
-        if commit == Commit::Own {
+        let tenant = handle.tenant_id();
+        let mut lane = handle.lane();
+        if permit.is_some() {
             tokio::time::sleep(self.pace.pause(Instant::now())).await;
+            // Not behind the writes of its own tenant: all other maintenance waits for its permit.
+            lane = tenant.map_or(lane, Lane::Job);
         }
         self.queue
-            .push(lane, Pending { work: Some((handle, job)), commit, tenant, outcome: None, news: None, reply })?;
+            .push(lane, Pending { work: Some((handle, job)), permit, tenant, outcome: None, news: None, reply })?;
         answer.await.map_err(|_| Error::unavailable("the writer stopped before it answered"))?
-    }
-
-    /// Whether others than the tenant of the last long job write, too.
-    pub fn is_shared(&self) -> bool {
-        self.pace.is_shared(Instant::now())
     }
 
     /// Whether the last group that had something to write could not be written.
@@ -117,7 +116,8 @@ impl Drop for Writer {
 /// A job waiting for its turn and then for its group.
 struct Pending {
     work: Option<(Arc<Handle>, AnyJob)>,
-    commit: Commit,
+    /// A maintenance job is not part of a group commit. Its permit is released after the commit.
+    permit: Option<MaintenancePermit>,
     tenant: Option<TenantId>,
     outcome: Option<Result<Made>>,
     news: Option<TenantId>,
@@ -160,7 +160,7 @@ struct Thread {
     tx: Tx,
     queue: Arc<Queue<Pending>>,
     failing: Arc<AtomicBool>,
-    pace: Arc<Pace>,
+    pace: Arc<MaintenancePace>,
     news: News,
     group_time: Duration,
     last_commit: Duration,
@@ -185,9 +185,9 @@ impl Thread {
         let started_at = Instant::now();
         let fate = self.commit(group);
         for job in &*group {
-            match job.commit {
-                Commit::Shared => self.pace.note_write(job.tenant, started_at),
-                Commit::Own => self.pace.note_long_job(job.tenant, started_at, Instant::now()),
+            match job.permit {
+                None => self.pace.record_write(job.tenant, started_at),
+                Some(_) => self.pace.record_job(job.tenant, started_at, Instant::now()),
             }
         }
         // What was undone has not reached the disk, and tells nothing about it.
@@ -233,19 +233,19 @@ impl Thread {
         ended
     }
 
-    /// Runs the first job, and then whoever is next in turn, until nobody waits, the group is large or long enough, or a job has a
-    /// commit of its own.
+    /// Runs the first job, and then whoever is next in turn, until nobody waits or the group is large or long enough. A maintenance
+    /// job is a group by itself.
     fn run_group(&mut self, group: &mut Vec<Pending>) -> Result<(), String> {
         let (started, time) = (Instant::now(), self.group_time.max(self.last_commit.min(LAST_COMMIT_MAX)));
         let mut next = group.pop();
         while let Some(mut job) = next.take() {
-            let (ran, commit) = (job.run(&mut self.tx), job.commit);
+            let (ran, is_alone) = (job.run(&mut self.tx), job.permit.is_some());
             group.push(job);
             ran?;
             let is_over = group.len() >= GROUP_MAX || started.elapsed() >= time || self.tx.is_idle();
-            if commit == Commit::Shared && !is_over {
+            if !is_alone && !is_over {
                 (next, self.next) = match self.queue.take() {
-                    Some(one) if one.commit == Commit::Own => (None, Some(one)),
+                    Some(one) if one.permit.is_some() => (None, Some(one)),
                     one => (one, None),
                 };
             }

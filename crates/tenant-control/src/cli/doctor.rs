@@ -110,8 +110,8 @@ async fn vouching(store: &Store) -> Check {
     let shown: Vec<String> = found.iter().take(SHOWN_MAX).map(|(slug, email)| format!("{email} ({slug})")).collect();
     let more = if found.len() > SHOWN_MAX { " and others" } else { "" };
     let detail = format!(
-        "{}{more} sign in at another provider than their domain leads to; if that is not meant so, disable them \
-         (`tenant-control admin user delete`) and look at what they did in the audit trail",
+        "{}{more} sign in at another provider than their domain leads to; if you did not intend that, `tenant-control admin \
+         user unlink` them from it, and look at what they did in the audit trail",
         shown.join(", ")
     );
     Check::fine(NAME, detail)

@@ -37,11 +37,11 @@ const REREAD_MS: i64 = 30 * SECOND_MS;
 const PROVIDERS_MAX: usize = 1_000;
 /// More than any provider has that is of use here.
 const SCOPES_MAX: usize = 200;
-/// Who waits for one provider at a time: half of what the others leave for each address from which people come back, and for all
-/// together who need its document.
-const PLACES: BudgetLimits = BudgetLimits { shared: 64, reserve: 64, floor: 1, divisor: 2 };
-/// How long somebody waits for a place: a provider that answers makes room many times meanwhile.
-const PLACE_MAX: Duration = Duration::from_secs(1);
+/// Requests that wait for one provider. A client address may hold half of what the others leave, and so may all requests together
+/// that wait for its discovery document.
+const PROVIDER_PERMITS: BudgetLimits = BudgetLimits { shared: 64, reserve: 64, floor: 1, divisor: 2 };
+/// How long a request waits for a permit: a provider that answers releases many meanwhile.
+const PERMIT_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Where a provider is asked, and how.
 #[derive(Clone, Debug)]
@@ -73,7 +73,7 @@ struct Inner {
 
 struct Entry {
     known: Mutex<Known>,
-    places: FairBudget<PlaceHolder>,
+    permits: FairBudget<ProviderWaiter>,
     /// Held by whoever reads.
     reading: tokio::sync::Mutex<()>,
     refusals: Mutex<Refusals>,
@@ -83,7 +83,7 @@ impl Default for Entry {
     fn default() -> Self {
         Entry {
             known: Mutex::default(),
-            places: FairBudget::new(PLACES),
+            permits: FairBudget::new(PROVIDER_PERMITS),
             reading: tokio::sync::Mutex::default(),
             refusals: Mutex::default(),
         }
@@ -147,10 +147,10 @@ impl Providers {
         entries.entry(id).or_default().clone()
     }
 
-    /// A place among those who come back from a provider. Beyond so many nobody waits for long: a provider that is silent must
-    /// not take the places of all who call this service, nor one address those of its other people.
-    pub async fn place(&self, id: ProviderId, address: ClientAddress) -> Result<Place, Trouble> {
-        self.entry(id).place(PlaceHolder::Browser(address.bucket())).await
+    /// Waits for a permit to finish a sign-on at a provider, for a second at most: a provider that does not answer must not hold
+    /// requests of this service, and one client address must not hold all permits of the provider.
+    pub async fn acquire_permit(&self, id: ProviderId, address: ClientAddress) -> Result<ProviderPermit, Trouble> {
+        self.entry(id).acquire_permit(ProviderWaiter::Browser(address.bucket())).await
     }
 
     /// How many providers this node has asked within the last hour, and how many of them did not answer the last time.
@@ -177,17 +177,17 @@ impl Providers {
     }
 }
 
-/// Who waits for a provider.
+/// Who holds permits of a provider.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub enum PlaceHolder {
-    /// Somebody who comes back from it, by their address.
+pub enum ProviderWaiter {
+    /// Sign-ons that are being finished, by client address.
     Browser(IpAddr),
-    /// Whoever needs its document.
+    /// Requests that need the discovery document.
     Document,
 }
 
 /// Held as long as anything is done for whoever took it.
-pub type Place = Arc<BudgetPermit<PlaceHolder>>;
+pub type ProviderPermit = Arc<BudgetPermit<ProviderWaiter>>;
 
 /// Whether a moment is no further back. One to come is not: the clock was set back since, and what was read then is of no known age.
 fn is_within(at: Timestamp, now: Timestamp, ms: i64) -> bool {
@@ -198,8 +198,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where a provider is asked. Only one that was never asked, or not for a day, is waited for, by whoever has a place or finds one.
-pub async fn metadata(app: &Shared, provider: &Found, place: Option<&Place>) -> Result<Arc<Metadata>, Trouble> {
+/// Where a provider is asked. Only one that was never asked, or not for a day, is waited for, by whoever has a permit or finds one.
+pub async fn metadata(
+    app: &Shared,
+    provider: &Found,
+    permit: Option<&ProviderPermit>,
+) -> Result<Arc<Metadata>, Trouble> {
     let entry = app.settings.of_feature::<Providers>().entry(provider.id);
     let (now, read) = (app.world.now(), lock(&entry.known).metadata.clone());
     match read {
@@ -210,12 +214,12 @@ pub async fn metadata(app: &Shared, provider: &Found, place: Option<&Place>) -> 
         }
         _ => {
             entry.check(now)?;
-            let place = match place {
-                Some(place) => place.clone(),
-                None => entry.place(PlaceHolder::Document).await?,
+            let permit = match permit {
+                Some(permit) => permit.clone(),
+                None => entry.acquire_permit(ProviderWaiter::Document).await?,
             };
             // By itself: whoever waits for it may leave, and what it finds out is remembered for those who come.
-            let reading = tokio::spawn(wait_for_document(app.clone(), provider.clone(), entry, place));
+            let reading = tokio::spawn(wait_for_document(app.clone(), provider.clone(), entry, permit));
             let ended = |_| Trouble::new(Refusal::ProviderUnreachable, "reading its document ended half-way");
             reading.await.map_err(ended)?
         }
@@ -227,7 +231,7 @@ async fn wait_for_document(
     app: Shared,
     provider: Found,
     entry: Arc<Entry>,
-    _place: Place,
+    _permit: ProviderPermit,
 ) -> Result<Arc<Metadata>, Trouble> {
     let _turn = entry.turn().await?;
     let now = app.world.now();
@@ -285,9 +289,9 @@ pub async fn newer_keys(
 }
 
 impl Entry {
-    async fn place(&self, holder: PlaceHolder) -> Result<Place, Trouble> {
-        let place = self.places.acquire(holder.into(), 1, PLACE_MAX).await;
-        place.map(Arc::new).ok_or_else(|| Trouble::new(Refusal::ProviderUnreachable, "too many wait for it"))
+    async fn acquire_permit(&self, holder: ProviderWaiter) -> Result<ProviderPermit, Trouble> {
+        let permit = self.permits.acquire(holder.into(), 1, PERMIT_WAIT_MAX).await;
+        permit.map(Arc::new).ok_or_else(|| Trouble::new(Refusal::ProviderUnreachable, "too many wait for it"))
     }
 
     /// Refuses whoever asks again right after the provider has failed.
@@ -315,12 +319,12 @@ impl Entry {
         let broken = |detail: String| Trouble::new(Refusal::ProviderBroken, detail);
         let issuer = Target::parse(&provider.issuer).map_err(|bad| broken(bad.to_string()))?;
         let url = format!("{}/.well-known/openid-configuration", provider.issuer.trim_end_matches('/'));
-        let place = Target::parse(&url).map_err(|bad| broken(bad.to_string()))?;
-        if !may_be_asked(&place, app.outbound.allowed()) {
+        let target = Target::parse(&url).map_err(|bad| broken(bad.to_string()))?;
+        if !may_be_asked(&target, app.outbound.allowed()) {
             let detail = "its issuer is neither https nor at an address that the operator has allowed";
             return Err(broken(detail.to_owned()));
         }
-        let document = asking::get(app, provider, &place).await?;
+        let document = asking::get(app, provider, &target).await?;
         let reader = Reader { document: &document, issuer: &issuer, app };
         let metadata = Arc::new(reader.read(provider).map_err(broken)?);
         lock(&self.known).metadata = Some(Read { at: app.world.now(), what: metadata.clone() });

@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use tokio::time::timeout;
 
 use super::asking::{ask_userinfo, plain_word, redeem};
-use super::discovery::{self, Metadata, Place, Providers};
+use super::discovery::{self, Metadata, ProviderPermit, Providers};
 use super::refusal::{Refusal, Stop, Told, Trouble, VouchedPerson};
 use super::rules::{decode_query, email_domain, encode, find_claim, parse_redirect, role_of, scope};
 use super::sealed_flow::{Flow, cookie_name};
@@ -192,14 +192,14 @@ async fn sign_on(
     if flow.expires_at <= now {
         return Err(Refusal::FlowExpired.into());
     }
-    // Whoever comes back with the same one again and again costs reads alone, and nobody's place.
+    // A replayed callback costs one read and no permit.
     let state_hash = sha256(answer.state.as_bytes());
     if store::is_state_used(db, state_hash).await? {
         return Err(Refusal::FlowUsed.into());
     }
-    // Whoever finds no place has used nothing up, and can come again.
-    let place = app.settings.of_feature::<Providers>().place(flow.provider, address).await;
-    let place = place.map_err(|trouble| Stop::Failed(Error::unavailable(trouble.detail)))?;
+    // Without a permit nothing is used up, and the browser can load the page again.
+    let permit = app.settings.of_feature::<Providers>().acquire_permit(flow.provider, address).await;
+    let permit = permit.map_err(|trouble| Stop::Failed(Error::unavailable(trouble.detail)))?;
     if !store::claim_state(db, state_hash, flow.expires_at).await? {
         return Err(Refusal::FlowUsed.into());
     }
@@ -208,11 +208,11 @@ async fn sign_on(
     if flow.version != provider.found.version {
         return Err(Refusal::ProviderChanged.into());
     }
-    let asking = vouch(app, &provider, Back { answer, flow, place: &place });
+    let asking = vouch(app, &provider, Back { answer, flow, permit: &permit });
     let late = |_| Trouble::new(Refusal::ProviderUnreachable, "all that was asked of it took too long");
     let (claims, id_token) = timeout(ASKING_MAX, asking).await.map_err(late)??;
     // What is left is ours, and is bounded by tenant.
-    drop(place);
+    drop(permit);
     let person = VouchedPerson::of(&claims);
     let (who, domain) = read_claims(&provider, &claims).map_err(|trouble| trouble.about(&person))?;
     let id_token = Some(id_token).filter(|token| provider.sign_out_at_provider && token.len() <= ID_TOKEN_BYTES_MAX);
@@ -231,17 +231,17 @@ const ID_TOKEN_BYTES_MAX: usize = 3 * 1024;
 struct Back<'a> {
     answer: &'a Answer,
     flow: &'a Flow,
-    place: &'a Place,
+    permit: &'a ProviderPermit,
 }
 
 /// What the provider says of whoever comes back with its code; and its ID token, which says it.
 async fn vouch(app: &Shared, provider: &Connection, back: Back<'_>) -> Result<(Map<String, Value>, String), Stop> {
-    let (found, Back { answer, flow, place }) = (&provider.found, back);
+    let (found, Back { answer, flow, permit }) = (&provider.found, back);
     // Before anything else, so that no other provider's answer is taken for this one's (RFC 9207).
     if answer.issuer.as_ref().is_some_and(|issuer| *issuer != found.issuer) {
         return Err(Refusal::OtherIssuer.into());
     }
-    let metadata = discovery::metadata(app, found, Some(place)).await?;
+    let metadata = discovery::metadata(app, found, Some(permit)).await?;
     if metadata.names_issuer && answer.issuer.is_none() {
         return Err(Refusal::OtherIssuer.into());
     }

@@ -62,9 +62,10 @@ kernel::statements! {
     FIND_TO_SIGN_OUT = "SELECT tenant_id, id, name, protocol, issuer, client_id, scope, role_map, version
         FROM sso_providers WHERE tenant_id = $1 AND id = $2 AND enabled AND sign_out_at_provider";
     /// Of all tenants, for the operator.
-    LIST_VOUCHED_ELSEWHERE = "SELECT t.slug, u.email FROM user_identities i
+    LIST_VOUCHED_ELSEWHERE = "SELECT DISTINCT t.slug, u.email FROM user_identities i
         JOIN users u ON u.tenant_id = i.tenant_id AND u.id = i.user_id AND u.status = 'active'
         JOIN tenants t ON t.id = i.tenant_id
+        JOIN sso_providers p ON p.tenant_id = i.tenant_id AND p.id = i.provider_id AND p.enabled
         JOIN sso_domains d ON d.tenant_id = i.tenant_id AND d.verified_at IS NOT NULL AND d.provider_id <> i.provider_id
             AND u.email LIKE '%@' || d.domain
         ORDER BY t.slug, u.email LIMIT $1";

@@ -144,38 +144,52 @@ async fn a_refused_write_beside_another_process_fails_no_neighbour() {
     }
 }
 
+/// Blocks the writer's thread until the flag is set. A job of the same group would never be answered meanwhile.
+fn assert_answered(is_answered: &AtomicBool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !is_answered.load(Ordering::Relaxed) && Instant::now() < deadline {
+        std::thread::yield_now();
+    }
+    assert!(is_answered.load(Ordering::Relaxed));
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_job_has_a_commit_of_its_own() {
+async fn a_maintenance_job_has_a_commit_of_its_own() {
     use End::{Well, WithAnError};
     let (store, db) = one_group().await;
     for (round, end) in [(0_i64, Well), (1, WithAnError)] {
-        let turn = db.upkeep().await.unwrap();
+        let permit = db.acquire_maintenance_permit().await.unwrap();
         let (release, occupied) = occupy(&store.system(Purpose::Cli)).await;
-        let is_answered = Arc::new(AtomicBool::new(false));
-        let (before, answered) = (db.clone(), is_answered.clone());
+        let answered = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+        let ([first, second], [after_first, after_second]) = (answered.clone(), answered);
+        let writer = db.clone();
         let before = start(async move {
-            before.write(async move |tx| work(tx, round * 10, Well).await).await.unwrap();
-            answered.store(true, Ordering::Relaxed);
+            writer.write(async move |tx| work(tx, round * 10, Well).await).await.unwrap();
+            first.store(true, Ordering::Relaxed);
         });
-        let long = db.clone();
-        let long = start(async move {
+        let writer = db.clone();
+        let maintenance = start(async move {
             let job = async move |tx: &mut Tx| {
-                // In one group with it, it would never be answered meanwhile.
-                let deadline = Instant::now() + Duration::from_secs(10);
-                while !is_answered.load(Ordering::Relaxed) && Instant::now() < deadline {
-                    std::thread::yield_now();
-                }
-                assert!(is_answered.load(Ordering::Relaxed));
+                assert_answered(&after_first);
                 work(tx, round * 10 + 1, end).await
             };
-            long.write_alone(turn, job).await
+            let done = writer.write_in_own_commit(permit, job).await;
+            second.store(true, Ordering::Relaxed);
+            done
         });
-        let after = db.clone();
-        let after = start(async move { after.write(async move |tx| work(tx, round * 10 + 2, Well).await).await });
+        let writer = db.clone();
+        let after = start(async move {
+            let job = async move |tx: &mut Tx| {
+                assert_answered(&after_second);
+                work(tx, round * 10 + 2, Well).await
+            };
+            // Lanes are served in turn: the second job of the tenant comes after the maintenance job.
+            writer.write(job).await
+        });
         drop(release);
         occupied.await.unwrap().unwrap();
         before.await.unwrap();
-        assert_eq!(code(long.await.unwrap()), (end == WithAnError).then_some(Code::Conflict));
+        assert_eq!(code(maintenance.await.unwrap()), (end == WithAnError).then_some(Code::Conflict));
         after.await.unwrap().unwrap();
     }
     let kept: Vec<i64> = rows(&db).await.into_iter().map(|(n, _)| n).filter(|n| *n < 1_000).collect();

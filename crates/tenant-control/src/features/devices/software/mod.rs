@@ -23,7 +23,7 @@ pub const VERSIONS: &str = "\u{1f}";
 const VERSIONS_MAX: usize = 50;
 
 /// Names of one note, and about how long they are with their versions: as many as can be indexed without anybody waiting long.
-const NAMES_MAX: usize = 64;
+const NAMES_MAX: usize = 250;
 const NAMES_BYTES_MAX: usize = 64 << 10;
 
 /// Into so many buckets names are divided. What one name means on one device is always in the same, and so in its order.
@@ -245,7 +245,7 @@ mod tests {
             label: None,
         };
         let sizes = |names: Vec<NameNote>| in_pieces(names).iter().map(Vec::len).collect::<Vec<_>>();
-        assert_eq!(sizes((0..600).map(|n| name(n, 1)).collect()), [64, 64, 64, 64, 64, 64, 64, 64, 64, 24]);
+        assert_eq!(sizes((0..600).map(|n| name(n, 1)).collect()), [250, 250, 100]);
         assert_eq!(sizes((0..5).map(|n| name(n, 30_000)).collect()), [2, 2, 1]);
         assert_eq!(sizes((0..3).map(|n| name(n, 100_000)).collect()), [1, 1, 1]);
         assert!(sizes(Vec::new()).is_empty());

@@ -39,33 +39,21 @@ kernel::statements! {
     INSTALLED = "SELECT software FROM device_parts WHERE tenant_id = $1 AND number = $2";
 }
 
-/// What is brought into the index together. A name costs most where it is new; those of several devices lie side by side, and
-/// are counted at once.
-#[derive(Clone, Copy)]
-struct StepLimits {
-    /// Different ones.
-    names: usize,
-    /// Of all devices.
-    installed: usize,
-    size_bytes: usize,
-}
-
-/// Some 20 ms.
-const STEP: StepLimits = StepLimits { names: 250, installed: 1_000, size_bytes: 256 << 10 };
-/// Some 5 ms, where everybody's writes wait for it.
-const SHORT_STEP: StepLimits = StepLimits { names: 64, installed: 250, size_bytes: 64 << 10 };
-
-/// Notes that a step looks at.
-const TOGETHER: usize = 32;
+/// Bounds of one transaction that indexes software: some 20 ms on SQLite, where every write waits for it. A new name costs most; the
+/// same name on several devices is one counter.
+const DISTINCT_NAMES_MAX: usize = 250;
+const INSTALLATIONS_MAX: usize = 1_000;
+const STEP_BYTES_MAX: usize = 256 << 10;
+const STEP_NOTES_MAX: usize = 16;
 
 /// Notes that a tenant's reports may leave to others: so many that they are worth being taken together.
 const MANY: usize = 128;
 
 /// Turns of whoever waits until the index is up to date: some ninety machines with thousands of packages, of which each is new.
-const TURNS_MAX: usize = 10_000;
+const TURNS_MAX: usize = 4_000;
 
 /// Turns that the job has for one tenant before it goes to the next.
-const ROUND_TURNS_MAX: usize = 16;
+const ROUND_TURNS_MAX: usize = 64;
 
 /// Notes that are looked at where devices are judged one by one; if there are more, every device may have one.
 const NOTED_MAX: usize = 1_000;
@@ -128,11 +116,10 @@ async fn is_indexed(db: &Db, few: usize, until: i64) -> Result<bool> {
     if !has_notes(db, few, until).await? {
         return Ok(true);
     }
-    let turn = db.upkeep().await?;
+    let permit = db.acquire_maintenance_permit().await?;
     // Whoever had the turn before may have done it.
     if has_notes(db, few, until).await? {
-        let limits = if turn.is_waited_for { SHORT_STEP } else { STEP };
-        db.write_alone(turn, async move |tx: &mut Tx| fold(tx, until, limits).await).await?;
+        db.write_in_own_commit(permit, async move |tx: &mut Tx| fold(tx, until).await).await?;
     }
     Ok(false)
 }
@@ -163,18 +150,19 @@ pub async fn index_tenants(node: &Node) -> Result<()> {
 }
 
 /// Brings the next notes into the index.
-async fn fold(tx: &mut Tx, until: i64, limits: StepLimits) -> Result<()> {
+async fn fold(tx: &mut Tx, until: i64) -> Result<()> {
     // Whoever else does the same, or notes something, waits.
     tx.tick().await?;
-    let noted: Vec<(i64, i64, i64, i64, String)> = tx.list(NOTES, args![until, rows(TOGETHER)]).await?;
+    let noted: Vec<(i64, i64, i64, i64, String)> = tx.list(NOTES, args![until, rows(STEP_NOTES_MAX)]).await?;
     let (mut folded, mut done, mut names, mut size_bytes) = (Folded::default(), Vec::new(), HashSet::new(), 0);
-    let mut installed = 0;
+    let mut installations = 0;
     for (bucket, number, version, part, changes) in noted {
         let note: Note = serde_json::from_str(&changes).map_err(Error::internal)?;
         names.extend(note.names.iter().map(|name| name.name.clone()));
-        installed += note.names.len();
+        installations += note.names.len();
         size_bytes += changes.len();
-        let is_enough = names.len() > limits.names || installed > limits.installed || size_bytes > limits.size_bytes;
+        let is_enough =
+            names.len() > DISTINCT_NAMES_MAX || installations > INSTALLATIONS_MAX || size_bytes > STEP_BYTES_MAX;
         if is_enough && !done.is_empty() {
             break;
         }
