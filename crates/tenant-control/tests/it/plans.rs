@@ -83,6 +83,10 @@ const ALLOWED: &[(&str, &str)] = &[
     ("WAITING", "counts what waits, from an index of that alone, off the threads that serve requests"),
     ("WALK_DEVICES", "reads all devices of all tenants for a new search index, some at a time along their key"),
     ("WALK_TICKETS", "the same of tickets"),
+    (
+        "LIST_VOUCHED_ELSEWHERE",
+        "`doctor` alone reads it, in a process of its own; as many rows as people have linked accounts",
+    ),
 ];
 
 /// Beginnings of lists, which are looked at as a whole: they add their filters, an order and a limit.

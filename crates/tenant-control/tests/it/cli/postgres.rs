@@ -39,6 +39,7 @@ async fn the_commands_work_beside_a_running_server() {
             "schema",
             "tenants' clocks",
             "search index",
+            "single sign-on",
             "secrets"
         ]
     );
