@@ -71,7 +71,10 @@ impl Writer {
         let tenant = handle.tenant_id();
         let mut lane = handle.lane();
         if permit.is_some() {
-            tokio::time::sleep(self.pace.pause(Instant::now())).await;
+            let pause = self.pace.pause(Instant::now());
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            }
             // Not behind the writes of its own tenant: all other maintenance waits for its permit.
             lane = tenant.map_or(lane, Lane::Job);
         }
