@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::args;
 use crate::base::{Actor, Clock, Error, Result, TenantId, Timestamp, World};
 
 use super::handle::{Handle, Lane, Purpose, Reach};
 use super::job::{AnyJob, Job, Made, any_job};
+use super::maintenance::MaintenancePermit;
 use super::postgres::Session;
 use super::row::{EachRow, take_only};
 use super::tx::Tx;
@@ -18,12 +18,6 @@ use super::{Args, Backend, Engine, FromRow, Row, Select, Store, dialect};
 
 /// Whoever waits longer for upkeep is better off asking again.
 const MAINTENANCE_WAIT_MAX: Duration = Duration::from_secs(30);
-
-/// A turn at upkeep, given back when it is dropped.
-pub struct MaintenancePermit {
-    _of_tenant: OwnedSemaphorePermit,
-    _of_all: Option<OwnedSemaphorePermit>,
-}
 
 /// As long as SQLite waits at most before it asks for the lock again.
 const MAKE_WAY: Duration = Duration::from_millis(100);
@@ -95,7 +89,7 @@ impl Db {
         if self.engine() == Engine::Sqlite && lane != Lane::System {
             of_all = Some(turns.take(Lane::System, MAINTENANCE_WAIT_MAX).await?);
         }
-        Ok(MaintenancePermit { _of_tenant: of_tenant, _of_all: of_all })
+        Ok(MaintenancePermit::new(of_tenant, of_all))
     }
 
     /// What the database takes for the time: its own where it has one, for the machine of a command may be wrong.

@@ -17,10 +17,9 @@ use tokio::sync::{oneshot, watch};
 
 use crate::base::{Error, Result, TenantId};
 
-use super::db::MaintenancePermit;
 use super::handle::{Handle, Lane};
 use super::job::{AnyJob, Made};
-use super::maintenance_pace::MaintenancePace;
+use super::maintenance::{MaintenancePace, MaintenancePermit};
 use super::news::News;
 use super::sqlite_queue::Queue;
 use super::tx::Tx;

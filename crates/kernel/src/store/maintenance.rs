@@ -6,7 +6,21 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::OwnedSemaphorePermit;
+
 use crate::base::TenantId;
+
+/// Held by a maintenance job until it is committed: one of its tenant and, on SQLite, the only one of all.
+pub struct MaintenancePermit {
+    _of_tenant: OwnedSemaphorePermit,
+    _of_all: Option<OwnedSemaphorePermit>,
+}
+
+impl MaintenancePermit {
+    pub(super) fn new(of_tenant: OwnedSemaphorePermit, of_all: Option<OwnedSemaphorePermit>) -> Self {
+        MaintenancePermit { _of_tenant: of_tenant, _of_all: of_all }
+    }
+}
 
 /// The pause after a job, in multiples of its duration: maintenance has a quarter of the writer's time.
 const PAUSE_FACTOR: u32 = 3;
