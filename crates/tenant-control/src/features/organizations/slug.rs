@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::features::search::language::fold::fold;
+use search_language::fold::fold;
 
 /// As the kernel bounds them.
 pub const SLUG_BYTES_MAX: usize = 63;

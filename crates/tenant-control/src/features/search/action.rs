@@ -9,7 +9,7 @@ use kernel::store::{CursorKey, Db};
 use serde_json::{Map, Value, json};
 
 use super::answer::{Ask, answer, read};
-use super::language::Query;
+use search_language::Query;
 use super::routes::{PATH, parse_q};
 use super::served::Served;
 use super::{INVALID_QUERY, Type};

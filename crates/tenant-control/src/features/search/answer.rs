@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::documents::Kind;
 use super::index::{Asked, Place};
-use super::language::{self, Query};
+use search_language::Query;
 use super::served::Served;
 use super::shown::hit;
 use super::{Counts, Hit, INVALID_QUERY, Type, seen_by, store, wanted};
@@ -36,7 +36,7 @@ pub struct Whole {
 
 /// Reads what somebody has typed.
 pub fn read(q: &str) -> Result<Query> {
-    language::parse(q).map_err(|error| Error::new(INVALID_QUERY, error.to_string()))
+    search_language::parse(q).map_err(|error| Error::new(INVALID_QUERY, error.to_string()))
 }
 
 /// The best of what a tenant has and these scopes let somebody see; where the page ends, if there is another behind it; and what

@@ -1,6 +1,6 @@
 //! Search: what a tenant has, found as people type it.
 //!
-//! `language` reads what is asked, `documents` makes of records what is found, `index` finds it, and `keeper` keeps the index like
+//! The crate `search-language` reads what is asked, `documents` makes of records what is found, `index` finds it, and `keeper` keeps the index like
 //! the store. Whatever is wrong with the index, the records are not touched by it.
 
 pub mod action;
@@ -12,7 +12,6 @@ mod following;
 pub mod health;
 pub mod index;
 pub mod keeper;
-pub mod language;
 pub mod routes;
 pub mod served;
 mod shown;

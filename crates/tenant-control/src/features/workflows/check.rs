@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::action::store::{Action, Does};
 use super::depth::{DEPTH_MAX, is_shallow};
-use super::expression::{Expression, Fault};
+use expressions::{Expression, Fault};
 use super::schedule::{Schedule, ScheduleField};
 use super::schema::InputSchema;
 use super::template::Template;

@@ -38,7 +38,7 @@ fn whole(most: i64) -> ObjectBuilder {
 }
 
 fn expression(about: &str) -> ObjectBuilder {
-    nullable(Type::String).max_length(Some(super::expression::SOURCE_BYTES_MAX)).description(Some(about))
+    nullable(Type::String).max_length(Some(expressions::SOURCE_BYTES_MAX)).description(Some(about))
 }
 
 fn name() -> ObjectBuilder {

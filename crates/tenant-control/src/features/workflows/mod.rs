@@ -16,13 +16,11 @@ pub mod dry_run {
     pub mod store;
 }
 pub mod engine;
-pub mod expression;
 /// Being woken by what is published.
 pub mod follow {
     pub mod store;
 }
 pub mod jobs;
-mod pattern;
 pub mod plan;
 /// Taking workflows and their runs out of the future.
 pub mod repair {

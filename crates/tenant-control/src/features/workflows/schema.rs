@@ -6,7 +6,7 @@
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 
-use super::pattern;
+use expressions::pattern;
 
 const SCHEMA_BYTES_MAX: usize = 16 << 10;
 /// What builds and checks recurses.

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::expression::{Expression, Fault, Meter, Scope, end_of_template};
+use expressions::{Expression, Fault, Meter, Scope, end_of_template};
 
 /// As deep as JSON is read; what is walked here recurses.
 const DEPTH_MAX: usize = 128;

@@ -10,7 +10,7 @@ use kernel::base::SECOND_MS;
 use kernel::store::Db;
 use serde_json::{Value, json};
 use tenant_control::features::search::index::{Asked, Found};
-use tenant_control::features::search::language::parse;
+use search_language::parse;
 use tenant_control::features::search::served::Served;
 use tenant_control::features::search::wanted;
 use tokio::runtime::Builder;

@@ -17,7 +17,7 @@ use tenant_control::features::search::health::health;
 use tenant_control::features::search::index::Asked;
 use tenant_control::features::search::keeper::Keeper;
 use tenant_control::features::search::served::Served;
-use tenant_control::features::search::{language, wanted};
+use tenant_control::features::search::wanted;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -106,7 +106,7 @@ fn date_back(index: &Path) {
 
 /// What an index finds that no server asks.
 async fn titles(served: &Served, server: &Server, tenancy: &Tenancy, q: &str) -> Vec<String> {
-    let query = language::parse(q).expect("a query");
+    let query = search_language::parse(q).expect("a query");
     let asked = Asked { tenant: tenancy.tenant.id, kinds: wanted(None), query, limit: 10, behind: None };
     let db = operate(&server.app.store, &tenancy.tenant);
     let found = served.search(&db, asked).await.expect("an answer").expect("it is not too much");

@@ -3,7 +3,7 @@
 use kernel::base::{DAY_MS, MINUTE_MS, Timestamp};
 use serde_json::{Value, json};
 use tenant_control::catalogue;
-use tenant_control::features::workflows::expression::FUNCTIONS;
+use expressions::FUNCTIONS;
 
 use crate::support::receiver::{Behaviour, Receiver};
 use crate::support::workflows::{WORKFLOWS, assert_ended, id_of, open, step_of};

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 
 use kernel::base::{TenantId, Timestamp, Word};
 
-use super::language::Field;
+use search_language::Field;
 use crate::features::asset_inventory::find::Installed;
 
 /// How much text of one record is indexed: all that people write of one, and little enough for a writer to hold
@@ -226,7 +226,7 @@ fn percent_encoded(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::language::fields::TYPES;
+    use search_language::fields::TYPES;
     use super::*;
     use kernel::base::RecordId;
 

@@ -7,9 +7,9 @@ use std::cmp::Reverse;
 use levenshtein_automata::DFA;
 
 use super::super::Highlight;
-use super::super::language::highlight::snippet;
-use super::super::language::typos::{starts_may_have_typos, typos_of};
-use super::super::language::{Clause, Query};
+use search_language::highlight::snippet;
+use search_language::typos::{starts_may_have_typos, typos_of};
+use search_language::{Clause, Query};
 use super::words::{edits_of, typos};
 
 /// Places that are shown of one hit, and about how long each is.
@@ -162,7 +162,7 @@ impl Typos {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use super::super::super::language::parse;
+    use search_language::parse;
     use super::*;
 
     fn marks(q: &str) -> Marks {

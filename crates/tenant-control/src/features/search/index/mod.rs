@@ -22,7 +22,7 @@ use tantivy::{DocAddress, TantivyDocument};
 
 use super::Highlight;
 use super::documents::{KINDS, Kind, Kinds};
-use super::language::{Clause, Field, Query};
+use search_language::{Clause, Field, Query};
 use budget::Budget;
 use collect::Snapshot;
 use marks::Marks;

@@ -9,8 +9,8 @@ use tantivy::query::{BooleanQuery, ConstScoreQuery, DisjunctionMaxQuery, EmptyQu
 use tantivy::schema::IndexRecordOption;
 
 use super::super::documents::kinds_with;
-use super::super::language::typos::typos_of;
-use super::super::language::{self, Clause, Field};
+use search_language::typos::typos_of;
+use search_language::{Clause, Field};
 use super::budget::Budget;
 use super::rows::{Last, RowQuery};
 use super::schema::{Fields, HOST_WORDS, ORGANIZATION_ID, Owner, in_words};
@@ -32,7 +32,7 @@ impl Asking<'_> {
     /// `meant` gives the ids that the name in a clause stands for.
     pub fn query(
         &self,
-        query: &language::Query,
+        query: &search_language::Query,
         meant: impl Fn(&Clause) -> Result<Vec<String>>,
     ) -> Result<Box<dyn Query>> {
         let mut clauses: Vec<(Occur, Box<dyn Query>)> = Vec::new();

@@ -11,8 +11,8 @@ use tantivy::tokenizer::{Token, TokenStream, Tokenizer};
 use tantivy::{Index, IndexSettings, TantivyDocument, Term};
 
 use super::super::documents::{Document, Kind, Kinds};
-use super::super::language::Field as Asked;
-use super::super::language::fold::{fold, tokens};
+use search_language::Field as Asked;
+use search_language::fold::{fold, tokens};
 
 /// Version of what is written here and of how texts are folded. It is part of every commit: another number means building anew.
 pub const FORMAT: u32 = 1;

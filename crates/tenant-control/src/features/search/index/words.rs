@@ -12,7 +12,7 @@ use tantivy::schema::Field;
 use tantivy::{DocId, InvertedIndexReader, Score, SegmentReader, TantivyError};
 use tantivy_fst::Automaton;
 
-use super::super::language::typos::starts_may_have_typos;
+use search_language::typos::starts_may_have_typos;
 use super::budget::Budget;
 use super::matches::Matches;
 use super::schema::{Fields, OWNER_LEN, Owner};
@@ -299,7 +299,7 @@ mod tests {
     use kernel::base::{RecordId, TenantId};
 
     use super::super::super::documents::Kind;
-    use super::super::super::language::CLAUSES_MAX;
+    use search_language::CLAUSES_MAX;
     use super::*;
 
     #[test]

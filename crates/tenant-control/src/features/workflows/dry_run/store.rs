@@ -28,7 +28,7 @@ use super::super::engine::actor;
 use super::super::engine::evaluate::{Evaluated, Seen, evaluate_with, masked};
 use super::super::engine::revisions::Revision;
 use super::super::engine::store::{lost, needs, rights_for};
-use super::super::expression::Meter;
+use expressions::Meter;
 use super::super::plan::{self, plan};
 use super::super::runs::start::store::{Checked, changed_meanwhile, check, check_in_force, prepare};
 use super::super::runs::store::insert;

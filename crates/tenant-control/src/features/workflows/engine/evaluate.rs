@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::super::super::webhooks::MASK;
 use super::super::action::store::Does;
 use super::super::depth::{DEPTH_MAX, is_shallow};
-use super::super::expression::{Expression, Fault, Meter, Scope};
+use expressions::{Expression, Fault, Meter, Scope};
 use super::super::runs::parse_optional;
 use super::super::{RUN_BYTES_MAX, STEP_BYTES_MAX, STEP_BYTES_SMALL, StepError, WORKFLOW_LANE};
 use super::act::store::Job;

@@ -1,7 +1,7 @@
 use kernel::base::Timestamp;
 use serde_json::{Value, json};
 
-use super::super::expression::{Fault, Meter, Scope};
+use expressions::{Fault, Meter, Scope};
 use super::Template;
 
 fn world() -> Value {

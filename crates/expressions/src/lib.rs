@@ -15,6 +15,7 @@ mod meter;
 mod node;
 mod operators;
 mod parse;
+pub mod pattern;
 mod value;
 
 pub use self::fault::Fault;

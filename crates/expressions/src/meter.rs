@@ -21,7 +21,7 @@ impl Meter {
         Ok(())
     }
 
-    pub(in super::super) fn bytes(&mut self, count: usize) -> Result<(), Fault> {
+    pub fn bytes(&mut self, count: usize) -> Result<(), Fault> {
         self.bytes = self.bytes.checked_sub(count).ok_or(Fault::Spent)?;
         Ok(())
     }

@@ -4,7 +4,7 @@ use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, L
 use cel::parser::pratt_parser::{Lexer, TokenKind};
 use regex::RegexBuilder;
 
-use super::super::pattern;
+use super::pattern;
 use super::functions::{self, Function};
 use super::node::{Literal, Loop, LoopKind, Node, Operator, Pattern, Root};
 use super::{Expression, Fault};
