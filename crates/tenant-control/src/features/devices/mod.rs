@@ -35,7 +35,7 @@ use crate::features::organizations::OrganizationId;
 
 pub use changes::{Changes, FieldChange, differences};
 pub use index::store::size_of;
-pub use parts::{Disk, Nic, Parts, Software, Volume};
+pub use parts::{Cpu, Disk, Nic, Os, Parts, Platform, Software, Type, Volume};
 pub use rules::{Settings, next_check, settle};
 pub use software::{SOFTWARE, VERSIONS, software_name, software_of};
 pub use store::{By, Kept, Noted, bring_back, create, delete, edit, find, find_by_number, lock, save};
@@ -74,21 +74,6 @@ pub const OF_ORGANIZATION: Referrer =
 /// Devices as others refer to them.
 pub const DEVICES: Referable =
     Referable { prefix: DeviceId::PREFIX, table: "devices", only: Some("deleted_at IS NULL") };
-
-kernel::words! {
-    #[schema(as = DeviceType)]
-    pub enum Type {
-        Server "server", Workstation "workstation", Laptop "laptop", Mobile "mobile", Network "network",
-        Printer "printer", Virtual "virtual", Other "other",
-    }
-}
-
-kernel::words! {
-    #[schema(as = DevicePlatform)]
-    pub enum Platform {
-        Windows "windows", Linux "linux", Macos "macos", Android "android", Ios "ios", Other "other",
-    }
-}
 
 kernel::words! {
     /// `offline` when a device is overdue, `stale` when it has not been heard of for weeks, or never.
@@ -198,33 +183,6 @@ impl Record for Device {
     fn version(&self) -> i64 {
         self.version
     }
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(as = DeviceOs)]
-pub struct Os {
-    #[schema(required)]
-    pub name: Option<String>,
-    #[schema(required)]
-    pub version: Option<String>,
-    #[schema(required)]
-    pub build: Option<String>,
-    #[schema(required)]
-    pub kernel: Option<String>,
-    #[schema(required)]
-    pub arch: Option<String>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(as = DeviceCpu)]
-pub struct Cpu {
-    #[schema(required)]
-    pub model: Option<String>,
-    #[schema(required)]
-    pub sockets: Option<i64>,
-    /// Of all sockets together.
-    #[schema(required)]
-    pub cores: Option<i64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]

@@ -1,12 +1,11 @@
 //! What agents report: how it becomes a device, and by what a device is known again.
 //!
-//! `report/` reads what they send, whatever their language; here is what is made of it.
+//! The crate `agent-reports` reads what they send, whatever their language; here is what is made of it.
 
 pub mod import;
 pub mod merge {
     pub mod store;
 }
-pub mod report;
 pub mod routes;
 pub mod store;
 
@@ -17,7 +16,7 @@ use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use kernel::base::{RecordId, Timestamp, sha256};
 use serde_json::Map;
 
-use self::report::{
+use agent_reports::{
     Facts, Host, Machine, Report, System, is_made, real_label, real_mac, real_serial, real_uuid, uuid_twin,
 };
 use crate::features::devices::{

@@ -11,14 +11,14 @@ use kernel::rules;
 use kernel::store::Db;
 
 use super::Reporter;
-use super::report::{self, Codec, Facts, Language, Message, Refusal, RefusalKind, Report};
+use agent_reports::{Codec, Facts, Language, Message, Refusal, RefusalKind, Report};
 use super::store::{self, Sign, Taken};
 use crate::features::devices::{Settings, software};
 use crate::features::ingest_keys::pass::IngestPass;
 
 pub const PATH: &str = "/internal/ingest/inventory";
 
-/// The largest body as it comes; what is in it may be [`report::INFLATED_BYTES_MAX`].
+/// The largest body as it comes; what is in it may be [`agent_reports::INFLATED_BYTES_MAX`].
 pub const BODY_BYTES_MAX: usize = 16 << 20;
 
 /// What agents call what they send. Some call everything the same: the first bytes decide.
@@ -86,7 +86,7 @@ async fn take_in(
         open(&body.bytes, &who)
     };
     let Opened { codec, bytes, digest } = blocking(opening).await?;
-    let answer = |plain: Vec<u8>| Ok(RawAnswer { media_type, bytes: report::encode(codec, &plain) });
+    let answer = |plain: Vec<u8>| Ok(RawAnswer { media_type, bytes: agent_reports::encode(codec, &plain) });
     let mut parser = Some(parser);
     if bytes.len() >= INVENTORY_BYTES_MIN
         && let Some(heard) = store::find_unchanged(&db, reach, &digest).await?
@@ -100,7 +100,7 @@ async fn take_in(
         Some(parser) => parser,
         None => agent.acquire_parser().await?,
     };
-    let (language, message) = blocking(move || report::parse(&bytes).map(with_facts).map_err(refused)).await?;
+    let (language, message) = blocking(move || agent_reports::parse(&bytes).map(with_facts).map_err(refused)).await?;
     drop(parser);
     match message {
         Read::Inventory(taken) => {
@@ -115,10 +115,10 @@ async fn take_in(
         Read::Question { device_id } => {
             store::note_alive(&db, settings, reach, &reporter, &device_id).await?;
             answer(match language {
-                Language::Json => report::json_contact(hours(settings)),
+                Language::Json => agent_reports::json_contact(hours(settings)),
                 // One that can speak JSON goes on in it when it is answered so.
-                Language::Xml if reporter.agent_id.is_some() => report::json_ok(hours(settings)),
-                Language::Xml => report::xml_prolog(hours(settings)),
+                Language::Xml if reporter.agent_id.is_some() => agent_reports::json_ok(hours(settings)),
+                Language::Xml => agent_reports::xml_prolog(hours(settings)),
             })
         }
         Read::Other(name) => {
@@ -151,12 +151,12 @@ struct Opened {
 }
 
 fn open(body: &[u8], reporter: &Reporter) -> Result<Opened> {
-    let codec = report::detect(body).map_err(refused)?;
-    let bytes = report::inflate(body, codec).map_err(refused)?.into_owned();
+    let codec = agent_reports::detect(body).map_err(refused)?;
+    let bytes = agent_reports::inflate(body, codec).map_err(refused)?.into_owned();
     // Whoever else sends the same is somebody else.
     let organization = reporter.organization.map(|id| id.to_string()).unwrap_or_default();
     let who = [organization.as_bytes(), b"\n", reporter.agent_id.as_deref().unwrap_or_default().as_bytes(), b"\n"];
-    let digest = sha256_parts(who.into_iter().chain(report::fingerprint_parts(&bytes)));
+    let digest = sha256_parts(who.into_iter().chain(agent_reports::fingerprint_parts(&bytes)));
     Ok(Opened { codec, digest: BASE64.encode(digest), bytes })
 }
 
@@ -170,7 +170,7 @@ enum Read {
 fn with_facts((language, message): (Language, Message)) -> (Language, Read) {
     let read = match message {
         Message::Inventory(mut report) => {
-            let facts = report::facts(&mut report);
+            let facts = agent_reports::facts(&mut report);
             Read::Inventory(Box::new((*report, facts)))
         }
         Message::Prolog { device_id } | Message::Contact { device_id, .. } => Read::Question { device_id },
@@ -184,10 +184,10 @@ fn hours(settings: Settings) -> u32 {
 }
 
 /// What the agent is told when its inventory was taken.
-fn done(language: Language, agent: Option<&report::Agent>, settings: Settings) -> Vec<u8> {
+fn done(language: Language, agent: Option<&agent_reports::Agent>, settings: Settings) -> Vec<u8> {
     match language {
-        Language::Json => report::json_ok(hours(settings)),
-        Language::Xml => report::xml_inventory_for(agent),
+        Language::Json => agent_reports::json_ok(hours(settings)),
+        Language::Xml => agent_reports::xml_inventory_for(agent),
     }
 }
 
@@ -197,13 +197,13 @@ fn language_of(bytes: &[u8]) -> Language {
 }
 
 /// Some agents say in a header alone who they are.
-fn named(headers: &HeaderMap) -> Option<report::Agent> {
-    headers.get("user-agent").and_then(|value| report::Agent::named(value.to_str().ok()?))
+fn named(headers: &HeaderMap) -> Option<agent_reports::Agent> {
+    headers.get("user-agent").and_then(|value| agent_reports::Agent::named(value.to_str().ok()?))
 }
 
 fn agent_id(headers: &HeaderMap) -> Option<String> {
     let id = headers.get(AGENT_ID)?.to_str().ok()?.trim();
-    report::real_uuid(id)
+    agent_reports::real_uuid(id)
 }
 
 fn refused(refusal: Refusal) -> Error {
@@ -217,7 +217,7 @@ fn refused(refusal: Refusal) -> Error {
 /// Agents that speak JSON print what they are told; the others print the status alone.
 fn speak(headers: &HeaderMap, error: &Error) -> Option<Spoken> {
     let is_json = headers.get("content-type").is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
-    let spoken = || Spoken { media_type: "application/json", body: report::json_error(error.detail()).into() };
+    let spoken = || Spoken { media_type: "application/json", body: agent_reports::json_error(error.detail()).into() };
     (is_json || headers.contains_key(AGENT_ID)).then(spoken)
 }
 

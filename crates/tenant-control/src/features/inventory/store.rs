@@ -6,7 +6,7 @@ use kernel::args;
 use kernel::base::{DAY_MS, Result, Timestamp, Word};
 use kernel::store::{Db, Tx, Value};
 
-use super::report::{Facts, Report};
+use agent_reports::{Facts, Report};
 use super::{Marks, Reporter, apply, given_names, unknown};
 use crate::features::devices::{self, By, DeviceId, FullDevice, Noted, Settings, Status};
 use crate::features::ingest_keys::{self, IngestReach};

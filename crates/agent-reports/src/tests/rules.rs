@@ -2,7 +2,7 @@
 
 use super::super::text::{day_ms, label, local_time_ms, number, size};
 use super::super::{
-    Agent, Kind, Platform, facts, json_contact, json_error, json_ok, parse, real_label, real_mac, real_serial,
+    Agent, DeviceType, Platform, facts, json_contact, json_error, json_ok, parse, real_label, real_mac, real_serial,
     real_uuid, uuid_twin, xml_error, xml_inventory_for, xml_prolog,
 };
 use super::{json, report, xml};
@@ -138,16 +138,16 @@ fn devices_are_named_by_what_they_are() {
     let linux = ",\"operatingsystem\":{\"full_name\":\"Ubuntu 24.04\",\"kernel_name\":\"linux\"}";
     let android = ",\"operatingsystem\":{\"full_name\":\"Android 14\"}";
     let tower = "\"chassis_type\":\"Mini Tower\"";
-    assert_eq!(kind("\"chassis_type\":\"Notebook\"", windows), (Kind::Laptop, Platform::Windows));
-    assert_eq!(kind(tower, windows), (Kind::Workstation, Platform::Windows));
-    assert_eq!(kind(tower, windows_server), (Kind::Server, Platform::Windows));
-    assert_eq!(kind(tower, linux), (Kind::Workstation, Platform::Linux));
-    assert_eq!(kind("\"vmsystem\":\"Physical\"", linux), (Kind::Server, Platform::Linux));
-    assert_eq!(kind("\"vmsystem\":\"VMware\"", windows), (Kind::Virtual, Platform::Windows));
-    assert_eq!(kind("", mac), (Kind::Workstation, Platform::Macos));
-    assert_eq!(kind("", android), (Kind::Mobile, Platform::Android));
-    assert_eq!(kind("", ""), (Kind::Other, Platform::Other));
-    assert_eq!(kind("", ",\"bios\":{\"smodel\":\"KVM\"}"), (Kind::Virtual, Platform::Other));
+    assert_eq!(kind("\"chassis_type\":\"Notebook\"", windows), (DeviceType::Laptop, Platform::Windows));
+    assert_eq!(kind(tower, windows), (DeviceType::Workstation, Platform::Windows));
+    assert_eq!(kind(tower, windows_server), (DeviceType::Server, Platform::Windows));
+    assert_eq!(kind(tower, linux), (DeviceType::Workstation, Platform::Linux));
+    assert_eq!(kind("\"vmsystem\":\"Physical\"", linux), (DeviceType::Server, Platform::Linux));
+    assert_eq!(kind("\"vmsystem\":\"VMware\"", windows), (DeviceType::Virtual, Platform::Windows));
+    assert_eq!(kind("", mac), (DeviceType::Workstation, Platform::Macos));
+    assert_eq!(kind("", android), (DeviceType::Mobile, Platform::Android));
+    assert_eq!(kind("", ""), (DeviceType::Other, Platform::Other));
+    assert_eq!(kind("", ",\"bios\":{\"smodel\":\"KVM\"}"), (DeviceType::Virtual, Platform::Other));
     let part = |hardware: &str| {
         let body = format!(
             "{{\"action\":\"inventory\",\"deviceid\":\"d\",\"partial\":true,\"content\":{{\"hardware\":{{{hardware}}}}}}}"
@@ -155,11 +155,11 @@ fn devices_are_named_by_what_they_are() {
         facts(&mut report(body.as_bytes())).kind
     };
     assert_eq!(part(tower), None, "it may be a server");
-    assert_eq!(part("\"chassis_type\":\"Notebook\""), Some(Kind::Laptop));
-    assert_eq!(part("\"chassis_type\":\"Rack Mount Chassis\""), Some(Kind::Server));
-    assert_eq!(part("\"vmsystem\":\"VMware\""), Some(Kind::Virtual));
+    assert_eq!(part("\"chassis_type\":\"Notebook\""), Some(DeviceType::Laptop));
+    assert_eq!(part("\"chassis_type\":\"Rack Mount Chassis\""), Some(DeviceType::Server));
+    assert_eq!(part("\"vmsystem\":\"VMware\""), Some(DeviceType::Virtual));
     let printer = br#"{"action":"inventory","deviceid":"d","itemtype":"Printer","content":{}}"#;
-    assert_eq!(facts(&mut report(printer)).kind, Some(Kind::Printer));
+    assert_eq!(facts(&mut report(printer)).kind, Some(DeviceType::Printer));
 }
 
 #[test]

@@ -34,7 +34,7 @@ pub use codec::{Codec, INFLATED_BYTES_MAX, detect, encode, inflate};
 pub use facts::{Facts, Host, Machine, Network, System, facts};
 pub use fingerprint::fingerprint_parts;
 pub use identity::{normal_mac, real_label, real_mac, real_serial, real_uuid, uuid_twin};
-pub use parts::{Cpu, Disk, Kind, Nic, Os, Platform, Software, Volume};
+pub use parts::{Cpu, DeviceType, Disk, Nic, Os, Platform, Software, Volume};
 pub use primary::is_made;
 pub use refusal::{Refusal, RefusalKind};
 pub use sections::{Agent, Bios, CpuEntry, DiskEntry, DriveEntry, Hardware, NicEntry, OperatingSystem, Report};

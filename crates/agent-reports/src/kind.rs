@@ -1,6 +1,6 @@
 //! What a device is, and what runs on it, in the few words that lists are filtered by.
 
-use super::parts::{Kind, Platform};
+use super::parts::{DeviceType, Platform};
 use super::sections::Report;
 
 const LAPTOP_CHASSIS: [&str; 7] =
@@ -46,25 +46,25 @@ const LINUX_NAMES: [&str; 15] = [
 
 /// `None` when this message alone cannot tell: a partial one without the hardware, or without the operating system where
 /// that decides.
-pub fn kind(report: &Report) -> Option<Kind> {
+pub fn kind(report: &Report) -> Option<DeviceType> {
     match report.item_type.as_deref().map(str::to_ascii_lowercase).as_deref() {
-        Some("networkequipment") => return Some(Kind::Network),
-        Some("printer") => return Some(Kind::Printer),
-        Some("phone") => return Some(Kind::Mobile),
+        Some("networkequipment") => return Some(DeviceType::Network),
+        Some("printer") => return Some(DeviceType::Printer),
+        Some("phone") => return Some(DeviceType::Mobile),
         _ => {}
     }
     if report.partial && report.hardware.is_none() {
         return None;
     }
     if is_virtual(report) {
-        return Some(Kind::Virtual);
+        return Some(DeviceType::Virtual);
     }
     let chassis = chassis(report);
     if contains_any(&chassis, &LAPTOP_CHASSIS) {
-        return Some(Kind::Laptop);
+        return Some(DeviceType::Laptop);
     }
     if contains_any(&chassis, &SERVER_CHASSIS) {
-        return Some(Kind::Server);
+        return Some(DeviceType::Server);
     }
     let names = os_names(report);
     if report.partial && names.is_empty() {
@@ -72,16 +72,16 @@ pub fn kind(report: &Report) -> Option<Kind> {
     }
     // Before the desktops: many a small server stands in a tower.
     if names.contains("server") {
-        return Some(Kind::Server);
+        return Some(DeviceType::Server);
     }
     if contains_any(&chassis, &WORKSTATION_CHASSIS) {
-        return Some(Kind::Workstation);
+        return Some(DeviceType::Workstation);
     }
     Some(match platform(report)? {
-        Platform::Windows | Platform::Macos => Kind::Workstation,
-        Platform::Linux => Kind::Server,
-        Platform::Android | Platform::Ios => Kind::Mobile,
-        Platform::Other => Kind::Other,
+        Platform::Windows | Platform::Macos => DeviceType::Workstation,
+        Platform::Linux => DeviceType::Server,
+        Platform::Android | Platform::Ios => DeviceType::Mobile,
+        Platform::Other => DeviceType::Other,
     })
 }
 

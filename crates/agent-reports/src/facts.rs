@@ -7,13 +7,13 @@ use kernel::base::Timestamp;
 
 use super::identity::{real_label, real_serial, real_uuid};
 use super::kind::{kind, platform};
-use super::parts::{Cpu, Disk, Kind, Nic, Os, Platform, Software, Volume};
+use super::parts::{Cpu, Disk, DeviceType, Nic, Os, Platform, Software, Volume};
 use super::primary::{is_loopback, nic, primary};
 use super::sections::{Bios, CpuEntry, DiskEntry, DriveEntry, Hardware, NicEntry, Report};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
-    pub kind: Option<Kind>,
+    pub kind: Option<DeviceType>,
     pub platform: Option<Platform>,
     pub host: Option<Host>,
     pub machine: Option<Machine>,

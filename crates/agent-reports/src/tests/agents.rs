@@ -3,7 +3,7 @@
 use kernel::base::Timestamp;
 
 use super::super::{
-    Agent, Codec, Cpu, Disk, Kind, Language, Message, Network, Nic, Os, Platform, Software, System, Volume, encode,
+    Agent, Codec, Cpu, Disk, DeviceType, Language, Message, Network, Nic, Os, Platform, Software, System, Volume, encode,
     facts, parse, read,
 };
 use super::{FUSION, GLPI, GLPI_CONTACT, GLPI_PROLOG, OCS, json, report};
@@ -21,7 +21,7 @@ fn a_fusioninventory_report_is_read() {
     assert_eq!(report.agent, Some(Agent { name: "FusionInventory-Agent".into(), version: some("2.6-3") }));
     assert!(!report.partial);
     let facts = facts(&mut report);
-    assert_eq!((facts.kind, facts.platform), (Some(Kind::Server), Some(Platform::Linux)));
+    assert_eq!((facts.kind, facts.platform), (Some(DeviceType::Server), Some(Platform::Linux)));
     let host = facts.host.unwrap();
     assert_eq!(host.hostname, some("db01"));
     assert_eq!(host.uuid, some("4c4c4544-0042-3310-8051-b4c04f4e3132"));
@@ -82,7 +82,7 @@ fn an_ocs_report_is_read() {
     assert_eq!(report.agent, None);
     assert!(report.os.is_none());
     let facts = facts(&mut report);
-    assert_eq!((facts.kind, facts.platform), (Some(Kind::Server), Some(Platform::Linux)));
+    assert_eq!((facts.kind, facts.platform), (Some(DeviceType::Server), Some(Platform::Linux)));
     let os = facts.system.unwrap().os;
     assert_eq!((os.name, os.version), (some("Debian GNU/Linux 12 (bookworm)"), some("12")));
     assert_eq!((os.kernel, os.arch), (None, some("x86_64")));
@@ -117,7 +117,7 @@ fn a_glpi_report_is_read() {
     assert_eq!((report.tag.as_deref(), report.item_type.as_deref()), (Some("CUST-42"), Some("Computer")));
     assert_eq!(report.agent, Some(Agent { name: "GLPI-Agent".into(), version: some("1.12-dev") }));
     let facts = facts(&mut report);
-    assert_eq!((facts.kind, facts.platform), (Some(Kind::Virtual), Some(Platform::Linux)));
+    assert_eq!((facts.kind, facts.platform), (Some(DeviceType::Virtual), Some(Platform::Linux)));
     let system = facts.system.unwrap();
     assert_eq!(system.os.kernel, some("6.1.0-44-amd64"));
     assert_eq!(system.last_boot_at, Some(Timestamp::from_millis(1_794_700_651_000)));
