@@ -7,7 +7,7 @@ use kernel::base::Timestamp;
 
 use super::identity::{real_label, real_serial, real_uuid};
 use super::kind::{kind, platform};
-use super::parts::{Cpu, Disk, DeviceType, Nic, Os, Platform, Software, Volume};
+use super::parts::{Cpu, DeviceType, Disk, Nic, Os, Platform, Software, Volume};
 use super::primary::{is_loopback, nic, primary};
 use super::sections::{Bios, CpuEntry, DiskEntry, DriveEntry, Hardware, NicEntry, Report};
 

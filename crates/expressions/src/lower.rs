@@ -4,9 +4,9 @@ use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, L
 use cel::parser::pratt_parser::{Lexer, TokenKind};
 use regex::RegexBuilder;
 
-use super::pattern;
 use super::functions::{self, Function};
 use super::node::{Literal, Loop, LoopKind, Node, Operator, Pattern, Root};
+use super::pattern;
 use super::{Expression, Fault};
 
 /// How deep the parts of an expression may stand in each other: what evaluates them recurses.

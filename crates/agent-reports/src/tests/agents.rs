@@ -3,8 +3,8 @@
 use kernel::base::Timestamp;
 
 use super::super::{
-    Agent, Codec, Cpu, Disk, DeviceType, Language, Message, Network, Nic, Os, Platform, Software, System, Volume, encode,
-    facts, parse, read,
+    Agent, Codec, Cpu, DeviceType, Disk, Language, Message, Network, Nic, Os, Platform, Software, System, Volume,
+    encode, facts, parse, read,
 };
 use super::{FUSION, GLPI, GLPI_CONTACT, GLPI_PROLOG, OCS, json, report};
 

@@ -5,8 +5,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-const OURS: &[&str] =
-    &["crates/agent-reports/src", "crates/expressions/src", "crates/kernel/src", "crates/search-language/src", "crates/tenant-control/src"];
+const OURS: &[&str] = &[
+    "crates/agent-reports/src",
+    "crates/expressions/src",
+    "crates/kernel/src",
+    "crates/search-language/src",
+    "crates/tenant-control/src",
+];
 const FEATURES: &str = "crates/tenant-control/src/features/";
 
 fn root() -> PathBuf {

@@ -27,7 +27,7 @@ use kernel::base::{ActorRef, Id, Identified, RecordId, Timestamp};
 use kernel::events::EventKind;
 use kernel::http::Record;
 use kernel::store::refer::{Referable, Referrer};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 

@@ -16,14 +16,14 @@ use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use kernel::base::{RecordId, Timestamp, sha256};
 use serde_json::Map;
 
-use agent_reports::{
-    Facts, Host, Machine, Report, System, is_made, real_label, real_mac, real_serial, real_uuid, uuid_twin,
-};
 use crate::features::devices::{
     Agent, Cpu, Device, DeviceId, FullDevice, Health, Nic, Os, Parts, Patch, Platform, Status, Type, Warranty,
     WarrantyStatus,
 };
 use crate::features::organizations::OrganizationId;
+use agent_reports::{
+    Facts, Host, Machine, Report, System, is_made, real_label, real_mac, real_serial, real_uuid, uuid_twin,
+};
 
 /// Who says it, beside what is said.
 #[derive(Clone, Debug)]

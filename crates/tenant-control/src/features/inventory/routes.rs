@@ -11,10 +11,10 @@ use kernel::rules;
 use kernel::store::Db;
 
 use super::Reporter;
-use agent_reports::{Codec, Facts, Language, Message, Refusal, RefusalKind, Report};
 use super::store::{self, Sign, Taken};
 use crate::features::devices::{Settings, software};
 use crate::features::ingest_keys::pass::IngestPass;
+use agent_reports::{Codec, Facts, Language, Message, Refusal, RefusalKind, Report};
 
 pub const PATH: &str = "/internal/ingest/inventory";
 

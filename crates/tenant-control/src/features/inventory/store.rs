@@ -6,11 +6,11 @@ use kernel::args;
 use kernel::base::{DAY_MS, Result, Timestamp, Word};
 use kernel::store::{Db, Tx, Value};
 
-use agent_reports::{Facts, Report};
 use super::{Marks, Reporter, apply, given_names, unknown};
 use crate::features::devices::{self, By, DeviceId, FullDevice, Noted, Settings, Status};
 use crate::features::ingest_keys::{self, IngestReach};
 use crate::features::organizations::OrganizationId;
+use agent_reports::{Facts, Report};
 
 kernel::statements! {
     // The device is looked up for each row and not joined: a join might begin with all devices of the tenant.

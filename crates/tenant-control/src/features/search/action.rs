@@ -9,12 +9,12 @@ use kernel::store::{CursorKey, Db};
 use serde_json::{Map, Value, json};
 
 use super::answer::{Ask, answer, read};
-use search_language::Query;
 use super::routes::{PATH, parse_q};
 use super::served::Served;
 use super::{INVALID_QUERY, Type};
 use crate::features::workflows::STEP_BYTES_MAX;
 use crate::features::workflows::action::store::{Action, Does, Look};
+use search_language::Query;
 
 pub const ACTIONS: &[Action] = &[Action {
     name: "search.query",

@@ -10,11 +10,11 @@ use serde::Serialize;
 
 use super::documents::Kind;
 use super::index::{Asked, Place};
-use search_language::Query;
 use super::served::Served;
 use super::shown::hit;
 use super::{Counts, Hit, INVALID_QUERY, Type, seen_by, store, wanted};
 use crate::features::tickets::QUERY_TOO_BROAD;
+use search_language::Query;
 
 /// What is asked.
 #[derive(Clone, Debug)]

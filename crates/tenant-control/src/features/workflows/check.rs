@@ -12,13 +12,13 @@ use serde_json::{Map, Value};
 
 use super::action::store::{Action, Does};
 use super::depth::{DEPTH_MAX, is_shallow};
-use expressions::{Expression, Fault};
 use super::schedule::{Schedule, ScheduleField};
 use super::schema::InputSchema;
 use super::template::Template;
 use super::{DEFINITION_BYTES_MAX, Definition, EXPRESSIONS_MAX, Step, Trigger, secrets};
 use crate::catalogue;
 use crate::features::webhooks::headers;
+use expressions::{Expression, Fault};
 
 /// More errors than this help nobody and only make the answer large.
 const ERRORS_MAX: usize = 100;

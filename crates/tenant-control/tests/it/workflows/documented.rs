@@ -1,9 +1,9 @@
 //! docs/workflows.md is true: what it shows is accepted as it stands, runs, and does what it says; and it names all there is.
 
+use expressions::FUNCTIONS;
 use kernel::base::{DAY_MS, MINUTE_MS, Timestamp};
 use serde_json::{Value, json};
 use tenant_control::catalogue;
-use expressions::FUNCTIONS;
 
 use crate::support::receiver::{Behaviour, Receiver};
 use crate::support::workflows::{WORKFLOWS, assert_ended, id_of, open, step_of};

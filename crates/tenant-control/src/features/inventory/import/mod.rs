@@ -11,9 +11,9 @@ use std::io::{BufRead, BufReader, Read};
 use kernel::base::{Error, Result, Timestamp, Word};
 use serde_json::{Map, Value};
 
-use agent_reports::{LABEL_CHARS_MAX, normal_mac, real_uuid};
 use crate::features::devices::actions::store::{TAGS_MAX, parse_tag};
 use crate::features::devices::{DeviceId, FullDevice, Platform, Type};
+use agent_reports::{LABEL_CHARS_MAX, normal_mac, real_uuid};
 use kernel::http::unguarded;
 
 /// Rows of one file; more are imported in several.

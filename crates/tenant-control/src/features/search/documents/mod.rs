@@ -11,8 +11,8 @@ use std::fmt::Write as _;
 
 use kernel::base::{TenantId, Timestamp, Word};
 
-use search_language::Field;
 use crate::features::asset_inventory::find::Installed;
+use search_language::Field;
 
 /// How much text of one record is indexed: all that people write of one, and little enough for a writer to hold
 /// thousands of documents at a time. Nobody remembers a record by what comes after that.
@@ -226,9 +226,9 @@ fn percent_encoded(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use search_language::fields::TYPES;
     use super::*;
     use kernel::base::RecordId;
+    use search_language::fields::TYPES;
 
     fn document() -> Document {
         Document::new(Kind::Software, TenantId::NONE, "c++ & 東", Timestamp::from_millis(0))

@@ -7,9 +7,9 @@ use serde_json::{Map, Value};
 
 use super::{Document, Kind, cut, said};
 use crate::features::devices::{self, Nic};
+use crate::features::tickets::{self, Priority};
 use search_language::Field;
 use search_language::fold::{compact_mac, fold_value};
-use crate::features::tickets::{self, Priority};
 
 /// Hardware addresses of one device, and IP addresses: a host of many containers has hundreds, of which nobody looks for
 /// one.

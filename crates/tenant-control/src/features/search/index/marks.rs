@@ -7,10 +7,10 @@ use std::cmp::Reverse;
 use levenshtein_automata::DFA;
 
 use super::super::Highlight;
+use super::words::{edits_of, typos};
 use search_language::highlight::snippet;
 use search_language::typos::{starts_may_have_typos, typos_of};
 use search_language::{Clause, Query};
-use super::words::{edits_of, typos};
 
 /// Places that are shown of one hit, and about how long each is.
 const HIGHLIGHTS_MAX: usize = 3;
@@ -162,8 +162,8 @@ impl Typos {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use search_language::parse;
     use super::*;
+    use search_language::parse;
 
     fn marks(q: &str) -> Marks {
         Marks::of(&parse(q).unwrap())

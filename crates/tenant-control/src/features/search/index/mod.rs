@@ -22,12 +22,12 @@ use tantivy::{DocAddress, TantivyDocument};
 
 use super::Highlight;
 use super::documents::{KINDS, Kind, Kinds};
-use search_language::{Clause, Field, Query};
 use budget::Budget;
 use collect::Snapshot;
 use marks::Marks;
 use query::Asking;
 use schema::{Owner, Shown};
+use search_language::{Clause, Field, Query};
 use writer::Opened;
 
 pub use collect::Place;

@@ -9,12 +9,12 @@ use tantivy::query::{BooleanQuery, ConstScoreQuery, DisjunctionMaxQuery, EmptyQu
 use tantivy::schema::IndexRecordOption;
 
 use super::super::documents::kinds_with;
-use search_language::typos::typos_of;
-use search_language::{Clause, Field};
 use super::budget::Budget;
 use super::rows::{Last, RowQuery};
 use super::schema::{Fields, HOST_WORDS, ORGANIZATION_ID, Owner, in_words};
 use super::words::{Reach, WordQuery, points};
+use search_language::typos::typos_of;
+use search_language::{Clause, Field};
 
 /// Words of a query that may have two typos: of a pasted sentence the first say what is meant.
 const TYPOS_OF_FIRST: usize = 3;

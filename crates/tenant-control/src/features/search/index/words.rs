@@ -12,10 +12,10 @@ use tantivy::schema::Field;
 use tantivy::{DocId, InvertedIndexReader, Score, SegmentReader, TantivyError};
 use tantivy_fst::Automaton;
 
-use search_language::typos::starts_may_have_typos;
 use super::budget::Budget;
 use super::matches::Matches;
 use super::schema::{Fields, OWNER_LEN, Owner};
+use search_language::typos::starts_may_have_typos;
 
 /// How a word of the query may match a token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -299,8 +299,8 @@ mod tests {
     use kernel::base::{RecordId, TenantId};
 
     use super::super::super::documents::Kind;
-    use search_language::CLAUSES_MAX;
     use super::*;
+    use search_language::CLAUSES_MAX;
 
     #[test]
     fn the_points_of_all_parts_fit_their_bits() {

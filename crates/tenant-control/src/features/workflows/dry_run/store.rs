@@ -28,7 +28,6 @@ use super::super::engine::actor;
 use super::super::engine::evaluate::{Evaluated, Seen, evaluate_with, masked};
 use super::super::engine::revisions::Revision;
 use super::super::engine::store::{lost, needs, rights_for};
-use expressions::Meter;
 use super::super::plan::{self, plan};
 use super::super::runs::start::store::{Checked, changed_meanwhile, check, check_in_force, prepare};
 use super::super::runs::store::insert;
@@ -36,6 +35,7 @@ use super::super::runs::{StoredRun, detail, parse_optional};
 use super::super::{
     LANE_KEY, RUN_BYTES_MAX, RunDetail, STEP_BYTES_MAX, Settings, Status, StepError, WORKFLOW_LANE, WorkflowId,
 };
+use expressions::Meter;
 
 /// What came of a dry run, ready to be kept.
 pub struct Simulated {

@@ -9,10 +9,10 @@ use serde_json::{Map, Value, json};
 use super::super::super::webhooks::MASK;
 use super::super::action::store::Does;
 use super::super::depth::{DEPTH_MAX, is_shallow};
-use expressions::{Expression, Fault, Meter, Scope};
 use super::super::runs::parse_optional;
 use super::super::{RUN_BYTES_MAX, STEP_BYTES_MAX, STEP_BYTES_SMALL, StepError, WORKFLOW_LANE};
 use super::act::store::Job;
+use expressions::{Expression, Fault, Meter, Scope};
 
 /// What all expressions of one step may cost together.
 const STEP_COST: u32 = 100_000;

@@ -1,8 +1,8 @@
 use kernel::base::Timestamp;
 use serde_json::{Value, json};
 
-use expressions::{Fault, Meter, Scope};
 use super::Template;
+use expressions::{Fault, Meter, Scope};
 
 fn world() -> Value {
     json!({"n": 2, "half": 0.5, "text": "a\"b", "none": null, "list": [1, "x"], "map": {"k": true}, "evil": "${{ input.n }}"})
