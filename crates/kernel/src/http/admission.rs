@@ -234,7 +234,7 @@ impl Context {
     }
 
     /// Waits a moment before a refusal is told to somebody who has very many requests under way, or very many refusals that
-    /// wait so. Holds nothing meanwhile but a place among these, and does not wait where there is none.
+    /// wait so. Holds nothing meanwhile but a permit of `delays`, and does not wait where there is none.
     pub(super) async fn delay_flood(&self, app: &App) {
         let Admission { arrivals, delays, .. } = &app.admission;
         let (address, payer) = (Payer::Address(self.address.bucket()), self.payer());

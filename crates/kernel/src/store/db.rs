@@ -16,7 +16,7 @@ use super::row::{EachRow, take_only};
 use super::tx::Tx;
 use super::{Args, Backend, Engine, FromRow, Row, Select, Store, dialect};
 
-/// Whoever waits longer for upkeep is better off asking again.
+/// How long a caller waits for maintenance; after that it is told to try again.
 const MAINTENANCE_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// As long as SQLite waits at most before it asks for the lock again.
@@ -127,8 +127,7 @@ impl Db {
         &self,
         job: impl for<'t> Job<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
     ) -> Result<R> {
-        let made = self.run(any_job(job), None).await?;
-        made.downcast().map(|made| *made).map_err(|_| Error::internal("a write has made something else"))
+        downcast(self.run(any_job(job), None).await?)
     }
 
     /// Like [`Db::write`], for a maintenance job that changes many pages. On SQLite it is not part of a group commit: inside a
@@ -138,8 +137,7 @@ impl Db {
         permit: MaintenancePermit,
         job: impl for<'t> Job<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
     ) -> Result<R> {
-        let made = self.run(any_job(job), Some(permit)).await?;
-        made.downcast().map(|made| *made).map_err(|_| Error::internal("a write has made something else"))
+        downcast(self.run(any_job(job), Some(permit)).await?)
     }
 
     fn run(&self, job: AnyJob, permit: Option<MaintenancePermit>) -> BoxFuture<'_, Result<Made>> {
@@ -254,4 +252,8 @@ impl Db {
             Engine::Postgres => self.list(&text, &finished.params()).await,
         }
     }
+}
+
+fn downcast<R: 'static>(made: Made) -> Result<R> {
+    made.downcast().map(|made| *made).map_err(|_| Error::internal("a write has made something else"))
 }
