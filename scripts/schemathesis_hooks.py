@@ -45,8 +45,8 @@ def name_real_records(context, case, kwargs):
         query["run_id"] = real(query["run_id"], "run_", "RUN_IDS", always=True)
     given = query.get("id")
     if given is not None and case.path in RECORDS:
-        # A parameter that may be left out is mostly one and the same simple text, if it is there.
-        always = case.method.upper() == "PATCH"
+        # The generated id is often one and the same text: half of one text is all or nothing.
+        always = case.method.upper() in ("PATCH", "PUT")
         case.query["id"] = real(given, *RECORDS[case.path], always)
     if isinstance(case.body, dict):
         for field, records in FIELDS.items():
