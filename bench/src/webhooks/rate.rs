@@ -69,7 +69,7 @@ pub fn run() -> Outcome {
 /// Publishes while the server is away, so that all is due when it comes.
 async fn preload(data: &Path, tenant: &str, events: usize) -> Outcome {
     let store = Store::open(
-        Options::sqlite(database(data)).followed_by(tenant_control::catalogue::FOLLOWERS),
+        Options::sqlite(database(data)).followed_by(&tenant_control::features::install().followers),
         World::default(),
     )
     .await?;

@@ -18,13 +18,13 @@ use kernel::http::{BaseUrl, Policy, Settings, TlsFiles};
 use kernel::outbound;
 use kernel::store::{Options, PostgresOptions, Store, Synchronous};
 
-use crate::catalogue;
+use crate::features;
 use crate::features::pages::{Library, Watched};
-use crate::features::search::served::Served;
-use crate::features::sso::Providers;
-use crate::features::webhooks::{events::reader::FeedReaders, sender};
-use crate::features::workflows::Settings as WorkflowSettings;
+use ::workflows::Settings as WorkflowSettings;
 use devices::DeviceArgs;
+use people::sso::Providers;
+use search::served::Served;
+use webhooks::{events::reader::FeedReaders, sender};
 use workflows::WorkflowArgs;
 
 /// The text of a secrets file, for installations that keep it elsewhere.
@@ -77,7 +77,7 @@ impl StoreArgs {
                 Options::postgres(options)
             }
         };
-        options.followed_by(catalogue::FOLLOWERS)
+        options.followed_by(&features::install().followers)
     }
 
     pub fn secrets_path(&self) -> PathBuf {

@@ -16,9 +16,9 @@ use super::sso::{self, SsoCommand};
 use super::store;
 use super::user::{self, UserCommand};
 use crate::config::StoreArgs;
-use crate::features::tickets::Priority;
-use crate::features::tickets::sla::{self, Policy, PriorityPolicy};
-use crate::features::users::{User, find_user};
+use people::users::{User, find_user};
+use tickets::Priority;
+use tickets::sla::{self, Policy, PriorityPolicy};
 
 #[derive(Subcommand)]
 pub enum Command {

@@ -9,11 +9,11 @@ use kernel::base::{Error, Result, Word};
 
 use super::admin::{Common, Of, tenant};
 use super::store;
-use crate::features::devices::actions::store::{change_tags, parse_tag};
-use crate::features::devices::{self, By, Device, DeviceId};
-use crate::features::inventory::import::store::{Imported, import};
-use crate::features::inventory::import::{self, Format};
-use crate::features::inventory::merge::store::merge;
+use fleet::devices::actions::store::{change_tags, parse_tag};
+use fleet::devices::{self, By, Device, DeviceId};
+use fleet::inventory::import::store::{Imported, import};
+use fleet::inventory::import::{self, Format};
+use fleet::inventory::merge::store::merge;
 
 #[derive(Subcommand)]
 pub enum DeviceCommand {

@@ -12,9 +12,9 @@ use serde_json::json;
 
 use super::output::Output;
 use crate::config::{OutboundArgs, StoreArgs};
-use crate::features::search::health::health;
-use crate::features::sso::list_vouched_elsewhere;
 use crate::migrations::MIGRATIONS;
+use people::sso::list_vouched_elsewhere;
+use search::health::health;
 
 #[derive(Args)]
 pub struct DoctorArgs {

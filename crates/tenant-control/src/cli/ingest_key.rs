@@ -10,9 +10,9 @@ use serde_json::json;
 use super::admin::{Common, Of, tenant};
 use super::store;
 use crate::config::LinkArgs;
-use crate::features::ingest_keys::{self, IngestKey, IngestKeyId};
-use crate::features::inventory;
-use crate::features::organizations::{self, Organization};
+use fleet::ingest_keys::{self, IngestKey, IngestKeyId};
+use fleet::inventory;
+use people::organizations::{self, Organization};
 
 #[derive(Subcommand)]
 pub enum IngestKeyCommand {

@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 
 use super::admin::{Common, Of, tenant};
 use super::store;
-use crate::features::organizations::input::{Input, parse_slug};
-use crate::features::organizations::{self, Organization, Update};
+use people::organizations::input::{Input, parse_slug};
+use people::organizations::{self, Organization, Update};
 
 #[derive(Subcommand)]
 pub enum OrganizationCommand {

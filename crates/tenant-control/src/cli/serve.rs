@@ -17,12 +17,11 @@ use tokio::sync::watch::error::RecvError;
 use super::output::say;
 use super::{jobs, log, metrics, store};
 use crate::config::{self, ServeArgs};
-use crate::features::search::keeper::Keeper;
-use crate::features::users::create_first_admin;
-use crate::features::webhooks::sender::Sender;
-use crate::features::workflows::engine::Engine;
-use crate::retention::RETENTION;
-use crate::router;
+use crate::{features, router};
+use people::users::create_first_admin;
+use search::keeper::Keeper;
+use webhooks::sender::Sender;
+use workflows::engine::Engine;
 
 pub async fn run(args: ServeArgs) -> Result<()> {
     log::start(args.log_format, &args.log_level)?;
@@ -45,7 +44,7 @@ pub async fn run(args: ServeArgs) -> Result<()> {
     let node = Node::new(store.clone(), secrets, args.settings(base_url.clone())?)?;
     let (router, _) = router::build(router::table(node.app()))?;
     kernel::jobs::begin(&node).await?;
-    let jobs = tokio::spawn(kernel::jobs::run(node.clone(), RETENTION));
+    let jobs = tokio::spawn(kernel::jobs::run(node.clone(), &features::install().retention));
     let announcing = tokio::spawn(jobs::run(node.clone(), args.delivery_retention_ms(), args.workflow.history_ms()));
     let sender = Sender::new(node.clone(), args.sending());
     let (told_stop, stopped) = (node.clone(), node.stopping.subscribe());

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::admin::{Common, Of, Whom, find, tenant};
 use super::store;
 use crate::config::{LinkArgs, SessionArgs};
-use crate::features::users::Status;
+use people::users::Status;
 
 #[derive(Subcommand)]
 pub enum SessionCommand {

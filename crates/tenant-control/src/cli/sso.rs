@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::admin::{Common, Of, tenant};
 use super::store;
 use crate::config::{LinkArgs, OutboundArgs};
-use crate::features::sso::{
+use people::sso::{
     self, CALLBACK_PATH, Domain, NewProvider, Provider, ProviderChange, ProviderId, RoleRule, SIGNED_OUT_PATH,
     is_address, may_be_asked, parse_domain, parse_role_rule, parse_scope,
 };

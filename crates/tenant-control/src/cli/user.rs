@@ -6,8 +6,8 @@ use kernel::base::Result;
 
 use super::admin::{Common, Of, Whom, find, parse_word, tenant};
 use super::{sso, store};
-use crate::features::sso::ProviderId;
-use crate::features::users::{NewUser, Status, User, UserChange, create_user, list_users, unlink_user, update_user};
+use people::sso::ProviderId;
+use people::users::{NewUser, Status, User, UserChange, create_user, list_users, unlink_user, update_user};
 
 #[derive(Subcommand)]
 pub enum UserCommand {

@@ -3,7 +3,7 @@
 use clap::Args;
 use kernel::base::{DAY_MS, HOUR_MS};
 
-use crate::features::workflows::Settings;
+use workflows::Settings;
 
 #[derive(Args, Clone, Copy, Debug)]
 #[expect(clippy::struct_field_names, reason = "the names of the settings")]

@@ -1,19 +1,57 @@
-//! One folder per resource: `mod.rs` types and rules, `routes.rs` HTTP, `store.rs` SQL.
+//! The features of the product: one list, and nothing else to keep by hand.
+//!
+//! Most features are crates of their own; here are those that show all others: the document, the pages and the probes.
 
-pub mod api_keys;
-pub mod asset_inventory;
-pub mod audit;
-pub mod devices;
-pub mod ingest_keys;
-pub mod inventory;
 pub mod openapi;
-pub mod organizations;
 pub mod pages;
 pub mod probes;
-pub mod search;
-pub mod session;
-pub mod sso;
-pub mod tickets;
-pub mod users;
-pub mod webhooks;
-pub mod workflows;
+
+use feature_kit::{EventFamily, Feature, Registry};
+use kernel::auth::Scope;
+
+pub use fleet::{asset_inventory, devices, ingest_keys, inventory};
+pub use people::{api_keys, audit, organizations, session, sso, users};
+pub use {search, tickets, webhooks, workflows};
+
+/// In the order of the specification: the document lists their operations so.
+const FEATURES: &[&Feature] = &[
+    &openapi::FEATURE,
+    &api_keys::FEATURE,
+    &webhooks::FEATURE,
+    &tickets::FEATURE,
+    &devices::FEATURE,
+    &inventory::FEATURE,
+    &ingest_keys::FEATURE,
+    &workflows::FEATURE,
+    &search::FEATURE,
+    &workflows::actions::FEATURE,
+    &asset_inventory::FEATURE,
+    &sso::FEATURE,
+    &session::FEATURE,
+    &audit::FEATURE,
+    &organizations::FEATURE,
+    &users::FEATURE,
+    &RESERVED,
+    &pages::FEATURE,
+    &probes::FEATURE,
+];
+
+/// Families of events that have no feature yet. Subscribing to everything already takes their scopes, so that no endpoint is
+/// sent more than its owner may read when they come.
+const RESERVED: Feature = Feature {
+    name: "reserved",
+    event_families: &[
+        EventFamily { name: "cloud", scope: Scope::CloudRead },
+        EventFamily { name: "vm", scope: Scope::CloudRead },
+        EventFamily { name: "backup", scope: Scope::BackupRead },
+    ],
+    ..Feature::NEW
+};
+
+/// The order in which the contract lists families of events.
+const FAMILY_ORDER: &[&str] = &["ticket", "workflow", "device", "api_key", "organization", "user", "webhook", "custom"];
+
+/// Makes these the features of the program: before a store is opened and before routes are mounted.
+pub fn install() -> &'static Registry {
+    feature_kit::install(FEATURES, FAMILY_ORDER)
+}

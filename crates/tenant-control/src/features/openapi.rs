@@ -5,11 +5,17 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use feature_kit::Feature;
 use kernel::base::Result;
-use kernel::http::{Document, DocumentOnce, Documented, Query};
-
+use kernel::http::{Document, DocumentOnce, Documented, Policy, Query};
 use utoipa::IntoResponses;
 use utoipa::openapi::{ContentBuilder, ObjectBuilder, RefOr, ResponseBuilder};
+
+pub const FEATURE: Feature = Feature {
+    name: "openapi",
+    operations: |api| api.public(Policy::Public, utoipa_axum::routes!(get)),
+    ..Feature::NEW
+};
 
 const PATH: &str = "/api/openapi.json";
 

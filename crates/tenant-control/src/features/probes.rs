@@ -4,7 +4,14 @@ use std::time::{Duration, Instant};
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use feature_kit::Feature;
 use kernel::http::{App, Shared};
+
+pub const FEATURE: Feature = Feature {
+    name: "probes",
+    more_operations: |api| api.free("/healthz", healthz).free("/readyz", readyz),
+    ..Feature::NEW
+};
 
 /// As long as a request waits for a connection. A database that is silent for longer does not serve.
 const READY_MAX: Duration = Duration::from_secs(5);

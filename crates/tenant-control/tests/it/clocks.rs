@@ -7,9 +7,9 @@ use kernel::base::{Actor, Clock, Code, DAY_MS, HOUR_MS, MINUTE_MS, Result, World
 use kernel::store::Purpose;
 use serde_json::json;
 use tenant_control::cli::clock;
+use tenant_control::features;
 use tenant_control::features::users::{NewUser, create_user};
 use tenant_control::features::{api_keys, webhooks};
-use tenant_control::retention::RETENTION;
 
 use crate::support::people::{KEYS, SESSION};
 use crate::support::receiver::{Behaviour, Receiver};
@@ -163,7 +163,7 @@ async fn a_node_with_a_wrong_clock_removes_notes_and_tells_nothing() {
     // It has seen a use to note, and a session that has ended long ago by its clock.
     wrong.get(SESSION).key(&key.plain).await.is(200);
     wrong.get(SESSION).cookie(&acme.admin).await.problem("session_expired");
-    is_refused(kernel::jobs::clean(&wrong.app, RETENTION).await);
+    is_refused(kernel::jobs::clean(&wrong.app, &features::install().retention).await);
     is_refused(webhooks::jobs::clean(&wrong.app, 90 * DAY_MS).await);
     is_refused(kernel::jobs::note_uses(&wrong.app).await);
     is_refused(kernel::jobs::exchange_rates(&wrong.app).await);

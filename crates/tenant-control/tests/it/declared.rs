@@ -3,14 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::tidy::{code, sources};
-
-const FEATURES: &str = "crates/tenant-control/src/features/";
+use crate::tidy::{FEATURES, OURS, code, is_feature, sources};
 
 #[test]
 fn every_kind_of_id_has_a_beginning_of_its_own_and_is_declared_with_its_record() {
     let mut owners: BTreeMap<String, String> = BTreeMap::new();
-    for (path, text) in sources(&["crates/kernel/src", "crates/tenant-control/src"]) {
+    for (path, text) in sources(OURS) {
         let text = code(&text);
         let declared = text.split("const PREFIX: &'static str = \"").skip(1);
         let own = text.split("own! {").nth(1).and_then(|rest| rest.split('}').next());
@@ -19,31 +17,35 @@ fn every_kind_of_id_has_a_beginning_of_its_own_and_is_declared_with_its_record()
             let prefix = rest.split('"').next().unwrap_or_default().to_owned();
             let before = owners.insert(prefix.clone(), path.clone());
             assert_eq!(before, None, "{prefix}_ is declared in {path}, too");
-            let in_feature = path.starts_with(FEATURES) && path.ends_with("/mod.rs");
-            assert!(in_feature || path == "crates/kernel/src/base/id.rs", "{prefix}_ belongs with its record: {path}");
+            assert!(
+                is_feature(&path, "mod.rs") || path == "crates/kernel/src/base/id.rs",
+                "{prefix}_ belongs with its record: {path}"
+            );
         }
     }
-    for (prefix, feature) in
-        [("tkt", "tickets/mod.rs"), ("dev", "devices/mod.rs"), ("dlv", "webhooks/deliveries/mod.rs")]
-    {
-        assert_eq!(owners.get(prefix), Some(&format!("{FEATURES}{feature}")));
+    for (prefix, file) in [
+        ("tkt", "crates/tickets/src/lib.rs"),
+        ("dev", "crates/fleet/src/devices/mod.rs"),
+        ("dlv", "crates/webhooks/src/deliveries/mod.rs"),
+    ] {
+        assert_eq!(owners.get(prefix).map(String::as_str), Some(file));
     }
     assert!(owners.contains_key("ten"), "those of the kernel are found, too: {owners:?}");
 }
 
 #[test]
 fn every_code_is_listed_once() {
-    let listed = tenant_control::catalogue::codes();
+    let listed = &tenant_control::features::install().error_codes;
     let mut names: Vec<&str> = listed.iter().map(|code| code.name()).collect();
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), listed.len(), "two codes have one name");
     // A feature's code that is not in its list would be explained nowhere.
-    for (path, text) in sources(&[FEATURES]) {
+    for (path, text) in sources(FEATURES) {
         let text = code(&text);
         for rest in text.split("Code::new(").skip(1) {
             let name = rest.split('"').nth(1).unwrap_or_default();
-            assert!(names.contains(&name), "{path} declares {name:?}, which the catalogue does not list");
+            assert!(names.contains(&name), "{path} declares {name:?}, which its FEATURE does not list");
         }
     }
 }
@@ -92,15 +94,14 @@ fn the_kernel_names_no_table_of_a_feature() {
 }
 
 #[test]
-fn what_the_catalogue_lists_does_not_ask_the_catalogue() {
-    let listed = |path: &str| {
-        let feature = path.strip_prefix(FEATURES).unwrap_or_default();
-        (feature.ends_with("/mod.rs") && feature.split('/').count() == 2) || feature.ends_with("/follow/store.rs")
-    };
-    for (path, text) in sources(&[FEATURES]).into_iter().filter(|(path, _)| listed(path)) {
-        assert!(
-            !code(&text).contains("catalogue"),
-            "{path}: what asks the catalogue belongs into input.rs or routes.rs"
-        );
+fn what_is_declared_does_not_depend_on_the_registry() {
+    let mut declared = 0;
+    for (path, text) in sources(FEATURES) {
+        let text = code(&text);
+        if text.contains("pub const FEATURE: Feature") {
+            declared += 1;
+            assert!(!text.contains("registry()"), "{path}: what asks the registry belongs into input.rs or routes.rs");
+        }
     }
+    assert!(declared > 10, "{declared} features are declared");
 }

@@ -4,14 +4,14 @@ use kernel::auth::{Role, create_signin_link};
 use kernel::base::{DAY_MS, HOUR_MS, MINUTE_MS};
 use kernel::store::Purpose;
 use serde_json::json;
+use tenant_control::features;
 use tenant_control::features::users::find_user;
-use tenant_control::retention::RETENTION;
 
 use crate::support::people::{AUDIT, KEYS, SESSION};
 use crate::support::{Server, Tenancy, over_http};
 
 async fn clean(server: &Server) {
-    kernel::jobs::clean(&server.app, RETENTION).await.expect("cleaning");
+    kernel::jobs::clean(&server.app, &features::install().retention).await.expect("cleaning");
 }
 
 async fn count(server: &Server, sql: &'static str) -> i64 {

@@ -7,8 +7,8 @@ use kernel::args;
 use kernel::base::{DAY_MS, HOUR_MS, MINUTE_MS};
 use kernel::store::Purpose;
 use serde_json::{Value, json};
+use tenant_control::features;
 use tenant_control::features::users::{NewUser, create_user};
-use tenant_control::retention::RETENTION;
 
 use crate::support::call::Call;
 use crate::support::people::KEYS;
@@ -215,7 +215,7 @@ over_http! {
         let first = post(&server, &acme, "k").json(&body()).await;
         assert!(!replayed(&first));
         server.advance(DAY_MS - 1);
-        kernel::jobs::clean(&server.app, RETENTION).await.unwrap();
+        kernel::jobs::clean(&server.app, &features::install().retention).await.unwrap();
         assert!(replayed(&post(&server, &acme, "k").json(&body()).await));
         server.advance(1);
         let anew = post(&server, &acme, "k").json(&body()).await;
@@ -223,7 +223,7 @@ over_http! {
         assert_ne!(anew.json()["id"], first.json()["id"]);
         assert!(replayed(&post(&server, &acme, "k").json(&body()).await), "and kept again");
         server.advance(2 * DAY_MS);
-        kernel::jobs::clean(&server.app, RETENTION).await.unwrap();
+        kernel::jobs::clean(&server.app, &features::install().retention).await.unwrap();
         let rows: i64 = server.app.store.system(Purpose::Cli).one("SELECT COUNT(*) FROM idempotency_records", args![]).await.unwrap();
         assert_eq!(rows, 0);
     }

@@ -16,7 +16,7 @@ use kernel::auth::{Role, create_signin_link, create_tenant};
 use kernel::base::MINUTE_MS;
 use kernel::http::{BaseUrl, Policy};
 use serde_json::{Value, json};
-use tenant_control::catalogue;
+use tenant_control::features;
 use tenant_control::features::users::{NewUser, create_user};
 
 use crate::support::people::{KEYS, SESSION};
@@ -90,7 +90,7 @@ over_http! {
                 anchors.entry(target.to_owned()).or_default().insert(anchor.to_owned());
             }
         }
-        assert!(anchors[ERRORS].len() > catalogue::codes().len(), "{anchors:?}");
+        assert!(anchors[ERRORS].len() > features::install().error_codes.len(), "{anchors:?}");
         for (target, anchors) in anchors {
             let answer = server.get(&target).cookie(&admin).await;
             let ids = attributes(&html(answer.is(200)), "id");
@@ -101,7 +101,7 @@ over_http! {
 
     async fn every_code_has_an_entry_with_a_true_example(server: Server) {
         let page = html(&server.get(ERRORS).await);
-        for code in catalogue::codes() {
+        for code in &features::install().error_codes {
             let entry = entry(&page, code.name());
             assert!(entry.contains(code.title()) && entry.contains(&format!("{}", code.status())), "{entry}");
             let example = example(&entry);

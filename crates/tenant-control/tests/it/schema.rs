@@ -181,7 +181,7 @@ fn no_statement_depends_on_chance_or_on_the_databases_time() {
 #[test]
 fn every_statement_of_the_source_is_in_the_list() {
     let mut written = Vec::new();
-    for (path, text) in crate::tidy::sources(&["crates/kernel/src", "crates/tenant-control/src"]) {
+    for (path, text) in crate::tidy::sources(crate::tidy::OURS) {
         let code = crate::tidy::code(&text);
         for block in code.split("statements! {").skip(1).filter(|_| !path.ends_with("store/params.rs")) {
             let block = block.split("\n}").next().unwrap_or_default();

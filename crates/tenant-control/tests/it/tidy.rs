@@ -5,14 +5,40 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-const OURS: &[&str] = &[
+/// The crates of the product: every rule holds for all of them.
+pub const OURS: &[&str] = &[
     "crates/agent-reports/src",
     "crates/expressions/src",
+    "crates/feature-kit/src",
+    "crates/fleet/src",
     "crates/kernel/src",
+    "crates/people/src",
     "crates/search-language/src",
+    "crates/search/src",
     "crates/tenant-control/src",
+    "crates/tickets/src",
+    "crates/webhooks/src",
+    "crates/workflows/src",
 ];
-const FEATURES: &str = "crates/tenant-control/src/features/";
+/// Where features are: in a crate of their own, or with others in one.
+pub const FEATURES: &[&str] = &[
+    "crates/fleet/src",
+    "crates/people/src",
+    "crates/search/src",
+    "crates/tenant-control/src/features",
+    "crates/tickets/src",
+    "crates/webhooks/src",
+    "crates/workflows/src",
+];
+/// Crates that are one feature.
+const WHOLE: &[&str] = &["search", "tickets", "webhooks", "workflows"];
+
+/// The feature that a file belongs to.
+fn feature_of(path: &str) -> Option<&str> {
+    let folder = FEATURES.iter().find(|folder| path.starts_with(&format!("{folder}/")))?;
+    let name = folder.split('/').nth(1)?;
+    if WHOLE.contains(&name) { Some(name) } else { path[folder.len() + 1..].split(['/', '.']).next() }
+}
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -66,19 +92,20 @@ fn never(rule: &str, needles: &[&str], forbidden: impl Fn(&str) -> bool, allowed
     }
 }
 
-fn is_feature(path: &str, file: &str) -> bool {
-    path.starts_with(FEATURES) && path.ends_with(&format!("/{file}"))
+pub fn is_feature(path: &str, file: &str) -> bool {
+    let is_root = file == "mod.rs" && WHOLE.iter().any(|name| path == format!("crates/{name}/src/lib.rs"));
+    feature_of(path).is_some() && (is_root || path.ends_with(&format!("/{file}")))
 }
 
 #[test]
 fn rules_of_a_feature_know_no_http() {
-    let rule = "features/*/mod.rs holds types and rules as plain functions: axum belongs into routes.rs";
+    let rule = "mod.rs of a feature holds types and rules as plain functions: axum belongs into routes.rs";
     never(rule, &["axum"], |path| is_feature(path, "mod.rs"), &[]);
 }
 
 #[test]
 fn sql_of_a_feature_knows_no_http() {
-    let rule = "features/*/store.rs holds SQL: axum belongs into routes.rs";
+    let rule = "store.rs of a feature holds SQL: axum belongs into routes.rs";
     never(rule, &["axum"], |path| is_feature(path, "store.rs"), &[]);
 }
 
@@ -86,17 +113,18 @@ fn sql_of_a_feature_knows_no_http() {
 fn sql_of_a_feature_is_in_its_store() {
     let rule = "SQL of a feature belongs into its store.rs, where it is prepared by a test and found by its reader";
     let sql = ["SELECT ", "INSERT INTO ", "DELETE FROM ", "UPDATE \"", "statements!", "kernel::store::Tx"];
-    never(rule, &sql, |path| path.starts_with("crates/tenant-control/src/") && !is_feature(path, "store.rs"), &[]);
+    let is_product = |path: &str| feature_of(path).is_some() || path.starts_with("crates/tenant-control/src/");
+    never(rule, &sql, |path| is_product(path) && !is_feature(path, "store.rs"), &[]);
 }
 
 #[test]
 fn a_feature_does_not_reach_into_the_store_of_another() {
     let mut broken = Vec::new();
-    let all = sources(&[FEATURES]);
-    let features: BTreeSet<&str> =
-        all.iter().filter_map(|(path, _)| path.strip_prefix(FEATURES)?.split('/').next()).collect();
+    let all = sources(FEATURES);
+    let features: BTreeSet<&str> = all.iter().filter_map(|(path, _)| feature_of(path)).collect();
+    assert!(features.contains("tickets") && features.contains("api_keys"), "{features:?}");
     for (path, text) in &all {
-        let own = path.strip_prefix(FEATURES).and_then(|rest| rest.split('/').next());
+        let own = feature_of(path);
         for other in features.iter().filter(|feature| Some(**feature) != own) {
             if code(text).contains(&format!("{other}::store")) {
                 broken.push(format!("{path} uses {other}::store"));
@@ -112,8 +140,9 @@ fn a_feature_does_not_reach_into_the_store_of_another() {
 
 #[test]
 fn the_kernel_knows_no_feature() {
-    let rule = "the kernel stands below the product and cannot know it";
-    never(rule, &["tenant_control::"], |path| path.starts_with("crates/kernel/"), &[]);
+    let rule = "the kernel and what features share stand below the product and cannot know it";
+    let is_below = |path: &str| path.starts_with("crates/kernel/") || path.starts_with("crates/feature-kit/");
+    never(rule, &["tenant_control::"], is_below, &[]);
 }
 
 /// From the top down: a folder of the kernel imports what stands in a later line than its own, and nothing else.
@@ -153,9 +182,9 @@ fn nobody_but_outbound_is_an_http_client() {
 #[test]
 fn nobody_but_the_index_makes_queries_of_it() {
     let rule = "a query is made where every term of it begins with the tenant, and nowhere else";
-    never(rule, &["tantivy"], |path| !path.starts_with("crates/tenant-control/src/features/search/index/"), &[]);
+    never(rule, &["tantivy"], |path| !path.starts_with("crates/search/src/index/"), &[]);
     let terms = ["Term::from", "Term::with", "Term::wrap"];
-    never(rule, &terms, |path| path != "crates/tenant-control/src/features/search/index/schema.rs", &[]);
+    never(rule, &terms, |path| path != "crates/search/src/index/schema.rs", &[]);
 }
 
 #[test]
@@ -237,24 +266,14 @@ const SYSTEM_DOORS: &[(&str, &str, usize, &str)] = &[
         3,
         "a clock that ran ahead may be any tenant's, the search index has the records of all, and any may sign on",
     ),
-    ("crates/tenant-control/src/features/api_keys/jobs.rs", "Jobs", 1, "which keys expire soon, of whichever tenant"),
-    (
-        "crates/tenant-control/src/features/devices/clock/store.rs",
-        "Jobs",
-        1,
-        "which devices must be looked at, of whichever tenant",
-    ),
-    ("crates/tenant-control/src/features/devices/software/store.rs", "Jobs", 1, "whose software waits to be indexed"),
-    ("crates/tenant-control/src/features/search/keeper.rs", "Jobs", 1, "one index has the records of all tenants"),
-    ("crates/tenant-control/src/features/webhooks/jobs.rs", "Housekeeping", 1, "which tenants have a log to clean"),
-    ("crates/tenant-control/src/features/webhooks/jobs.rs", "Jobs", 1, "how much waits in all"),
-    (
-        "crates/tenant-control/src/features/workflows/jobs.rs",
-        "Housekeeping",
-        1,
-        "which tenants have a history to clean",
-    ),
-    ("crates/tenant-control/src/features/workflows/jobs.rs", "Jobs", 1, "how many runs wait in all"),
+    ("crates/people/src/api_keys/jobs.rs", "Jobs", 1, "which keys expire soon, of whichever tenant"),
+    ("crates/fleet/src/devices/clock/store.rs", "Jobs", 1, "which devices must be looked at, of whichever tenant"),
+    ("crates/fleet/src/devices/software/store.rs", "Jobs", 1, "whose software waits to be indexed"),
+    ("crates/search/src/keeper.rs", "Jobs", 1, "one index has the records of all tenants"),
+    ("crates/webhooks/src/jobs.rs", "Housekeeping", 1, "which tenants have a log to clean"),
+    ("crates/webhooks/src/jobs.rs", "Jobs", 1, "how much waits in all"),
+    ("crates/workflows/src/jobs.rs", "Housekeeping", 1, "which tenants have a history to clean"),
+    ("crates/workflows/src/jobs.rs", "Jobs", 1, "how many runs wait in all"),
     ("crates/tenant-control/src/cli/backup.rs", "Cli", 1, "whether a file is a database of ours before it is restored"),
 ];
 
@@ -286,9 +305,9 @@ fn the_door_of_the_tests_is_used_by_tests_alone() {
 fn the_operators_door_is_used_at_the_command_line_alone() {
     let rule =
         "a tenant's handle without a caller is for the operator's commands; a feature takes the handle it is given";
-    let elsewhere = |path: &str| path.starts_with(FEATURES);
+    let elsewhere = |path: &str| feature_of(path).is_some();
     let allowed = [(
-        "crates/tenant-control/src/features/users/operator.rs",
+        "crates/people/src/users/operator.rs",
         "people are there before anybody can call: what the operator's commands do with them",
     )];
     never(rule, &["operate("], elsewhere, &allowed);
@@ -297,7 +316,7 @@ fn the_operators_door_is_used_at_the_command_line_alone() {
 #[test]
 fn the_doors_of_signing_on_are_used_by_it_alone() {
     let rule = "a handle without a caller is for whoever is about to sign in";
-    never(rule, &[".signing_on"], |path| !path.starts_with("crates/tenant-control/src/features/sso/"), &[]);
+    never(rule, &[".signing_on"], |path| !path.starts_with("crates/people/src/sso/"), &[]);
 }
 
 /// A newcomer reads a file in one sitting.

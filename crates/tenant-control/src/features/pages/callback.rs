@@ -11,8 +11,8 @@ use kernel::base::{Error, Result};
 use kernel::http::{BaseUrl, Context, Policy, Shared};
 
 use super::page::{IN_A_MINUTE, Page, REFERRER_POLICY};
-use crate::cookie;
-use crate::features::sso::{Arrived, Ended, Told, complete};
+use people::cookie;
+use people::sso::{Arrived, Ended, Told, complete};
 
 #[derive(Template)]
 #[template(path = "sso_refused.html")]

@@ -8,7 +8,7 @@ use kernel::http::Shared;
 use serde::Serialize;
 
 use super::page::Page;
-use crate::catalogue;
+use feature_kit::registry;
 
 #[derive(Template)]
 #[template(path = "errors.html")]
@@ -33,7 +33,7 @@ struct Entry {
 pub async fn errors(State(app): State<Shared>) -> Result<Page> {
     let base_url = app.settings.base_url.as_str();
     let mut groups: Vec<Group> = Vec::new();
-    for code in catalogue::codes() {
+    for code in registry().error_codes.clone() {
         let entry = Entry { code, header: header(code), example: Problem::example(base_url, code)? };
         match groups.iter_mut().find(|group| group.status == code.status()) {
             Some(group) => group.entries.push(entry),

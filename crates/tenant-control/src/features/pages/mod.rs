@@ -40,3 +40,35 @@ pub use signin_link::{REDEEM_PATH, redeem_link};
 pub use signout::signout;
 pub use status::status;
 pub use watched::{Watched, measure};
+
+use feature_kit::Feature;
+use kernel::http::{Api, Policy};
+use people::sso;
+
+pub const FEATURE: Feature = Feature { name: "pages", more_operations: mount, ..Feature::NEW };
+
+fn mount(api: Api) -> Api {
+    api.page("/", Policy::Public, home)
+        .page("/api/rate-limits/", Policy::Public, rate_limits)
+        .page("/documentation/", Policy::Public, documentation)
+        .page("/documentation/api/", Policy::Public, library)
+        .page("/documentation/api/{name}/", Policy::Public, library)
+        .page("/documentation/guides/", Policy::Public, library)
+        .page("/documentation/guides/{name}/", Policy::Public, library)
+        .page("/documentation/errors/", Policy::Public, errors)
+        .page("/documentation/changelog/", Policy::Public, changelog)
+        .page("/documentation/changelog/atom.xml", Policy::Public, feed)
+        .page("/status/", Policy::Public, status)
+        .charging_page("/signin", signin)
+        .charging_form("/signin", begin_signin)
+        .charging_form(REDEEM_PATH, redeem_link)
+        // Only a callback that does not fit a sign-on is charged.
+        .charging_page(sso::CALLBACK_PATH, callback)
+        .form("/signout", Policy::Public, signout)
+        // The page charges the caller's own budget, or the address's when nobody is signed in.
+        .charging_page("/overview", overview)
+        .refusal_page(refused)
+        .free("/assets/style.css", stylesheet)
+        .free("/assets/overview.js", overview_script)
+        .free("/assets/icon.svg", icon)
+}

@@ -9,7 +9,7 @@ use kernel::http::{Access, Caller, Policy, Rules};
 use kernel::rules;
 
 use super::page::{Page, REFERRER_POLICY, minute_words, words};
-use crate::features::api_keys::{EXPIRES_DAYS_DEFAULT, EXPIRES_DAYS_MAX};
+use people::api_keys::{EXPIRES_DAYS_DEFAULT, EXPIRES_DAYS_MAX};
 
 #[derive(Template)]
 #[template(path = "overview.html")]

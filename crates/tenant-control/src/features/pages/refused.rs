@@ -6,7 +6,7 @@ use kernel::base::{Code, Error, Result};
 
 use super::page::Page;
 use super::signin_link::REDEEM_PATH;
-use crate::features::sso;
+use people::sso;
 
 #[derive(Template)]
 #[template(path = "refused.html")]

@@ -14,7 +14,7 @@ use kernel::http::{Context, Form, FormFields, Policy, Settings, Shared};
 
 use super::page::{IN_A_MINUTE, Page, REFERRER_POLICY, words};
 use super::signin_link;
-use crate::features::sso::{self, Asked};
+use people::sso::{self, Asked};
 
 #[derive(Template)]
 #[template(path = "signin.html")]

@@ -14,8 +14,8 @@ use kernel::http::{Context, Form, Policy, Shared};
 
 use super::page::{Page, minute_words};
 use super::signin::{redirect, refuse_link};
-use crate::cookie;
-use crate::features::sso;
+use people::cookie;
+use people::sso;
 
 /// Where the button sends the token, which then stands in no address.
 pub const REDEEM_PATH: &str = "/signin/link";

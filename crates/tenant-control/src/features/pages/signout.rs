@@ -11,8 +11,8 @@ use kernel::base::{Error, Result};
 use kernel::http::{Context, Shared};
 
 use super::page::REFERRER_POLICY;
-use crate::cookie;
-use crate::features::sso;
+use people::cookie;
+use people::sso;
 
 /// Whoever is not signed in any more gets there too: they asked to be signed out, and they are. If their session is only too old,
 /// they may still be signed in at their provider.

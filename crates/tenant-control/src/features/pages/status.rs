@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use super::page::Page;
 use super::watched::Watched;
-use crate::features::search::served::Served;
-use crate::features::sso::Providers;
+use people::sso::Providers;
+use search::served::Served;
 
 #[derive(Template)]
 #[template(path = "status.html")]

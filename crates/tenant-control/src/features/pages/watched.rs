@@ -7,8 +7,8 @@ use kernel::base::{MINUTE_MS, Result, SECOND_MS, Timestamp};
 use kernel::http::App;
 use kernel::jobs::{Node, lanes};
 
-use crate::features::webhooks::WEBHOOK_LANE;
-use crate::features::workflows::WORKFLOW_LANE;
+use webhooks::WEBHOOK_LANE;
+use workflows::WORKFLOW_LANE;
 
 /// Shorter than anybody waits for a page. A database that is silent for longer does not serve people.
 const PROBE_MAX: Duration = Duration::from_secs(2);

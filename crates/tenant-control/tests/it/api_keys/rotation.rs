@@ -1,7 +1,7 @@
 //! PUT with `rotate` alone: a new key under the same id, and the old one for a while.
 
 use kernel::base::HOUR_MS;
-use tenant_control::retention::RETENTION;
+use tenant_control::features;
 
 use super::*;
 
@@ -54,7 +54,7 @@ over_http! {
             assert!(works(&server, &old).await && works(&server, &new).await, "within {hours} h");
             server.advance(1);
             assert!(!works(&server, &old).await && works(&server, &new).await, "after {hours} h");
-            kernel::jobs::clean(&server.app, RETENTION).await.unwrap();
+            kernel::jobs::clean(&server.app, &features::install().retention).await.unwrap();
             assert!(!works(&server, &old).await && works(&server, &new).await, "after cleaning");
         }
     }

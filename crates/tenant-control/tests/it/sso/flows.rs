@@ -4,7 +4,7 @@ use kernel::args;
 use kernel::base::{Actor, DAY_MS, MINUTE_MS};
 use reqwest::{Method, Url};
 use serde_json::json;
-use tenant_control::retention::RETENTION;
+use tenant_control::features;
 
 use super::{
     CALLBACK, DOMAIN, Flow, SSO, Scene, Told, assert_turned_away, begin, disable, finish, provide, reason, replaced,
@@ -134,10 +134,10 @@ over_http! {
         assert_eq!(used_states(&scene).await, 1);
         // It is kept for longer than any node would take the sign-on, and no longer.
         scene.server.advance(11 * MINUTE_MS);
-        kernel::jobs::clean(&scene.server.app, RETENTION).await.unwrap();
+        kernel::jobs::clean(&scene.server.app, &features::install().retention).await.unwrap();
         assert_eq!(used_states(&scene).await, 1);
         scene.server.advance(10 * MINUTE_MS);
-        kernel::jobs::clean(&scene.server.app, RETENTION).await.unwrap();
+        kernel::jobs::clean(&scene.server.app, &features::install().retention).await.unwrap();
         assert_eq!(used_states(&scene).await, 0);
     }
 

@@ -7,7 +7,7 @@ use kernel::args;
 use kernel::base::{Actor, Clock, TenantId, Timestamp, World};
 use kernel::store::{Db, Engine, Options, PostgresOptions, Purpose, Store};
 use tempfile::TempDir;
-use tenant_control::catalogue;
+use tenant_control::features;
 use tenant_control::migrations::MIGRATIONS;
 
 use super::postgres::{TestDatabase, build_ms, fresh_database, migrated_database};
@@ -51,7 +51,7 @@ impl Place {
             Place::Folder(folder) => Options::sqlite(folder.path().join(FILE)),
             Place::Database(database) => Options::postgres(PostgresOptions::new(&database.url)),
         };
-        options.followed_by(catalogue::FOLLOWERS)
+        options.followed_by(&features::install().followers)
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use kernel::base::{DAY_MS, Timestamp};
 use serde_json::{Value, json};
-use tenant_control::retention::RETENTION;
+use tenant_control::features;
 
 use super::drive::{act, hook, id, patient, publish, publish_many, publish_one};
 use super::{EVENTS, open};
@@ -161,7 +161,7 @@ over_http! {
         let next = read(&server, &acme.admin, 50, Some(cursor(&page))).await.ok(200);
         assert_eq!(events(&next).len(), 2);
         server.advance(1);
-        kernel::jobs::clean(&server.app, RETENTION).await.unwrap();
+        kernel::jobs::clean(&server.app, &features::install().retention).await.unwrap();
         let refused = read(&server, &acme.admin, 50, Some(cursor(&page))).await.problem("invalid_cursor");
         assert!(refused["detail"].as_str().unwrap().contains("kept"), "{refused}");
         let anew = read(&server, &acme.admin, 50, None).await.ok(200);
@@ -190,7 +190,7 @@ over_http! {
         let behind = read(&server, &acme.admin, 5, None).await.ok(200);
         let ahead = read(&server, &acme.admin, 15, None).await.ok(200);
         server.advance(DAY_MS + 1);
-        kernel::jobs::clean(&server.app, RETENTION).await.unwrap();
+        kernel::jobs::clean(&server.app, &features::install().retention).await.unwrap();
         read(&server, &acme.admin, 5, Some(cursor(&behind))).await.problem("invalid_cursor");
         let rest = read(&server, &acme.admin, 50, Some(cursor(&ahead))).await.ok(200);
         assert_eq!(events(&rest).len(), 5, "this one has missed nothing");

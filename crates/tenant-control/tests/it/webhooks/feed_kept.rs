@@ -6,7 +6,7 @@ use kernel::args;
 use kernel::base::{Actor, DAY_MS};
 use kernel::events;
 use serde_json::{Value, json};
-use tenant_control::retention::RETENTION;
+use tenant_control::features;
 
 use super::EVENTS;
 use super::drive::{LOAD, patient, publish_one};
@@ -49,7 +49,7 @@ async fn publish_far_apart(server: &Server, tenancy: &Tenancy) {
 }
 
 async fn clean(server: &Server) {
-    kernel::jobs::clean(&server.app, RETENTION).await.unwrap();
+    kernel::jobs::clean(&server.app, &features::install().retention).await.unwrap();
 }
 
 over_http! {

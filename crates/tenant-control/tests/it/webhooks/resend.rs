@@ -3,7 +3,7 @@
 use kernel::base::{DAY_MS, MINUTE_MS, SECOND_MS};
 use kernel::jobs;
 use serde_json::{Value, json};
-use tenant_control::retention::RETENTION;
+use tenant_control::features;
 
 use super::DELIVERIES;
 use super::drive::{act, change, delivery, hook, id, log, look, patient, publish_one, run, run_for, run_next, tally};
@@ -104,7 +104,7 @@ over_http! {
         let pointers = act(&server, &acme, &json!({"action": "resend"})).await.pointers();
         assert_eq!(pointers, ["/delivery_id"]);
         server.advance(31 * DAY_MS);
-        jobs::clean(&server.app, RETENTION).await.unwrap();
+        jobs::clean(&server.app, &features::install().retention).await.unwrap();
         let refused = act(&server, &acme, &body).await.problem("conflict");
         assert!(refused["detail"].as_str().unwrap().contains("payload"), "{refused}");
         assert_eq!(receiver.count(), 1);

@@ -3,8 +3,8 @@
 use kernel::base::DAY_MS;
 use kernel::store::{Engine, Purpose};
 use serde_json::json;
+use tenant_control::features;
 use tenant_control::features::webhooks::{deliveries, jobs};
-use tenant_control::retention::RETENTION;
 
 use super::drive::{counts, delivery, hook, log, patient, publish_many, publish_one, remove, run, run_next, tally};
 use crate::support::receiver::{Behaviour, Receiver};
@@ -27,7 +27,7 @@ async fn clean(server: &Server) {
 }
 
 async fn clean_log(server: &Server, kept_ms: i64) {
-    kernel::jobs::clean(&server.app, RETENTION).await.expect("cleaning");
+    kernel::jobs::clean(&server.app, &features::install().retention).await.expect("cleaning");
     jobs::clean(&server.app, kept_ms).await.expect("cleaning of deliveries");
 }
 
@@ -146,7 +146,7 @@ over_http! {
         refuse_deletes(&server, "sessions", &acme).await;
         // Longer than the sessions of these tests last.
         server.advance(1_002 * DAY_MS);
-        assert!(kernel::jobs::clean(&server.app, RETENTION).await.is_err(), "it is reported");
+        assert!(kernel::jobs::clean(&server.app, &features::install().retention).await.is_err(), "it is reported");
         assert_eq!(count(&server, EVENTS).await, 0);
     }
 

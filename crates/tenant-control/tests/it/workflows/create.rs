@@ -263,7 +263,7 @@ over_http! {
 
     async fn what_the_document_gives_as_an_example_of_an_action_is_accepted(server: Server) {
         let acme = server.tenant("acme").await;
-        for action in tenant_control::catalogue::actions() {
+        for action in &tenant_control::features::install().actions {
             let step = json!({"id": "a", "uses": action.name, "with": (action.example)()});
             create(&server, &acme, &manual(json!([step]))).await.is(201);
         }

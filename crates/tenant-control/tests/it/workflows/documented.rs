@@ -3,7 +3,7 @@
 use expressions::FUNCTIONS;
 use kernel::base::{DAY_MS, MINUTE_MS, Timestamp};
 use serde_json::{Value, json};
-use tenant_control::catalogue;
+use tenant_control::features;
 
 use crate::support::receiver::{Behaviour, Receiver};
 use crate::support::workflows::{WORKFLOWS, assert_ended, id_of, open, step_of};
@@ -66,7 +66,7 @@ fn every_definition_is_run_below() {
 
 #[test]
 fn every_action_function_and_setting_is_named() {
-    for action in catalogue::ACTIONS.iter().copied().flatten() {
+    for action in &features::install().actions {
         assert!(PAGE.contains(&format!("| `{}` |", action.name)), "{}", action.name);
     }
     for function in FUNCTIONS {

@@ -1,0 +1,50 @@
+//! What a feature of Tenant Control declares of itself ([`Feature`]), and what features share: parts of records, the words of
+//! `q`, what can be subscribed to, headers of requests to elsewhere.
+//!
+//! Features depend on this crate and on the kernel; neither knows any feature. The product installs the list of its features
+//! once, at the start ([`install`]), and whatever concerns all of them is asked of the [`Registry`].
+
+mod action;
+mod custom_event;
+pub mod custom_fields;
+mod event_catalogue;
+mod feature;
+pub mod request_headers;
+pub mod subscription;
+pub mod tags;
+mod target_url;
+mod terms;
+
+use kernel::base::Code;
+
+pub use action::{Action, ActionEffect, Lookup, LookupFn, STEP_BYTES_MAX, TransactionFn};
+pub use custom_event::{CUSTOM_KIND_BYTES_MAX, CUSTOM_KINDS, CUSTOM_NAME_BYTES_MAX, CUSTOM_PREFIX, is_custom_kind};
+pub use feature::{EventFamily, Feature, Registry, install, registry};
+pub use target_url::parse_target_url;
+pub use terms::{IdOrNone, NO_ID, Q_CHARS_MAX, Q_WORDS_MAX, parse_q, split_words, word_set};
+
+/// What null means for a field that has a value without it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum NullField {
+    /// In a new record: only where null is a value.
+    IsLeftOut,
+    /// In a merge patch: back to the default.
+    Clears,
+}
+
+pub const QUERY_TOO_BROAD: Code = Code::new(
+    400,
+    "query_too_broad",
+    "No index can answer this combination of filters and order",
+    "Too many records would have to be looked at one by one. The detail names a filter to add.",
+    "More than 10000 tickets would have to be looked at one by one. Add a filter: organization_id.",
+);
+pub const INVALID_TRANSITION: Code = Code::new(
+    409,
+    "invalid_transition",
+    "The record cannot go from its status to that one",
+    "The detail names the statuses that can follow. Nothing of the request was applied.",
+    "A ticket that is closed cannot become pending. It can become: open.",
+);
+/// Error codes that several features use.
+const SHARED_CODES: &[Code] = &[QUERY_TOO_BROAD, INVALID_TRANSITION];

@@ -1,0 +1,90 @@
+//! Headers that a tenant adds to requests to elsewhere: which names are allowed, and that a stored value is sent only to the
+//! origin it was given for. Webhook deliveries have them, and HTTP requests of workflows.
+
+use std::collections::BTreeMap;
+
+use kernel::base::FieldError;
+use kernel::http::Field;
+
+pub const HEADERS_MAX: usize = 20;
+/// Of one header, so that all of them fit what servers accept.
+pub const HEADER_BYTES_MAX: usize = 2_048;
+/// Stands for a header's value in every answer; sent back, it keeps what is stored.
+pub const MASK: &str = "********";
+
+/// Headers that are ours, or that decide how the request is framed.
+const REFUSED: &[&str] =
+    &["host", "transfer-encoding", "connection", "te", "trailer", "upgrade", "expect", "cookie", "user-agent"];
+const REFUSED_FAMILIES: &[&str] = &["content-", "proxy-", "webhook-"];
+const NAME_BYTES_MAX: usize = 100;
+
+/// Reads headers; `own` are set by this kind of request itself, and `free` are left to the tenant although usually refused.
+pub fn parse_headers(field: &mut Field<'_>, own: &[&str], free: &[&str]) -> Option<BTreeMap<String, String>> {
+    let mut seen = Vec::new();
+    let headers = field.map(HEADERS_MAX, |name, value| {
+        let lower = name.to_ascii_lowercase();
+        if !is_header_name(name) {
+            return value.wrong("invalid_header", NOT_A_NAME);
+        }
+        let refused = [REFUSED, own].iter().any(|names| names.contains(&lower.as_str()))
+            || REFUSED_FAMILIES.iter().any(|family| lower.starts_with(family));
+        if refused && !free.contains(&lower.as_str()) {
+            return value.wrong("header_not_allowed", "is set by the service and cannot be given");
+        }
+        if seen.contains(&lower) {
+            return value.wrong("duplicate_header", "is given twice; names of headers do not depend on case");
+        }
+        seen.push(lower);
+        let text = value.string()?;
+        if text.len() > HEADER_BYTES_MAX || !text.bytes().all(|byte| byte == b'\t' || (0x20..0x7f).contains(&byte)) {
+            return value
+                .wrong("invalid_header", format!("must be at most {HEADER_BYTES_MAX} visible ASCII characters"));
+        }
+        Some(text)
+    })?;
+    Some(headers.into_iter().collect())
+}
+
+pub const NOT_A_NAME: &str = "is not the name of a header";
+
+/// RFC 9110.
+pub fn is_header_name(name: &str) -> bool {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_token)
+}
+
+/// The given headers, with the stored value where the mask stands. `stays` says whether the origin is the one that the stored
+/// values were given for; `pointer` is that of the headers.
+pub fn merge_headers(
+    kept: &BTreeMap<String, String>,
+    stays: bool,
+    given: BTreeMap<String, String>,
+    pointer: &str,
+) -> Result<BTreeMap<String, String>, Vec<FieldError>> {
+    let mut errors = Vec::new();
+    let mut wrong = |name: &str, code: &'static str, detail: String| {
+        let pointer = format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1"));
+        errors.push(FieldError { pointer, code, detail });
+    };
+    let mut merged = BTreeMap::new();
+    for (name, value) in given {
+        if value != MASK {
+            merged.insert(name, value);
+            continue;
+        }
+        match kept.iter().find(|(known, _)| known.eq_ignore_ascii_case(&name)) {
+            Some((_, stored)) if stays => drop(merged.insert(name, stored.clone())),
+            Some(_) => wrong(
+                &name,
+                "url_moved",
+                format!("{MASK} keeps a stored value only for the same scheme, host and port; give the value again"),
+            ),
+            None => wrong(
+                &name,
+                "nothing_to_keep",
+                format!("{MASK} keeps a stored value, and there is none for this header"),
+            ),
+        }
+    }
+    if errors.is_empty() { Ok(merged) } else { Err(errors) }
+}

@@ -1,0 +1,55 @@
+//! What filters of lists are made of: the words of `q`, and ids of which there may be none.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use kernel::base::RecordId;
+
+/// More words than this in `q` are a mistake.
+pub const Q_WORDS_MAX: usize = 10;
+pub const Q_CHARS_MAX: usize = 200;
+
+/// The words of `q`, as they were written.
+pub fn parse_q(text: &str) -> Result<Vec<String>, String> {
+    let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+    let have_letters = words.iter().all(|word| split_words(word).next().is_some());
+    if text.chars().count() > Q_CHARS_MAX || words.is_empty() || words.len() > Q_WORDS_MAX || !have_letters {
+        return Err(format!("must be 1 to {Q_WORDS_MAX} words in at most {Q_CHARS_MAX} characters"));
+    }
+    Ok(words)
+}
+
+/// The words of a text in lower case, each once.
+pub fn word_set(text: &str) -> BTreeSet<String> {
+    split_words(text).collect()
+}
+
+/// The words of a text in lower case, in their order.
+pub fn split_words(text: &str) -> impl Iterator<Item = String> {
+    let parts = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    // Letter by letter: a prefix must not depend on the letters after it, and a sigma is one wherever it stands.
+    let lower = |c: char| c.to_lowercase().map(|c| if c == 'ς' { 'σ' } else { c });
+    parts.map(move |word| word.chars().flat_map(lower).collect())
+}
+
+/// An id, or that there is none: tickets that are assigned to nobody can be listed too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdOrNone<I>(pub Option<I>);
+
+/// What a filter says for records that refer to nothing.
+pub const NO_ID: &str = "none";
+
+impl<I: RecordId> IdOrNone<I> {
+    pub fn parse(text: &str) -> Option<Self> {
+        if text == NO_ID { Some(IdOrNone(None)) } else { text.parse().ok().map(|id| IdOrNone(Some(id))) }
+    }
+}
+
+impl<I: RecordId> fmt::Display for IdOrNone<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(id) => id.fmt(f),
+            None => f.write_str(NO_ID),
+        }
+    }
+}

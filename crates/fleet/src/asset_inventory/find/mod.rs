@@ -1,0 +1,308 @@
+//! Which devices are wanted, and by which terms they can be found.
+
+pub mod search;
+pub mod store;
+
+use std::collections::BTreeSet;
+
+use kernel::base::{Timestamp, Word};
+use kernel::store::{CursorKey, Value};
+
+use crate::devices::{
+    self, Device, Health, Platform, Status, StoredDevice, Type, VERSIONS, compact_mac, software_name, spoken, term,
+};
+use feature_kit::{IdOrNone, Q_CHARS_MAX, split_words};
+use people::organizations::OrganizationId;
+
+/// Which devices are wanted; `None` is all.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Among them perhaps those of none.
+    pub organization_id: Option<Vec<IdOrNone<OrganizationId>>>,
+    pub r#type: Option<Vec<Type>>,
+    pub platform: Option<Vec<Platform>>,
+    pub status: Option<Vec<Status>>,
+    pub health: Option<Vec<Health>>,
+    pub tag: Option<Vec<String>>,
+    pub software: Option<Vec<Installed>>,
+    /// Of `q`, as they were written.
+    pub words: Vec<String>,
+    pub updated_since: Option<Timestamp>,
+}
+
+/// A software, perhaps in one version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Installed {
+    /// In small letters.
+    pub name: String,
+    pub version: Option<String>,
+}
+
+impl Installed {
+    /// `name` or `name@version`. An `@` at the beginning belongs to the name.
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let (name, version) = match text.rsplit_once('@') {
+            Some((name, version)) if !name.is_empty() => (name, Some(version.to_owned())),
+            _ => (text, None),
+        };
+        let whole = !name.is_empty() && version.as_deref() != Some("") && text.chars().count() <= Q_CHARS_MAX;
+        whole.then(|| Installed { name: software_name(name), version })
+    }
+}
+
+impl std::fmt::Display for Installed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.version {
+            Some(version) => write!(f, "{}@{version}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
+
+/// A set of devices of which everything wanted is a part.
+#[derive(Clone, Debug)]
+pub enum Set {
+    /// Those with any of these terms.
+    Terms(Vec<String>),
+    /// Those with any of these terms, or any that starts so.
+    Starts { whole: Vec<String>, starts: Vec<String> },
+    /// Those with any of these installed, in whichever version.
+    Software(Vec<String>),
+}
+
+impl Filter {
+    /// Everything but the software, which is looked up.
+    pub fn matches(&self, device: &Device) -> bool {
+        fn any<T: PartialEq>(wanted: Option<&Vec<T>>, value: &T) -> bool {
+            wanted.is_none_or(|wanted| wanted.contains(value))
+        }
+        any(self.organization_id.as_ref(), &IdOrNone(device.organization_id))
+            && any(self.r#type.as_ref(), &device.r#type)
+            && any(self.platform.as_ref(), &device.platform)
+            && any(self.status.as_ref(), &device.status)
+            && any(self.health.as_ref(), &device.health)
+            && self.tag.as_ref().is_none_or(|wanted| device.tags.iter().any(|tag| wanted.contains(tag)))
+            && self.updated_since.is_none_or(|since| device.updated_at >= since)
+            && self.has_words(device)
+    }
+
+    /// Whether any software is wanted in one version alone.
+    pub fn has_version(&self) -> bool {
+        self.software.iter().flatten().any(|one| one.version.is_some())
+    }
+
+    /// Whether a name in these versions is any of what is wanted.
+    pub fn is_installed(&self, name: &str, versions: &str) -> bool {
+        let has = |wanted: &String| versions.split(VERSIONS).any(|version| version == wanted);
+        self.software.iter().flatten().any(|one| one.name == name && one.version.as_ref().is_none_or(has))
+    }
+
+    fn has_words(&self, device: &Device) -> bool {
+        let known = if self.words.is_empty() { Vec::new() } else { spoken(device) };
+        let mac = device.primary_mac.as_deref().and_then(compact_mac);
+        self.words.iter().all(|word| is_beginning(word, &known, mac.as_deref()))
+    }
+
+    /// The sets that a wanted device is in, those first that are likely to be small.
+    pub fn sets(&self) -> Vec<Set> {
+        fn spelt<W: Word>(letter: char, values: Option<&Vec<W>>) -> Option<Set> {
+            values.map(|values| Set::Terms(values.iter().map(|value| term(letter, value.as_str())).collect()))
+        }
+        let software = self.software.as_ref().map(|any| {
+            let names: BTreeSet<String> = any.iter().map(|one| one.name.clone()).collect();
+            Set::Software(names.into_iter().collect())
+        });
+        let tags = self.tag.as_ref().map(|any| Set::Terms(any.iter().map(|tag| term(devices::TAG, tag)).collect()));
+        let organizations = self
+            .organization_id
+            .as_ref()
+            .map(|any| Set::Terms(any.iter().map(|id| term(devices::ORGANIZATION, &id.to_string())).collect()));
+        let rest = [
+            tags,
+            organizations,
+            spelt(devices::HEALTH, self.health.as_ref()),
+            spelt(devices::STATUS, self.status.as_ref()),
+            spelt(devices::TYPE, self.r#type.as_ref()),
+            spelt(devices::PLATFORM, self.platform.as_ref()),
+        ];
+        let words = self.words.iter().map(|word| set_of(word));
+        software.into_iter().chain(words).chain(rest.into_iter().flatten()).collect()
+    }
+}
+
+/// Whether a word of `q` is the beginning of something in these fields: of a word, of words in a row such as `web-01` or
+/// `192.168.`, or of a hardware address however it is written. A whole address is nothing else: its parts stand on too many
+/// devices to be looked for one by one.
+fn is_beginning(word: &str, fields: &[Vec<String>], mac: Option<&str>) -> bool {
+    if let Some(address) = whole_mac(word) {
+        return mac == Some(address.as_str()) || fields.iter().flatten().any(|known| known.starts_with(&address));
+    }
+    let parts: Vec<String> = split_words(word).collect();
+    let Some((last, before)) = parts.split_last() else { return false };
+    let in_a_row = |field: &Vec<String>| {
+        field
+            .windows(parts.len())
+            .any(|some| some.split_last().is_some_and(|(end, start)| start == before && end.starts_with(last.as_str())))
+    };
+    let of_mac = compact_mac(word).zip(mac).is_some_and(|(digits, mac)| mac.starts_with(&digits));
+    of_mac || fields.iter().any(in_a_row)
+}
+
+/// The set of terms, one of which each device has that the word is a beginning of: the longest of its parts, of which all but
+/// the last are whole words, and what an address would start with. The first digits of a hardware address are its maker's and
+/// stand on whole fleets: of an address it is the last part, where that is long enough to tell devices apart.
+fn set_of(word: &str) -> Set {
+    let spelt = |text: &String| term(devices::WORD, text);
+    if let Some(address) = whole_mac(word) {
+        return Set::Starts { whole: Vec::new(), starts: vec![spelt(&address)] };
+    }
+    let parts: Vec<String> = split_words(word).collect();
+    let Some((last, before)) = parts.split_last() else { return Set::Terms(Vec::new()) };
+    let address = compact_mac(word);
+    let is_telling = address.is_some() && last.len() >= TELLING_DIGITS;
+    let longest = before.iter().max_by_key(|part| part.len());
+    let whole = longest.filter(|part| part.len() >= last.len() && !is_telling);
+    let start = if whole.is_some() { None } else { Some(last.clone()) };
+    let starts: BTreeSet<String> = start.into_iter().chain(address).collect();
+    Set::Starts { whole: whole.map(spelt).into_iter().collect(), starts: starts.iter().map(spelt).collect() }
+}
+
+/// Digits of a part of a hardware address with which few devices of a fleet have one.
+const TELLING_DIGITS: usize = 3;
+
+/// A whole hardware address without what stands between its digits, if it is written as such addresses are: in pairs, in fours,
+/// in sixes, or without a break. An address of the network such as `192.168.100.100` can have as many digits.
+fn whole_mac(word: &str) -> Option<String> {
+    let is_even = |between: &[char], group: usize| word.split(between).all(|digits| digits.len() == group);
+    let is_written = is_even(&[':', '-'], 2) || is_even(&['.'], 4) || is_even(&['-'], 6) || is_even(&[], 12);
+    compact_mac(word).filter(|digits| is_written && digits.len() == 12)
+}
+
+/// A place in a list: in the order of changes when and in which write, and the device's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    /// None in the order of numbers.
+    pub changed: Option<(i64, i64)>,
+    pub number: i64,
+}
+
+impl Key {
+    pub fn of_change(stored: &StoredDevice) -> Self {
+        Key { changed: Some((stored.device.updated_at.as_millis(), stored.sequence)), number: stored.number }
+    }
+}
+
+impl CursorKey for Key {
+    fn to_position(self) -> Vec<Value> {
+        let changed = self.changed.map(|(at, sequence)| [at.into(), sequence.into()]);
+        changed.into_iter().flatten().chain([self.number.into()]).collect()
+    }
+
+    fn from_position(position: &[Value]) -> Option<Self> {
+        match position {
+            [Value::Int(number)] => Some(Key { changed: None, number: *number }),
+            [Value::Int(at), Value::Int(sequence), Value::Int(number)] => {
+                Some(Key { changed: Some((*at, *sequence)), number: *number })
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_found_by_its_beginning_and_an_address_in_any_notation() {
+        let fields = ["web-01.example", "192.168.7.10", "02:fc:00:00:00:01", "10001X", "1921"];
+        let known: Vec<Vec<String>> = fields.iter().map(|field| split_words(field).collect()).collect();
+        let found = |word: &str| is_beginning(word, &known, Some("02fc00000001"));
+        for word in
+            ["web-01", "WEB", "exam", "192.168", "192.168.7.1", "02-FC-00", "02fc.0000", "02:fc", "01.ex", "02fc"]
+        {
+            assert!(found(word), "{word}");
+        }
+        for word in
+            ["eb", "web-02", "193", "02-FD", "fc-02-00", "19.168", "168.192", "web.example", "192.168.1", "19.21"]
+        {
+            assert!(!found(word), "{word}");
+        }
+    }
+
+    #[test]
+    fn a_whole_hardware_address_is_nothing_but_one() {
+        let known = |field: &str| vec![split_words(field).collect::<Vec<String>>()];
+        for word in ["02:fc:00:00:0a:01", "02-FC-00-00-0A-01", "02fc.0000.0a01", "02fc00-000a01", "02FC00000A01"] {
+            assert_eq!(whole_mac(word).as_deref(), Some("02fc00000a01"), "{word}");
+            assert!(is_beginning(word, &[], Some("02fc00000a01")), "{word}");
+            assert!(is_beginning(word, &known("02fc00000a01"), None), "{word}, which may be a serial number as well");
+            assert!(!is_beginning(word, &known("x-02-fc-00-00-0a-01"), None), "{word}");
+        }
+        for word in
+            ["192.168.100.100", "fe80::1234:5678", "02:fc:00:00:0a", "1234-5678-9012", "02:fc:00:00:0a:01:02", "web01"]
+        {
+            assert_eq!(whole_mac(word), None, "{word}");
+        }
+        assert!(is_beginning("192.168.100.100", &known("192.168.100.100"), None));
+    }
+
+    /// What a device is found by in the index is never less than what it is judged by.
+    #[test]
+    fn whatever_a_word_is_a_beginning_of_is_in_its_set() {
+        let fields = [
+            "web-01.example",
+            "192.168.100.100",
+            "02:fc:00:00:0a:01",
+            "fe80::1234:5678",
+            "x-02-fc-00a",
+            "1234-5678-9012-3456",
+        ];
+        let words = [
+            "web-01",
+            "01.ex",
+            "192.168.1",
+            "192.168.100.100",
+            "02:fc:00",
+            "fc:00:00",
+            "0a:01",
+            "02-fc-00",
+            "02fc.0",
+            "02:fc:00:00:0a:01",
+            "fe80::1234:5678",
+            "fe80:",
+            "1234-5678-9012",
+            "1234-5678-90",
+            "02fc00000a01",
+            "02",
+        ];
+        let mut accepted = 0;
+        for field in fields {
+            let mac = compact_mac(field).filter(|mac| mac.len() == 12);
+            let own: Vec<String> = split_words(field).collect();
+            let known: Vec<Vec<String>> = [own].into_iter().chain(mac.clone().map(|mac| vec![mac])).collect();
+            for word in words.iter().filter(|word| is_beginning(word, &known, mac.as_deref())) {
+                let (whole, starts) = match set_of(word) {
+                    Set::Starts { whole, starts } => (whole, starts),
+                    Set::Terms(whole) | Set::Software(whole) => (whole, Vec::new()),
+                };
+                let has = |known: &String| {
+                    let own = term(devices::WORD, known);
+                    whole.contains(&own) || starts.iter().any(|start| own.starts_with(start.as_str()))
+                };
+                assert!(known.iter().flatten().any(has), "{word} is found in {field}: {whole:?} {starts:?}");
+                accepted += 1;
+            }
+        }
+        assert!(accepted >= 15, "{accepted} of them are beginnings");
+    }
+
+    #[test]
+    fn a_version_stands_behind_the_last_at_sign() {
+        let parsed = |text: &str| Installed::parse(text).map(|one| (one.name, one.version));
+        assert_eq!(parsed("OpenSSL@3.0.11"), Some(("openssl".to_owned(), Some("3.0.11".to_owned()))));
+        assert_eq!(parsed("@scope/tool"), Some(("@scope/tool".to_owned(), None)));
+        assert_eq!((parsed(""), parsed("bash@")), (None, None));
+    }
+}

@@ -1,0 +1,315 @@
+//! SQL that finds devices: one step along each index, and what a set has.
+
+use std::collections::{HashMap, HashSet};
+
+use kernel::args;
+use kernel::base::{Error, Result};
+use kernel::store::delta::{Delta, From};
+use kernel::store::{Arms, Compare, Db, Direction, FromRow, Passed, Row, Select, Tick, Value, Walk};
+
+use super::{Filter, Key, Set};
+use crate::devices::{DEVICE_LIST, StoredDevice, software};
+
+/// Words that one beginning may stand for; more, and it is too short to follow each.
+const EXPANDED_MAX: usize = 100;
+/// A query that may read more rows than this leaves the threads alone that serve requests.
+const INLINE_MAX: usize = 500;
+
+const TERMS: Arms = Arms::new("number", "device_terms", &["number"]);
+const SOFTWARE: Arms = Arms::new("number, name, versions", "device_software", &["number"]);
+
+/// All of some devices, deleted or not.
+const FULL: &str = kernel::sql![
+    "SELECT ",
+    DEVICE_LIST,
+    " FROM devices LEFT JOIN device_reports ON device_reports.tenant_id = devices.tenant_id AND device = number
+        WHERE devices.tenant_id = $1"
+];
+
+kernel::statements! {
+    BY_TERM = kernel::arm!(TERMS.of(&["term"]));
+    BY_SOFTWARE = kernel::arm!(SOFTWARE.of(&["name"]));
+    /// The different terms with a beginning, from one to the next without looking at the devices of each.
+    EXPAND = "WITH RECURSIVE found (term) AS (
+            SELECT MIN(t.term) FROM device_terms t WHERE t.tenant_id = $1 AND t.term >= $2 AND t.term < $3
+            UNION ALL
+            SELECT (SELECT MIN(t.term) FROM device_terms t WHERE t.tenant_id = $1 AND t.term > found.term AND t.term < $3)
+            FROM found WHERE found.term IS NOT NULL)
+        SELECT term FROM found WHERE term IS NOT NULL LIMIT $4";
+    /// When something changed, along an index in that order.
+    CHANGES = "SELECT updated_at, sequence, number FROM devices WHERE tenant_id = $1";
+    ONE = kernel::sql![FULL, " AND number = $2"];
+    ALL = kernel::sql![FULL, " AND deleted_at IS NULL AND number < $2"];
+    VERSIONS_OF = "SELECT number, name, versions FROM device_software WHERE tenant_id = $1";
+}
+
+/// A device on a walk.
+struct Number(i64);
+
+impl FromRow for Number {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        row.get(0).map(Number)
+    }
+}
+
+impl Passed for Number {
+    type Key = i64;
+
+    fn key(&self) -> i64 {
+        self.0
+    }
+}
+
+/// A device on a walk along what is installed.
+pub struct Having {
+    number: i64,
+    name: String,
+    versions: String,
+}
+
+impl FromRow for Having {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        Ok(Having { number: row.get(0)?, name: row.get(1)?, versions: row.get(2)? })
+    }
+}
+
+impl Passed for Having {
+    type Key = i64;
+
+    fn key(&self) -> i64 {
+        self.number
+    }
+}
+
+/// The next devices on a walk along a set, and behind which there may be more. Whether a device has the version that is wanted is
+/// known without reading it.
+pub async fn next(db: &Db, filter: &Filter, set: &Set, below: i64, rows: usize) -> Result<(Vec<i64>, Option<i64>)> {
+    let (text, values) = arms_of(set);
+    let (mut numbers, next): (Vec<i64>, _) = if let Set::Software(_) = set {
+        let walk = Walk::new(text, values, 0..below, !filter.has_version());
+        let (having, next) = walk.page::<Having>(db, rows, |row| filter.is_installed(&row.name, &row.versions)).await?;
+        (having.iter().map(|row| row.number).collect(), next)
+    } else {
+        let (found, next) = Walk::new(text, values, 0..below, true).page::<Number>(db, rows, |_| true).await?;
+        (found.into_iter().map(|Number(number)| number).collect(), next)
+    };
+    numbers.dedup();
+    Ok((numbers, next))
+}
+
+impl FromRow for Key {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        Ok(Key { changed: Some((row.get(0)?, row.get(1)?)), number: row.get(2)? })
+    }
+}
+
+/// A set of whole terms, unless one of its beginnings stands for too many.
+pub async fn expanded(db: &Db, set: Set) -> Result<Option<Set>> {
+    let Set::Starts { whole: mut all, starts } = set else { return Ok(Some(set)) };
+    for start in starts {
+        let most = i64::try_from(EXPANDED_MAX + 1).map_err(Error::internal)?;
+        let terms: Vec<String> = db.list(EXPAND, args![start, format!("{start}{}", char::MAX), most]).await?;
+        if terms.len() > EXPANDED_MAX {
+            return Ok(None);
+        }
+        all.extend(terms);
+    }
+    all.sort_unstable();
+    all.dedup();
+    Ok(Some(Set::Terms(all)))
+}
+
+/// Along which index a set is, and its values there.
+fn arms_of(set: &Set) -> (&'static str, Vec<Vec<Value>>) {
+    let values = |texts: &[String]| texts.iter().map(|text| vec![Value::from(text.as_str())]).collect();
+    match set {
+        Set::Terms(terms) | Set::Starts { whole: terms, .. } => (BY_TERM, values(terms)),
+        Set::Software(names) => (BY_SOFTWARE, values(names)),
+    }
+}
+
+/// So many of a set, in no order; some may come twice.
+pub async fn members(db: &Db, set: &Set, most: usize) -> Result<Vec<i64>> {
+    let (text, values) = arms_of(set);
+    let Some(first) = values.first().cloned() else { return Ok(Vec::new()) };
+    let limit = |rows: usize| Value::Int(i64::try_from(rows).unwrap_or(i64::MAX));
+    let arm = |mut values: Vec<Value>, rows: usize| {
+        values.extend([Value::Int(i64::MAX), Value::Int(0), limit(rows)]);
+        values
+    };
+    let places = values.len().next_power_of_two();
+    let mut arms: Vec<Vec<Value>> = values.into_iter().map(|values| arm(values, most)).collect();
+    // Arms that find nothing keep the number of different texts small.
+    arms.resize(places, arm(first, 0));
+    let inline = places * most <= 2 * INLINE_MAX;
+    let select = Select::union_all(text, arms).limit(most);
+    let numbers: Vec<Number> = if inline { db.select(&select).await? } else { db.scan(&select).await? };
+    Ok(numbers.into_iter().map(|Number(number)| number).collect())
+}
+
+/// Some changes in their order, and behind which place there may be more.
+pub struct Changed {
+    pub keys: Vec<Key>,
+    pub next: Option<Key>,
+}
+
+/// A change, with the arm that it came by.
+struct Placed {
+    key: Key,
+    arm: i64,
+}
+
+impl FromRow for Placed {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        Ok(Placed { key: Key::from_row(row)?, arm: row.last()? })
+    }
+}
+
+/// The next changes from a place on, about so many. Those of organizations have an index of their own. Of an arm that gave all it
+/// was asked for, nothing behind its last is told yet.
+pub async fn changes(db: &Db, filter: &Filter, from: From, until: Tick, rows: usize) -> Result<Changed> {
+    let count = filter.organization_id.as_ref().map_or(1, Vec::len);
+    let step = (rows / count).max(STEP_MIN);
+    let selects = change_arms(filter, &from, until, step);
+    let inline = selects.len() * step <= INLINE_MAX;
+    let select = Select::union(selects);
+    let mut seen: Vec<Placed> = if inline { db.select(&select).await? } else { db.scan(&select).await? };
+    seen.sort_unstable_by_key(|placed| placed.key);
+    let mut given: HashMap<i64, usize> = HashMap::new();
+    let next = seen.iter().find_map(|placed| {
+        let count = given.entry(placed.arm).or_default();
+        *count += 1;
+        (*count == step).then_some(placed.key)
+    });
+    let told = seen.into_iter().map(|placed| placed.key);
+    Ok(Changed { keys: told.take_while(|key| next.is_none_or(|next| *key <= next)).collect(), next })
+}
+
+/// Of each arm, however many there are.
+const STEP_MIN: usize = 8;
+
+const DELTA: Delta = Delta { key: "number", tombstone: Some("deleted_at") };
+const BY_UPDATE: &str = "devices_by_update";
+const BY_ORGANIZATION: &str = "devices_by_organization";
+
+fn change_arms(filter: &Filter, from: &From, until: Tick, rows: usize) -> Vec<Select> {
+    let along = |index| DELTA.follow(Select::new(CHANGES).along(index), from.clone(), until).limit(rows);
+    let Some(organizations) = &filter.organization_id else { return vec![along(BY_UPDATE)] };
+    // Asked for twice, lest PostgreSQL takes the index of the whole tenant for as good.
+    let of = |id: &str| {
+        let select = along(BY_ORGANIZATION).compare("organization_id", Compare::Equal, id);
+        select.compare("organization_id", Compare::AtLeast, id)
+    };
+    let ids: Vec<String> = organizations.iter().filter_map(|one| one.0).map(|id| id.to_string()).collect();
+    let mut arms: Vec<Select> = ids.iter().map(|id| of(id)).collect();
+    if !arms.is_empty() {
+        // Those that find nothing keep the number of different texts small.
+        arms.resize_with(arms.len().next_power_of_two(), || of(""));
+    }
+    if organizations.iter().any(|one| one.0.is_none()) {
+        arms.push(along(BY_ORGANIZATION).absent("organization_id").led_by("organization_id"));
+    }
+    arms
+}
+
+/// Devices that are read together, each by a look of its own: of a list of numbers, PostgreSQL may walk all devices of the
+/// tenant and look for them there.
+const LOOKS: usize = 32;
+
+/// These devices, as they are now.
+async fn read(db: &Db, numbers: impl ExactSizeIterator<Item = i64>) -> Result<HashMap<i64, StoredDevice>> {
+    let numbers: Vec<i64> = numbers.collect();
+    let mut found = HashMap::with_capacity(numbers.len());
+    for some in numbers.chunks(LOOKS) {
+        let mut arms: Vec<Vec<Value>> = some.iter().map(|number| vec![Value::Int(*number)]).collect();
+        // Looks that find nothing keep the number of different texts small.
+        arms.resize(some.len().next_power_of_two(), vec![Value::Int(-1)]);
+        let select = Select::union_all(ONE, arms);
+        let rows: Vec<StoredDevice> =
+            if numbers.len() <= INLINE_MAX { db.select(&select).await? } else { db.scan(&select).await? };
+        found.extend(rows.into_iter().map(|stored| (stored.number, stored)));
+    }
+    Ok(found)
+}
+
+/// The next devices of all, below a number: nothing has to be judged.
+pub async fn all(db: &Db, below: i64, rows: usize) -> Result<Vec<StoredDevice>> {
+    let select = Select::new(ALL).bind(below).order(&["number"], Direction::Descending).limit(rows);
+    if rows <= INLINE_MAX { db.select(&select).await } else { db.scan(&select).await }
+}
+
+/// Those of these devices that are wanted, in the same order.
+pub async fn judge(db: &Db, filter: &Filter, numbers: &[i64]) -> Result<Vec<StoredDevice>> {
+    let wanted = |stored: &StoredDevice| stored.device.deleted_at.is_none() && filter.matches(&stored.device);
+    let mut found = Vec::new();
+    // Some at a time: what is not wanted need not be in memory together.
+    for some in numbers.chunks(INLINE_MAX) {
+        let mut rows = read(db, some.iter().copied()).await?;
+        found.extend(some.iter().filter_map(|number| rows.remove(number)).filter(wanted));
+    }
+    with_software(db, filter, found).await
+}
+
+/// The same of changes. What has changed since comes again further on.
+pub async fn judge_changes(db: &Db, filter: &Filter, keys: &[Key]) -> Result<Vec<StoredDevice>> {
+    let mut found = Vec::new();
+    for some in keys.chunks(INLINE_MAX) {
+        let mut rows = read(db, some.iter().map(|key| key.number)).await?;
+        found.extend(some.iter().filter_map(|key| {
+            let stored = rows.remove(&key.number)?;
+            (Key::of_change(&stored) == *key && filter.matches(&stored.device)).then_some(stored)
+        }));
+    }
+    with_software(db, filter, found).await
+}
+
+/// Those that have what is wanted installed. What is deleted has nothing any more, and is always told.
+async fn with_software(db: &Db, filter: &Filter, mut found: Vec<StoredDevice>) -> Result<Vec<StoredDevice>> {
+    let Some(wanted) = &filter.software else { return Ok(found) };
+    if found.is_empty() {
+        return Ok(found);
+    }
+    let names: HashSet<&str> = wanted.iter().map(|one| one.name.as_str()).collect();
+    let numbers: Vec<i64> = found.iter().map(|one| one.number).collect();
+    // Asked for first: what is indexed meanwhile is found in the index.
+    let not_indexed = software::store::not_indexed(db, &numbers).await?;
+    let mut rows: Vec<(i64, String, String)> = Vec::new();
+    // Name by name: of several names and numbers together, PostgreSQL may walk all that the tenant has.
+    for name in names {
+        let select = Select::new(VERSIONS_OF).compare("name", Compare::Equal, name);
+        let select = select.any("number", numbers.iter().copied()).limit(numbers.len());
+        let inline = numbers.len() <= INLINE_MAX;
+        let some: Vec<(i64, String, String)> =
+            if inline { db.select(&select).await? } else { db.scan(&select).await? };
+        rows.extend(some);
+    }
+    let indexed =
+        rows.iter().filter(|(_, name, versions)| filter.is_installed(name, versions)).map(|(number, ..)| *number);
+    let mut having: HashSet<i64> = indexed.collect();
+    for number in not_indexed {
+        having.remove(&number);
+        // One after the other: each may have much.
+        let installed = software::store::installed_on(db, number).await?;
+        if installed.iter().any(|(name, has)| filter.is_installed(name, &has.versions)) {
+            having.insert(number);
+        }
+    }
+    found.retain(|stored| stored.device.deleted_at.is_some() || having.contains(&stored.number));
+    Ok(found)
+}
+
+/// Every walk along changes with its index, for the test that asks both engines how they would go.
+pub fn walks() -> Vec<(&'static str, Select)> {
+    use feature_kit::IdOrNone;
+    let (at, tick) =
+        (From::Behind(vec![Value::Int(1); 3]), Tick { at: kernel::base::Timestamp::from_millis(9), sequence: 9 });
+    let owned = Filter { organization_id: Some(vec![IdOrNone(None)]), ..Filter::default() };
+    let some = Filter {
+        organization_id: Some(vec![IdOrNone::parse("org_01jd8z6v2mfkpb7h3q9xw5t4ra").unwrap_or(IdOrNone(None))]),
+        ..Filter::default()
+    };
+    [(BY_UPDATE, Filter::default()), (BY_ORGANIZATION, owned), (BY_ORGANIZATION, some)]
+        .iter()
+        .flat_map(|(index, filter)| change_arms(filter, &at, tick, 50).into_iter().map(|select| (*index, select)))
+        .collect()
+}

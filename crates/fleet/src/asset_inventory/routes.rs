@@ -1,0 +1,266 @@
+//! `/api/rmm/reports/asset-inventory`
+
+use std::sync::Arc;
+
+use axum::response::{IntoResponse, Response};
+use kernel::auth::Scope;
+use kernel::base::{Code, Error, Label, Result};
+use kernel::http::{
+    Access, Api, Documented, Encoding, FromParams, LIST_MAX, Ok200, Page, PageRequest, Param, Params, Policy, Query,
+    Rows, Rules, Streamed, Streamer, Versioned,
+};
+use kernel::operations;
+use kernel::rules;
+use utoipa::openapi::schema::AnyOfBuilder;
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response as Described, Schema};
+use utoipa::{IntoResponses, PartialSchema, ToSchema};
+
+use super::find::{Filter, Installed, Key};
+use super::page::Wanted;
+use super::shown::{Choice, Shown};
+use super::{Format, Summary, View, columns, store, summary};
+use crate::devices::{Change, DeviceId};
+use feature_kit::IdOrNone;
+use feature_kit::{Q_CHARS_MAX, parse_q};
+use people::organizations::OrganizationId;
+
+/// The operations of this feature, and the schemas that their answers refer to.
+pub fn mount(api: Api) -> Api {
+    api.tenant(operations!(list))
+        .schema::<Page<super::shown::Shown>>()
+        .schema::<super::shown::Shown>()
+        .schema::<Page<Change>>()
+        .schema::<super::Summary>()
+        .schema::<super::Part>()
+        .schema::<super::Format>()
+        .schema::<super::View>()
+        .schema::<crate::devices::UpdatedDevice>()
+}
+
+const PATH: &str = "/api/rmm/reports/asset-inventory";
+
+/// Devices of one step of a file: enough that each costs little, and few enough that nobody waits for them.
+const FILE_ROWS: usize = 500;
+
+rules! {
+    Reading = Rules::new(Policy::Read, &[Scope::InventoryRead]).or_export();
+}
+
+pub struct ListQuery {
+    id: Option<DeviceId>,
+    view: Option<View>,
+    format: Format,
+    choice: Choice,
+    filter: Filter,
+    page: PageRequest,
+    /// The one organization of a summary.
+    of: Option<IdOrNone<OrganizationId>>,
+}
+
+impl FromParams for ListQuery {
+    fn from_params(params: &mut Params) -> Result<Self> {
+        let is_list = params.has("view");
+        let beside: &[&str] = if is_list { &["view", "limit", "cursor"] } else { &["fields", "include"] };
+        let one = "One device, with its history. Only with `fields` and `include`, or with `view=history`.";
+        let view = "`summary`: how many devices there are of each kind, of all or with `organization_id` of one organization. \
+                    `history`: with `id`, every change of the device, newest first.";
+        let format =
+            "`csv` and `ndjson` are the whole list as a file, without `limit` and `cursor`; counted as exports.";
+        let id = params.take_optional_id_beside(one, beside)?;
+        let view: Option<View> = params.take_word(Param::new("view", view))?;
+        refuse_beside_view(params, view, id.is_some())?;
+        let is_paged = params.has("limit") || params.has("cursor");
+        let format = params.take_word(Param::new("format", format))?.unwrap_or(Format::Json);
+        if format != Format::Json && is_paged {
+            return Err(Error::new(
+                Code::InvalidParameter,
+                "A file is the whole list: limit and cursor are for format=json.",
+            ));
+        }
+        let choice = choice(params)?;
+        let filter = filter(params)?;
+        let of = filter.organization_id.as_ref().and_then(|any| any.first().copied());
+        if view == Some(View::Summary) && filter.organization_id.as_ref().is_some_and(|any| any.len() > 1) {
+            return Err(Error::new(Code::InvalidParameter, "A summary is of all devices or of one organization."));
+        }
+        Ok(ListQuery { id, view, format, choice, filter, of, page: PageRequest::take(params)? })
+    }
+}
+
+/// A view takes few other parameters; a filter is applied or refused.
+fn refuse_beside_view(params: &Params, view: Option<View>, has_id: bool) -> Result<()> {
+    let refused = |detail: &str| Err(Error::new(Code::InvalidParameter, detail));
+    match view {
+        Some(View::History) if !has_id => refused("The query parameter view=history needs id: of which device."),
+        Some(View::Summary) if has_id => {
+            refused("The query parameter view=summary is of all devices, and takes no id.")
+        }
+        Some(View::Summary) => {
+            let others = [
+                "type",
+                "platform",
+                "status",
+                "health",
+                "tag",
+                "software",
+                "q",
+                "updated_since",
+                "fields",
+                "include",
+                "format",
+                "limit",
+                "cursor",
+            ];
+            match others.into_iter().find(|name| params.has(name)) {
+                Some(other) => refused(&format!("The query parameter {other} cannot be combined with view=summary.")),
+                None => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+fn choice(params: &mut Params) -> Result<Choice> {
+    let fields = "Only these fields and `id`, as a comma list; what `include` names comes as well.";
+    let include = "Lists of each device that come only when they are named here, as a comma list.";
+    let fields = Param::new("fields", fields).items_max(LIST_MAX);
+    let fields = params.take_list(fields, "the name of a field of a device", columns::field)?;
+    let include = params.take_words(Param::new("include", include).items_max(LIST_MAX))?;
+    let fields = fields.map(|mut fields| {
+        fields.retain(|field| *field != "id");
+        fields.insert(0, "id");
+        Arc::new(fields)
+    });
+    Ok(Choice { fields, include: include.unwrap_or_default() })
+}
+
+fn filter(params: &mut Params) -> Result<Filter> {
+    let any = |name, about| Param::new(name, about).items_max(LIST_MAX);
+    // What a tag can be; a comma cannot come this far.
+    let text = |text: &str| Label::parse(text).ok().map(Label::into_string);
+    let organizations = any("organization_id", "Of any of these organizations, as a comma list; `none` is of none.");
+    let tags = any("tag", "With any of these tags, as a comma list.");
+    let software =
+        any("software", "With any of these installed, as a comma list: `name`, or `name@version`. Names ignore case.");
+    let q = "At most 10 words, each the beginning of a word of the hostname, display name, serial number, model, primary \
+             address or\nhardware address, the last in any notation.";
+    let updated = "Changed at this moment or later, in the order of the changes, with deleted devices as tombstones. A reader \
+                   that\ngoes on by cursor, or from the last `updated_at` it has seen, misses nothing. What is deleted is shown whatever\n\
+                   `software` it had.";
+    Ok(Filter {
+        organization_id: params.take_list(organizations, "the id of an organization or none", IdOrNone::parse)?,
+        r#type: params.take_words(any("type", "Any of these, as a comma list."))?,
+        platform: params.take_words(any("platform", "Any of these, as a comma list."))?,
+        status: params.take_words(any("status", "Any of these, as a comma list."))?,
+        health: params.take_words(any("health", "Any of these, as a comma list."))?,
+        tag: params.take_list(tags, "a tag", text)?,
+        software: params.take_list(software, "name or name@version", Installed::parse)?,
+        words: params.take_parsed(Param::new("q", q).length(1, Q_CHARS_MAX), parse_q)?.unwrap_or_default(),
+        updated_since: params.take_time(Param::new("updated_since", updated))?,
+    })
+}
+
+/// Files with `fields=hostname`, as NDJSON and as CSV.
+const EXAMPLES: [&str; 2] = [
+    "{\"id\":\"dev_01jd8z6v2mfkpb7h3q9xw5t4rd\",\"hostname\":\"web01\"}\n",
+    "id,hostname\r\ndev_01jd8z6v2mfkpb7h3q9xw5t4rd,web01\r\n",
+];
+
+/// What GET answers.
+pub enum Answer {
+    One(Box<Shown>),
+    Devices(Page<Shown>),
+    History(Page<Change>),
+    Summary(Box<Summary>),
+    File(Streamed),
+}
+
+impl IntoResponse for Answer {
+    fn into_response(self) -> Response {
+        match self {
+            Answer::One(device) => Versioned(*device).into_response(),
+            Answer::Devices(page) => page.into_response(),
+            Answer::History(page) => page.into_response(),
+            Answer::Summary(summary) => Ok200(*summary).into_response(),
+            Answer::File(file) => file.into_response(),
+        }
+    }
+}
+
+impl IntoResponses for Answer {
+    fn responses() -> Documented {
+        let mut all = Streamed::responses();
+        let names = [<Page<Shown>>::name(), Shown::name(), <Page<Change>>::name(), Summary::name()];
+        // Not one of: an empty page is a page of anything.
+        let schema: RefOr<Schema> =
+            names.into_iter().fold(AnyOfBuilder::new(), |any_of, name| any_of.item(Ref::from_schema_name(name))).into();
+        let example = <Page<Shown>>::schema();
+        if let Some(RefOr::T(Described { description, content, .. })) = all.get_mut("200") {
+            description.clear();
+            description.push_str(
+                "A page of the list; with `id` the one device; with `view` its history, or a summary; with `format` the \
+                            whole list as a file, which ends without its last chunk, or with a reset of its stream, if it breaks off.",
+            );
+            let example = match example {
+                RefOr::T(Schema::Object(object)) => object.examples.first().cloned(),
+                _ => None,
+            };
+            for (media_type, file) in content.iter_mut() {
+                if let RefOr::T(file) = file {
+                    file.example = Some(EXAMPLES[usize::from(media_type.starts_with("text/csv"))].into());
+                }
+            }
+            content.insert(
+                "application/json".to_owned(),
+                ContentBuilder::new().schema(Some(schema)).example(example).build().into(),
+            );
+        }
+        all
+    }
+}
+
+/// Read the asset inventory
+///
+/// Devices, newest first, in pages or as a file. Filters narrow each other down; a page may hold fewer devices than `limit`,
+/// and even none, when what is wanted is rare: go by `has_more`. With `updated_since` it is a list of changes, by which a copy
+/// can be kept.
+#[utoipa::path(
+    get, path = PATH, tag = "Search and reporting", operation_id = "read_asset_inventory", params(Query<ListQuery>)
+)]
+pub async fn list(caller: Access<Reading>, streamer: Streamer, query: Query<ListQuery>) -> Result<Answer> {
+    let db = caller.db();
+    let ListQuery { id, view, format, choice, filter, page, of } = query.parse()?;
+    match (id, view) {
+        (Some(id), Some(_)) => {
+            let after = page.after(&caller, PATH)?;
+            let (changes, next) = store::history(&db, id, after, page.limit).await?;
+            return page.page_before(&caller, PATH, changes, next).map(Answer::History);
+        }
+        (Some(id), None) => return store::get(&db, id, &choice).await.map(|device| Answer::One(Box::new(device))),
+        (None, Some(_)) => return summary::store::summary(&db, of).await.map(|found| Answer::Summary(Box::new(found))),
+        (None, None) => {}
+    }
+    let wanted = Wanted { filter, choice };
+    let encoding = match format {
+        Format::Json => {
+            let after: Option<Key> = page.after(&caller, PATH)?;
+            let found = wanted.page(&db, after, page.limit, wanted.likely(page.limit)).await?;
+            return page.page_before(&caller, PATH, found.rows, found.next).map(Answer::Devices);
+        }
+        Format::Csv => columns::csv(&wanted.choice),
+        Format::Ndjson => Encoding::Ndjson,
+    };
+    let wanted = Arc::new(wanted);
+    let read = move |place: Option<(Key, usize)>| {
+        let (db, wanted) = (db.clone(), wanted.clone());
+        async move {
+            let (after, likely) = place.unzip();
+            let likely = likely.unwrap_or_else(|| wanted.likely(FILE_ROWS));
+            let found = wanted.page(&db, after, FILE_ROWS, likely).await?;
+            let likely = wanted.likely_behind(&found, FILE_ROWS);
+            Ok(Rows { rows: found.rows, next: found.next.map(|key| (key, likely)) })
+        }
+    };
+    let file = streamer.stream(caller, encoding, read).await?;
+    Ok(Answer::File(file.named("devices")))
+}

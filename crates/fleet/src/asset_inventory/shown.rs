@@ -1,0 +1,133 @@
+//! A device as it is shown: all of its fields or some, and the lists that were asked for.
+
+use std::sync::Arc;
+
+use kernel::base::{Error, Result};
+use kernel::http::Record;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use utoipa::openapi::schema::{ArrayBuilder, Schema};
+use utoipa::openapi::{Ref, RefOr};
+use utoipa::{PartialSchema, ToSchema};
+
+use super::Part;
+use crate::devices::{Change, Device, Disk, Nic, Software, Volume};
+
+/// What is to be shown of each device.
+#[derive(Clone, Debug, Default)]
+pub struct Choice {
+    /// All, if none are named.
+    pub fields: Option<Arc<Vec<&'static str>>>,
+    pub include: Vec<Part>,
+}
+
+/// A device as it is shown.
+#[derive(Debug)]
+pub struct Shown {
+    pub device: Device,
+    pub parts: ShownParts,
+    /// Of one device alone.
+    pub history: Option<Vec<Change>>,
+    pub fields: Option<Arc<Vec<&'static str>>>,
+}
+
+/// Lists as they are stored.
+#[derive(Debug, Default)]
+pub struct ShownParts(pub Vec<(&'static str, Box<RawValue>)>);
+
+impl ShownParts {
+    pub fn bytes(&self) -> usize {
+        self.0.iter().map(|(_, list)| list.get().len()).sum()
+    }
+
+    pub fn get(&self, part: &str) -> Option<&str> {
+        self.0.iter().find(|(name, _)| *name == part).map(|(_, list)| list.get())
+    }
+}
+
+/// A list as it was stored, which is copied as it is.
+pub fn raw(text: String) -> Result<Box<RawValue>> {
+    RawValue::from_string(text).map_err(Error::internal)
+}
+
+impl Serialize for Shown {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let all = All { device: &self.device, parts: &self.parts, history: self.history.as_ref() };
+        let Some(fields) = &self.fields else { return all.serialize(serializer) };
+        let device = serde_json::to_value(&self.device).map_err(serde::ser::Error::custom)?;
+        let mut map = serializer.serialize_map(None)?;
+        for field in fields.iter() {
+            map.serialize_entry(field, device.get(*field).unwrap_or(&Value::Null))?;
+        }
+        for (name, list) in &self.parts.0 {
+            map.serialize_entry(name, list)?;
+        }
+        map.end()
+    }
+}
+
+/// Everything, as one object.
+#[derive(Serialize)]
+struct All<'a> {
+    #[serde(flatten)]
+    device: &'a Device,
+    #[serde(flatten)]
+    parts: &'a ShownParts,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    history: Option<&'a Vec<Change>>,
+}
+
+impl Serialize for ShownParts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, list)| (name, list)))
+    }
+}
+
+impl Record for Shown {
+    fn version(&self) -> i64 {
+        self.device.version
+    }
+}
+
+impl PartialSchema for Shown {
+    fn schema() -> RefOr<Schema> {
+        let RefOr::T(Schema::Object(mut object)) = Device::schema() else { return Device::schema() };
+        let list = |name: std::borrow::Cow<'static, str>, about: &str| {
+            let items = Ref::from_schema_name(name);
+            RefOr::T(Schema::Array(ArrayBuilder::new().items(items).description(Some(about.to_owned())).build()))
+        };
+        let asked = "Only when `include` names it.";
+        object.properties.insert("disks".into(), list(Disk::name(), asked));
+        object.properties.insert("volumes".into(), list(Volume::name(), asked));
+        object.properties.insert("nics".into(), list(Nic::name(), asked));
+        object.properties.insert("software".into(), list(Software::name(), asked));
+        let history =
+            "With `id` alone: what changed, oldest first; the last 1000 and about 4 MB of it. All is `view=history`.";
+        object.properties.insert("history".into(), list(Change::name(), history));
+        // With `fields`, no other is there.
+        object.required = vec!["id".to_owned()];
+        RefOr::T(Schema::Object(object))
+    }
+}
+
+impl ToSchema for Shown {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "InventoryDevice".into()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        Device::schemas(schemas);
+        for (name, schema) in [
+            (Disk::name(), Disk::schema()),
+            (Volume::name(), Volume::schema()),
+            (Nic::name(), Nic::schema()),
+            (Software::name(), Software::schema()),
+            (Change::name(), Change::schema()),
+        ] {
+            schemas.push((name.into_owned(), schema));
+        }
+        Change::schemas(schemas);
+    }
+}

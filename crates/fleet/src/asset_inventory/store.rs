@@ -1,0 +1,123 @@
+//! SQL of devices as they are shown: the lists that belong to them, and their history.
+
+use std::collections::HashMap;
+
+use kernel::args;
+use kernel::base::{Error, Result};
+use kernel::http::PageBytes;
+use kernel::store::{Db, FromRow, Row, Select};
+use serde_json::value::RawValue;
+
+use super::Part;
+use super::shown::{Choice, Shown, ShownParts, raw};
+use crate::devices::{CHANGE_COLUMNS, Change, DEVICE_LIST, DeviceId, StoredDevice};
+
+kernel::statements! {
+    BY_ID = kernel::sql!["SELECT ", DEVICE_LIST, " FROM devices LEFT JOIN device_reports
+        ON device_reports.tenant_id = devices.tenant_id AND device = number
+        WHERE devices.tenant_id = $1 AND id = $2 AND deleted_at IS NULL"];
+    NUMBER = "SELECT number FROM devices WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL";
+    VERSION = "SELECT version FROM devices WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL";
+    // One list each: a device has thousands of packages, and nobody reads them for the sake of its disks.
+    DISKS = "SELECT number, disks FROM device_parts WHERE tenant_id = $1";
+    VOLUMES = "SELECT number, volumes FROM device_parts WHERE tenant_id = $1";
+    NICS = "SELECT number, nics FROM device_parts WHERE tenant_id = $1";
+    SOFTWARE = "SELECT number, software FROM device_parts WHERE tenant_id = $1";
+    CHANGES_BEFORE = "SELECT version, size_bytes FROM device_changes WHERE tenant_id = $1 AND number = $2 AND version < $3
+        ORDER BY version DESC LIMIT $4";
+    HISTORY = kernel::sql![CHANGE_COLUMNS, " AND number = $2 AND version >= $3 ORDER BY version LIMIT $4"];
+}
+
+/// Changes that are shown with a device, and how much of them in all.
+const SHOWN_MAX: i64 = 1_000;
+const SHOWN_BYTES_MAX: i64 = 4_000_000;
+
+/// One device, with its history.
+pub async fn get(db: &Db, id: DeviceId, choice: &Choice) -> Result<Shown> {
+    let shown = read(db, id, choice).await?;
+    if is_still(db, &shown).await? {
+        return Ok(shown);
+    }
+    let shown = read(db, id, choice).await?;
+    is_still(db, &shown).await?;
+    Ok(shown)
+}
+
+/// Whether a device, which was read piece by piece, is still what it was before. One that is deleted meanwhile is not there.
+async fn is_still(db: &Db, shown: &Shown) -> Result<bool> {
+    let version: i64 = db.one(VERSION, args![shown.device.id]).await?;
+    Ok(version == shown.device.version)
+}
+
+async fn read(db: &Db, id: DeviceId, choice: &Choice) -> Result<Shown> {
+    let stored: StoredDevice = db.one(BY_ID, args![id]).await?;
+    db.world().faults.pass("asset_inventory.get.found").await?;
+    let number = stored.number;
+    let mut parts = parts(db, &choice.include, &[number]).await?;
+    let history = if choice.fields.is_some() { None } else { Some(newest(db, number).await?) };
+    let parts = parts.remove(&number).unwrap_or_default();
+    Ok(Shown { device: stored.device, parts, history, fields: choice.fields.clone() })
+}
+
+/// As many of a device's changes as are shown with it, oldest first.
+async fn newest(db: &Db, number: i64) -> Result<Vec<Change>> {
+    let sizes: Vec<(i64, i64)> = db.list(CHANGES_BEFORE, args![number, i64::MAX, SHOWN_MAX]).await?;
+    let mut bytes = 0;
+    let fits = |(_, size): &&(i64, i64)| {
+        bytes += size;
+        bytes <= SHOWN_BYTES_MAX
+    };
+    let first = sizes.iter().take_while(fits).last().map_or(i64::MAX, |(version, _)| *version);
+    db.list(HISTORY, args![number, first, SHOWN_MAX]).await
+}
+
+/// The changes of a device, newest first, and behind which one the next page starts.
+pub async fn history(db: &Db, id: DeviceId, after: Option<i64>, limit: usize) -> Result<(Vec<Change>, Option<i64>)> {
+    let number: i64 = db.one(NUMBER, args![id]).await?;
+    let fetched = i64::try_from(limit + 1).map_err(Error::internal)?;
+    let sizes: Vec<(i64, i64)> = db.list(CHANGES_BEFORE, args![number, after.unwrap_or(i64::MAX), fetched]).await?;
+    let mut bytes = PageBytes::default();
+    let fits = |(_, size): &&(i64, i64)| bytes.fits(usize::try_from(*size).unwrap_or_default());
+    let shown = sizes.iter().take(limit).take_while(fits).count();
+    let Some((last, _)) = shown.checked_sub(1).and_then(|at| sizes.get(at)) else { return Ok((Vec::new(), None)) };
+    let mut rows: Vec<Change> =
+        db.list(HISTORY, args![number, last, i64::try_from(shown).map_err(Error::internal)?]).await?;
+    rows.reverse();
+    Ok((rows, (sizes.len() > shown).then_some(*last)))
+}
+
+/// A list of a device. It is looked through where it is read, which for long ones is not where requests are served.
+struct PartRow(i64, Box<RawValue>);
+
+impl FromRow for PartRow {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        Ok(PartRow(row.get(0)?, raw(row.get(1)?)?))
+    }
+}
+
+/// The lists of these devices that are to be shown.
+pub async fn parts(db: &Db, include: &[Part], numbers: &[i64]) -> Result<HashMap<i64, ShownParts>> {
+    let mut all: HashMap<i64, ShownParts> = HashMap::new();
+    for part in include {
+        let (name, sql) = match part {
+            Part::Disks => ("disks", DISKS),
+            Part::Volumes => ("volumes", VOLUMES),
+            Part::Nics => ("nics", NICS),
+            Part::Software => ("software", SOFTWARE),
+        };
+        let select = Select::new(sql).any("number", numbers.iter().copied()).limit(numbers.len());
+        // Thousands of packages are a megabyte of text.
+        let rows: Vec<PartRow> =
+            if *part == Part::Software { db.scan(&select).await? } else { db.select(&select).await? };
+        for number in numbers {
+            // A tombstone has none.
+            all.entry(*number).or_default().0.push((name, raw("[]".to_owned())?));
+        }
+        for PartRow(number, list) in rows {
+            if let Some(slot) = all.get_mut(&number).and_then(|parts| parts.0.last_mut()) {
+                slot.1 = list;
+            }
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,79 @@
+//! What steps of workflows do with devices.
+
+use futures_util::future::BoxFuture;
+use kernel::auth::{Rights, Scope};
+use kernel::base::{Error, Label, Result};
+use kernel::http::{Field, Fields, FromBody, read_object};
+use kernel::store::Tx;
+use serde_json::{Map, Value, json};
+
+use super::super::{DeviceId, edit};
+use feature_kit::{Action, ActionEffect};
+
+/// As many as a ticket may have.
+pub const TAGS_MAX: usize = 50;
+
+pub const ACTIONS: &[Action] = &[Action {
+    name: "device.tag",
+    about: "Adds tags to a device, and takes others away.",
+    // There is no route that changes a device: whoever may read it and save workflows may have it tagged.
+    needs: &[Scope::InventoryRead],
+    example: || json!({"device_id": "${{ event.data.id }}", "add": ["needs-attention"], "remove": ["new"]}),
+    check: |with| read_object::<Tagging>(with).checked(),
+    effect: ActionEffect::Transaction(tag),
+}];
+
+struct Tagging {
+    device_id: DeviceId,
+    add: Vec<String>,
+    remove: Vec<String>,
+}
+
+impl FromBody for Tagging {
+    fn from_fields(fields: &mut Fields) -> Option<Self> {
+        let device_id = fields.required("device_id", |field| field.id());
+        let add = fields.optional("add", tags);
+        let remove = fields.optional("remove", tags);
+        let (add, remove) = (add?.unwrap_or_default(), remove?.unwrap_or_default());
+        if add.is_empty() && remove.is_empty() {
+            fields.report("add", "required", "needs a tag to add, or one to remove in remove");
+            return None;
+        }
+        Some(Tagging { device_id: device_id?, add, remove })
+    }
+}
+
+fn tags(field: &mut Field<'_>) -> Option<Vec<String>> {
+    field.list(TAGS_MAX, |field| field.parsed("invalid_text", parse_tag))
+}
+
+/// A label that can stand in a comma list of a filter.
+pub fn parse_tag(text: &str) -> Result<String, String> {
+    let label = Label::parse(text)?.into_string();
+    if label.contains(',') {
+        return Err("must not contain a comma, which separates one tag from the next in filters".to_owned());
+    }
+    Ok(label)
+}
+
+/// Adds these tags to what a device has, and takes those away.
+pub fn change_tags(tags: &mut Vec<String>, add: &[String], remove: &[String]) -> Result<()> {
+    tags.retain(|tag| !remove.contains(tag));
+    for tag in add {
+        if !tags.contains(tag) {
+            tags.push(tag.clone());
+        }
+    }
+    if tags.len() > TAGS_MAX && !add.is_empty() {
+        return Err(Error::invalid("/add", "too_many", format!("a device has at most {TAGS_MAX} tags")));
+    }
+    Ok(())
+}
+
+fn tag<'t>(tx: &'t mut Tx, _: &'t Rights, with: Map<String, Value>) -> BoxFuture<'t, Result<Value>> {
+    Box::pin(async move {
+        let (Tagging { device_id, add, remove }, _) = read_object::<Tagging>(with).into_result()?;
+        let device = edit(tx, device_id, |full| change_tags(&mut full.device.tags, &add, &remove)).await?;
+        serde_json::to_value(device).map_err(Error::internal)
+    })
+}

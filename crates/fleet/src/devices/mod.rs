@@ -1,0 +1,284 @@
+//! Devices: what one looks like, and what is told of it. Tickets, backups and search name them.
+//!
+//! How they come in is in `inventory`, how they are read in `asset_inventory`. Here is what all of them stand on: the record
+//! and its rules, how it is kept, found and counted, what time alone changes of it, and what operators do with it.
+
+/// What workflows can do with devices.
+pub mod actions {
+    pub mod store;
+}
+mod changes;
+/// What time alone changes.
+pub mod clock {
+    pub mod store;
+}
+/// How they are found and counted.
+mod index {
+    pub mod store;
+}
+mod parts;
+mod rules;
+pub mod software;
+mod store;
+mod stored;
+mod terms;
+
+use feature_kit::{EventFamily, Feature};
+use kernel::auth::Scope;
+use kernel::base::{ActorRef, Id, Identified, RecordId, Timestamp};
+use kernel::events::EventKind;
+use kernel::http::Record;
+use kernel::store::refer::{Referable, Referrer};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use people::organizations::OrganizationId;
+
+pub use changes::{Changes, FieldChange, differences};
+pub use index::store::size_of;
+pub use parts::{Cpu, Disk, Nic, Os, Parts, Platform, Software, Type, Volume};
+pub use rules::{Settings, next_check, settle};
+pub use software::{SOFTWARE, VERSIONS, software_name, software_of};
+pub use store::{By, Kept, Noted, bring_back, create, delete, edit, find, find_by_number, lock, save};
+pub use stored::{CHANGE_COLUMNS, DEVICE_LIST, DeviceColumns, StoredDevice};
+pub use terms::{
+    ALL, Counted, DIMENSIONS, HEALTH, NONE, ORGANIZATION, PLATFORM, STATUS, TAG, TYPE, WORD, compact_mac, counts_of,
+    organization_of, spoken, term, terms_of,
+};
+
+pub const FEATURE: Feature = Feature {
+    name: "devices",
+    statements: STATEMENTS,
+    event_kinds: &[
+        || DEVICE_CREATED.describe(),
+        || DEVICE_UPDATED.describe(),
+        || DEVICE_OFFLINE.describe(),
+        || DEVICE_DELETED.describe(),
+    ],
+    event_families: &[EventFamily { name: "device", scope: Scope::InventoryRead }],
+    actions: actions::store::ACTIONS,
+    referable: &[DEVICES],
+    referrers: &[OF_ORGANIZATION],
+    ..Feature::NEW
+};
+
+/// The statements of all parts, for the test that prepares each.
+pub const STATEMENTS: &[&[(&str, &str)]] =
+    &[store::STATEMENTS, index::store::STATEMENTS, software::store::STATEMENTS, clock::store::STATEMENTS];
+
+pub const DEVICE_CREATED: EventKind<Device> =
+    EventKind::new("device.created", "A device reported for the first time, or was imported.");
+pub const DEVICE_UPDATED: EventKind<UpdatedDevice> = EventKind::new(
+    "device.updated",
+    "Something of a device changed that people care about; `changes` says what, from what and to what.",
+);
+pub const DEVICE_OFFLINE: EventKind<Device> =
+    EventKind::new("device.offline", "A device has not been heard of for longer than it should.");
+pub const DEVICE_DELETED: EventKind<Device> =
+    EventKind::new("device.deleted", "A device was taken out of the inventory.");
+
+pub type DeviceId = Id<Device>;
+
+impl Identified for Device {
+    const PREFIX: &'static str = "dev";
+    const ABOUT: &'static str = "The device.";
+}
+
+/// Live devices as they refer to organizations.
+pub const OF_ORGANIZATION: Referrer =
+    Referrer { prefix: OrganizationId::PREFIX, what: "devices", find: store::OF_ORGANIZATION };
+
+/// Devices as others refer to them.
+pub const DEVICES: Referable =
+    Referable { prefix: DeviceId::PREFIX, table: "devices", only: Some("deleted_at IS NULL") };
+
+kernel::words! {
+    /// `offline` when a device is overdue, `stale` when it has not been heard of for weeks, or never.
+    #[schema(as = DeviceStatus)]
+    pub enum Status { Online "online", Offline "offline", Stale "stale" }
+}
+
+kernel::words! {
+    /// `unknown` until a device has sent an inventory.
+    #[schema(as = DeviceHealth)]
+    pub enum Health {
+        Unknown "unknown", Healthy "healthy", NeedsAttention "needs_attention", Unhealthy "unhealthy",
+    }
+}
+
+kernel::words! {
+    /// `unknown` without an end date.
+    pub enum WarrantyStatus { Active "active", Expired "expired", Unknown "unknown" }
+}
+
+/// A device.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[schema(example = json!({
+    "id": "dev_01jd8z6v2mfkpb7h3q9xw5t4rd", "hostname": "web01", "display_name": null, "type": "server",
+    "platform": "linux",
+    "os": {"name": "Debian GNU/Linux 12 (bookworm)", "version": "12.11", "build": null, "kernel": "6.1.0-44-amd64", "arch": "x86_64"},
+    "status": "online", "health": "healthy", "organization_id": null, "manufacturer": "Dell Inc.",
+    "model": "PowerEdge R640", "serial_number": "7XK2P13", "asset_tag": null,
+    "uuid": "4c4c4544-0058-4b10-8032-b7c04f503133",
+    "cpu": {"model": "Intel(R) Xeon(R) Silver 4210", "sockets": 2, "cores": 20}, "memory_bytes": 68_719_476_736_i64,
+    "primary_ip": "192.0.2.10", "primary_mac": "02:fc:00:00:00:01", "last_logged_user": "root",
+    "last_boot_at": "2026-11-14T23:57:31.000Z", "needs_reboot": null,
+    "patch": {"pending": null, "failed": null, "last_installed_at": null},
+    "warranty": {"start_date": null, "end_date": "2028-03-31", "status": "active"},
+    "agent": {"name": "FusionInventory-Agent", "version": "2.6", "device_id": "web01-2026-11-15-00-18-42"},
+    "tags": [], "custom_fields": {}, "possible_duplicate_of": null, "first_seen_at": "2026-11-15T08:00:00.000Z",
+    "last_seen_at": "2026-11-15T08:00:00.000Z", "inventory_at": "2026-11-15T08:00:00.000Z", "deleted_at": null,
+    "version": 1, "created_at": "2026-11-15T08:00:00.000Z", "updated_at": "2026-11-15T08:00:00.000Z"
+}))]
+pub struct Device {
+    #[schema(value_type = String)]
+    pub id: DeviceId,
+    #[schema(required)]
+    pub hostname: Option<String>,
+    /// What people call it, where that was imported.
+    #[schema(required)]
+    pub display_name: Option<String>,
+    pub r#type: Type,
+    pub platform: Platform,
+    pub os: Os,
+    pub status: Status,
+    pub health: Health,
+    #[schema(value_type = Option<String>, required)]
+    pub organization_id: Option<OrganizationId>,
+    #[schema(required)]
+    pub manufacturer: Option<String>,
+    #[schema(required)]
+    pub model: Option<String>,
+    #[schema(required)]
+    pub serial_number: Option<String>,
+    #[schema(required)]
+    pub asset_tag: Option<String>,
+    #[schema(required)]
+    pub uuid: Option<String>,
+    pub cpu: Cpu,
+    #[schema(required)]
+    pub memory_bytes: Option<i64>,
+    #[schema(required)]
+    pub primary_ip: Option<String>,
+    /// With colons, in small letters.
+    #[schema(required)]
+    pub primary_mac: Option<String>,
+    #[schema(required)]
+    pub last_logged_user: Option<String>,
+    #[schema(value_type = Option<String>, format = DateTime, required)]
+    pub last_boot_at: Option<Timestamp>,
+    #[schema(required)]
+    pub needs_reboot: Option<bool>,
+    pub patch: Patch,
+    pub warranty: Warranty,
+    pub agent: Agent,
+    pub tags: Vec<String>,
+    pub custom_fields: Map<String, Value>,
+    /// Another device that this one may be; see the guide to inventory.
+    #[schema(value_type = Option<String>, required)]
+    pub possible_duplicate_of: Option<DeviceId>,
+    /// The first report; null for one that was imported and has not reported yet.
+    #[schema(value_type = Option<String>, format = DateTime, required)]
+    pub first_seen_at: Option<Timestamp>,
+    /// The last sign of life. It moves neither `version` nor `updated_at`.
+    #[schema(value_type = Option<String>, format = DateTime, required)]
+    pub last_seen_at: Option<Timestamp>,
+    /// The last inventory. It moves neither `version` nor `updated_at`.
+    #[schema(value_type = Option<String>, format = DateTime, required)]
+    pub inventory_at: Option<Timestamp>,
+    /// Set in tombstones alone, which lists with `updated_since` show.
+    #[schema(value_type = Option<String>, format = DateTime, required)]
+    pub deleted_at: Option<Timestamp>,
+    pub version: i64,
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    #[schema(value_type = String, format = DateTime)]
+    pub updated_at: Timestamp,
+}
+
+impl Record for Device {
+    fn version(&self) -> i64 {
+        self.version
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = DevicePatch)]
+pub struct Patch {
+    #[schema(required)]
+    pub pending: Option<i64>,
+    #[schema(required)]
+    pub failed: Option<i64>,
+    #[schema(value_type = Option<String>, format = DateTime, required)]
+    pub last_installed_at: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = DeviceWarranty)]
+pub struct Warranty {
+    #[schema(format = Date, required)]
+    pub start_date: Option<String>,
+    #[schema(format = Date, required)]
+    pub end_date: Option<String>,
+    pub status: WarrantyStatus,
+}
+
+/// What reported last.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = DeviceAgent)]
+pub struct Agent {
+    #[schema(required)]
+    pub name: Option<String>,
+    #[schema(required)]
+    pub version: Option<String>,
+    /// What the agent calls the device.
+    #[schema(required)]
+    pub device_id: Option<String>,
+}
+
+/// One change of a device; the first is its creation.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = DeviceChange, example = json!({
+    "at": "2026-11-15T08:01:00.000Z", "actor": {"type": "system", "id": "ing_01jd8z6v2mfkpb7h3q9xw5t4re", "name": "Ingest key ing_01jd8z6v2mfkpb7h3q9xw5t4re"},
+    "changes": {"memory_bytes": {"from": 34_359_738_368_i64, "to": 68_719_476_736_i64}}
+}))]
+pub struct Change {
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    pub actor: ActorRef,
+    pub changes: Changes,
+}
+
+/// A device with what has just changed of it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "id": "dev_01jd8z6v2mfkpb7h3q9xw5t4rd", "hostname": "web01", "display_name": null, "type": "server",
+    "platform": "linux",
+    "os": {"name": "Debian GNU/Linux 12 (bookworm)", "version": "12.11", "build": null, "kernel": "6.1.0-44-amd64", "arch": "x86_64"},
+    "status": "online", "health": "healthy", "organization_id": null, "manufacturer": "Dell Inc.",
+    "model": "PowerEdge R640", "serial_number": "7XK2P13", "asset_tag": null,
+    "uuid": "4c4c4544-0058-4b10-8032-b7c04f503133",
+    "cpu": {"model": "Intel(R) Xeon(R) Silver 4210", "sockets": 2, "cores": 20}, "memory_bytes": 68_719_476_736_i64,
+    "primary_ip": "192.0.2.10", "primary_mac": "02:fc:00:00:00:01", "last_logged_user": "root",
+    "last_boot_at": "2026-11-14T23:57:31.000Z", "needs_reboot": null,
+    "patch": {"pending": null, "failed": null, "last_installed_at": null},
+    "warranty": {"start_date": null, "end_date": "2028-03-31", "status": "active"},
+    "agent": {"name": "FusionInventory-Agent", "version": "2.6", "device_id": "web01-2026-11-15-00-18-42"},
+    "tags": [], "custom_fields": {}, "possible_duplicate_of": null, "first_seen_at": "2026-11-15T08:00:00.000Z",
+    "last_seen_at": "2026-11-16T08:00:00.000Z", "inventory_at": "2026-11-16T08:00:00.000Z", "deleted_at": null,
+    "version": 2, "created_at": "2026-11-15T08:00:00.000Z", "updated_at": "2026-11-16T08:00:00.000Z",
+    "changes": {"memory_bytes": {"from": 34_359_738_368_i64, "to": 68_719_476_736_i64}}
+}))]
+pub struct UpdatedDevice {
+    #[serde(flatten)]
+    pub device: Device,
+    pub changes: Changes,
+}
+
+/// A device with all that belongs to it, as it is changed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FullDevice {
+    pub device: Device,
+    pub parts: Parts,
+}

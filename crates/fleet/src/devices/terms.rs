@@ -1,0 +1,134 @@
+//! By what a device is found, and as what it is counted.
+
+use std::collections::BTreeSet;
+
+use kernel::base::Word;
+
+use super::Device;
+use feature_kit::split_words;
+
+/// Of devices without an organization.
+pub const NONE: &str = "none";
+/// Of all organizations together.
+pub const ALL: &str = "*";
+
+/// As whose a device is found and counted.
+pub fn organization_of(device: &Device) -> String {
+    device.organization_id.map_or_else(|| NONE.to_owned(), |id| id.to_string())
+}
+
+/// A term: a letter for what it says, and the value.
+pub fn term(letter: char, value: &str) -> String {
+    format!("{letter}:{value}")
+}
+
+pub const TYPE: char = 't';
+pub const PLATFORM: char = 'p';
+pub const STATUS: char = 's';
+pub const HEALTH: char = 'h';
+pub const ORGANIZATION: char = 'o';
+pub const TAG: char = 'g';
+pub const WORD: char = 'w';
+
+/// Everything a device can be found by, but its software. Nothing finds one that is deleted. A change of this needs a migration
+/// that writes the terms of all devices again: what is saved later writes only the difference between two of its answers.
+pub fn terms_of(device: &Device) -> BTreeSet<String> {
+    if device.deleted_at.is_some() {
+        return BTreeSet::new();
+    }
+    let mut terms = BTreeSet::from([
+        term(TYPE, device.r#type.as_str()),
+        term(PLATFORM, device.platform.as_str()),
+        term(STATUS, device.status.as_str()),
+        term(HEALTH, device.health.as_str()),
+        term(ORGANIZATION, &organization_of(device)),
+    ]);
+    terms.extend(device.tags.iter().map(|tag| term(TAG, tag)));
+    terms.extend(spoken(device).iter().flatten().map(|word| term(WORD, word)));
+    terms
+}
+
+/// The words that `q` looks at, field by field.
+pub fn spoken(device: &Device) -> Vec<Vec<String>> {
+    let fields = [
+        &device.hostname,
+        &device.display_name,
+        &device.serial_number,
+        &device.model,
+        &device.primary_ip,
+        &device.primary_mac,
+    ];
+    let fields = fields.into_iter().flatten().map(|text| split_words(text).collect());
+    fields.chain(device.primary_mac.as_deref().and_then(compact_mac).iter().flat_map(|mac| notations(mac))).collect()
+}
+
+/// The words of a hardware address in the ways of writing it that have no colons: `0123456789ab`, `0123.4567.89ab` and
+/// `012345-6789ab`.
+fn notations(mac: &str) -> [Vec<String>; 3] {
+    let by = |digits: usize| -> Vec<String> {
+        let digits = mac.as_bytes().chunks(digits);
+        digits.map(|some| String::from_utf8_lossy(some).into_owned()).collect()
+    };
+    [by(12), by(4), by(6)]
+}
+
+/// A hardware address, or its beginning, without what stands between its digits: people write it in many ways.
+pub fn compact_mac(text: &str) -> Option<String> {
+    let between = |c: char| matches!(c, ':' | '-' | '.');
+    let digits: String = text.chars().filter(|c| !between(*c)).map(|c| c.to_ascii_lowercase()).collect();
+    let is_hex = (2..=12).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_hex.then_some(digits)
+}
+
+/// One thing of which devices are counted: of which organization, what, and which.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Counted {
+    pub organization: String,
+    pub dimension: &'static str,
+    pub value: String,
+}
+
+/// The dimensions of the summary, in its order.
+pub const DIMENSIONS: [&str; 7] = ["platform", "os", "type", "status", "health", "organization", "warranty"];
+
+/// Everything a device is counted as, but its software.
+pub fn counts_of(device: &Device) -> BTreeSet<Counted> {
+    if device.deleted_at.is_some() {
+        return BTreeSet::new();
+    }
+    let organization = organization_of(device);
+    // Without a name it is the empty one, which no system has.
+    let os = device.os.name.clone().unwrap_or_default();
+    let values = [
+        ("platform", device.platform.as_str()),
+        ("os", &os),
+        ("type", device.r#type.as_str()),
+        ("status", device.status.as_str()),
+        ("health", device.health.as_str()),
+        ("organization", &organization),
+        ("warranty", device.warranty.status.as_str()),
+    ];
+    let counted = |level: &str, dimension, value: &str| Counted {
+        organization: level.to_owned(),
+        dimension,
+        value: value.to_owned(),
+    };
+    [ALL, &organization]
+        .into_iter()
+        .flat_map(|level| values.map(|(dimension, value)| counted(level, dimension, value)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hardware_address_is_the_same_in_every_notation() {
+        for text in ["02:FC:00:00:00:01", "02-fc-00-00-00-01", "02fc.0000.0001", "02fc00000001"] {
+            assert_eq!(compact_mac(text).as_deref(), Some("02fc00000001"), "{text}");
+        }
+        assert_eq!(compact_mac("02-FC").as_deref(), Some("02fc"));
+        assert_eq!((compact_mac("web01"), compact_mac("a"), compact_mac("02:fc:00:00:00:01:02")), (None, None, None));
+    }
+}

@@ -1,0 +1,145 @@
+//! SQL of ingest keys, which the operator makes and revokes at the command line.
+
+use kernel::args;
+use kernel::audit::{self, Entry};
+use kernel::base::{Code, Error, RecordId, Result, Secrets, TenantId};
+use kernel::store::refer::{self, Reference};
+use kernel::store::{Db, FromRow, Row, Tx};
+
+use super::{IngestKey, IngestKeyId, LIVE_KEYS_MAX, NewIngestKey, Secret, revoked};
+use people::organizations::{ORGANIZATIONS, Organization, OrganizationId};
+
+kernel::columns! {
+    /// What is shown of a key.
+    struct KeyColumns {
+        id = "k.id", organization_id = "k.organization_id", organization = "o.slug", last_four = "k.last_four",
+        created_by_type = "k.created_by_type", created_by_id = "k.created_by_id", created_by_name = "k.created_by_name",
+        created_at = "k.created_at", revoked_at = "k.revoked_at",
+    }
+}
+
+const SHOWN: &str = kernel::sql![
+    "SELECT ",
+    KeyColumns::LIST,
+    " FROM ingest_keys k LEFT JOIN organizations o ON o.tenant_id = k.tenant_id AND o.id = k.organization_id
+        WHERE k.tenant_id = $1"
+];
+
+kernel::statements! {
+    OF_ORGANIZATION = "SELECT id FROM ingest_keys WHERE tenant_id = $1 AND organization_id = $2 AND revoked_at IS NULL LIMIT 1";
+    LIST = kernel::sql![SHOWN, " AND k.id > $2 ORDER BY k.id LIMIT $3"];
+    GET = kernel::sql![SHOWN, " AND k.id = $2"];
+    COUNT_LIVE = "SELECT COUNT(*) FROM ingest_keys WHERE tenant_id = $1 AND revoked_at IS NULL";
+    INSERT = "INSERT INTO ingest_keys (tenant_id, id, organization_id, secret_hash, last_four, created_by_type,
+            created_by_id, created_by_name, created_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+    /// Its secret goes: nothing is left that could be tried against.
+    REVOKE = "UPDATE ingest_keys SET revoked_at = $3, secret_hash = $4
+        WHERE tenant_id = $1 AND id = $2 AND revoked_at IS NULL";
+    IS_LIVE = "SELECT id FROM ingest_keys WHERE tenant_id = $1 AND id = $2 AND revoked_at IS NULL";
+    /// Of whichever tenant: that is what the read finds out.
+    FIND_LIVE = "SELECT tenant_id, organization_id, secret_hash FROM ingest_keys WHERE id = $1 AND revoked_at IS NULL";
+}
+
+impl FromRow for IngestKey {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        const AT: KeyColumns<usize> = KeyColumns::AT;
+        Ok(IngestKey {
+            id: row.get(AT.id)?,
+            organization_id: row.get(AT.organization_id)?,
+            organization: row.get(AT.organization)?,
+            last_four: row.get(AT.last_four)?,
+            created_by: row.actor([AT.created_by_type, AT.created_by_id, AT.created_by_name])?,
+            created_at: row.get(AT.created_at)?,
+            revoked_at: row.get(AT.revoked_at)?,
+        })
+    }
+}
+
+/// A key that works, as it is looked up to see whose it is.
+pub(super) struct LiveKey {
+    pub tenant_id: TenantId,
+    pub organization_id: Option<OrganizationId>,
+    pub secret_hash: Vec<u8>,
+}
+
+impl FromRow for LiveKey {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        Ok(LiveKey { tenant_id: row.get(0)?, organization_id: row.get(1)?, secret_hash: row.get(2)? })
+    }
+}
+
+pub(super) async fn find_live(all: &Db, id: IngestKeyId) -> Result<Option<LiveKey>> {
+    all.find(FIND_LIVE, args![id]).await
+}
+
+/// Asks again in the transaction of what a report changes, once the tenant's clock is ticked: a body may take its time, and
+/// a key that was revoked meanwhile changes nothing more.
+pub async fn confirm(tx: &mut Tx, id: IngestKeyId) -> Result<()> {
+    let live: Option<IngestKeyId> = tx.find(IS_LIVE, args![id]).await?;
+    live.map(drop).ok_or_else(revoked)
+}
+
+/// Makes a key for all of a tenant's devices, or for those of one organization.
+pub async fn create(db: &Db, organization: Option<&Organization>, secrets: &Secrets) -> Result<NewIngestKey> {
+    let (organization_id, secrets) = (organization.map(|one| one.id), secrets.clone());
+    db.write(async move |tx| {
+        let at = tx.tick().await?.at;
+        check_room(tx).await?;
+        if let Some(id) = organization_id {
+            let (pointer, id) = ("/organization".to_owned(), id.to_string());
+            let named = Reference { pointer, prefix: OrganizationId::PREFIX, id };
+            refer::check(tx, &[ORGANIZATIONS], &[named]).await?;
+        }
+        let (id, secret) = (IngestKeyId::new(tx.world()), Secret::generate(&tx.world().chance));
+        let (hash, by) = (secret.hash(id, &secrets), tx.actor().who.clone());
+        let row = args![id, organization_id, hash.as_slice(), secret.last_four(), by.kind.as_str(), by.id, by.name, at];
+        tx.exec(INSERT, row).await?;
+        audit::record(tx, Entry::new("ingest_key.create", "ingest_key", id)).await?;
+        let record = tx.one(GET, args![id]).await?;
+        Ok(NewIngestKey { record, secret })
+    })
+    .await
+}
+
+/// The tenant's clock is locked, so nobody else can take the last place meanwhile.
+async fn check_room(tx: &mut Tx) -> Result<()> {
+    let live: i64 = tx.one(COUNT_LIVE, args![]).await?;
+    if live < LIVE_KEYS_MAX {
+        return Ok(());
+    }
+    let detail = format!("A tenant has at most {LIVE_KEYS_MAX} ingest keys. Revoke one that is no longer needed.");
+    Err(Error::new(Code::LimitReached, detail))
+}
+
+/// Equal to no hash.
+const NO_HASH: &[u8] = &[];
+
+/// The key as it is from now on, for every request that comes. One that was revoked before stays as it was; none is "not
+/// found".
+pub async fn revoke(db: &Db, id: IngestKeyId) -> Result<IngestKey> {
+    db.write(async move |tx| {
+        let at = tx.tick().await?.at;
+        if tx.exec(REVOKE, args![id, at, NO_HASH]).await? == 1 {
+            audit::record(tx, Entry::new("ingest_key.revoke", "ingest_key", id)).await?;
+        }
+        tx.one(GET, args![id]).await
+    })
+    .await
+}
+
+/// Rows of one step when the command line lists everything.
+const LIST_ROWS: i64 = 500;
+
+/// All there are and have been, the oldest first.
+pub async fn list(db: &Db) -> Result<Vec<IngestKey>> {
+    let mut all: Vec<IngestKey> = Vec::new();
+    loop {
+        let after = all.last().map(|key| key.id.to_string()).unwrap_or_default();
+        let rows: Vec<IngestKey> = db.list(LIST, args![after, LIST_ROWS]).await?;
+        if rows.is_empty() {
+            return Ok(all);
+        }
+        all.extend(rows);
+    }
+}

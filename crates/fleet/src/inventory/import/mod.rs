@@ -1,0 +1,400 @@
+//! Devices from a file: what a row may say, and what is wrong with it.
+//!
+//! The columns are those of the inventory's own files, so that one can be exported, edited and imported again. What follows
+//! from reports alone is passed over, and said to be.
+
+pub mod store;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read};
+
+use kernel::base::{Error, Result, Timestamp, Word};
+use serde_json::{Map, Value};
+
+use crate::devices::actions::store::{TAGS_MAX, parse_tag};
+use crate::devices::{DeviceId, FullDevice, Platform, Type};
+use agent_reports::{LABEL_CHARS_MAX, normal_mac, real_uuid};
+use kernel::http::unguarded;
+
+/// Rows of one file; more are imported in several.
+pub const ROWS_MAX: usize = 100_000;
+/// Of one line of NDJSON, which is an object of a few short fields.
+const LINE_BYTES_MAX: u64 = 1 << 20;
+/// Errors that are told; who has more has something wrong with the file as a whole.
+pub const ERRORS_MAX: usize = 100;
+
+kernel::words! {
+    #[schema(as = ImportFormat)]
+    pub enum Format { Csv "csv", Ndjson "ndjson" }
+}
+
+/// What is wrong with one row; the first is 1, and of CSV it is the one behind the names.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct RowError {
+    pub row: usize,
+    pub column: String,
+    pub detail: String,
+}
+
+/// A row that can be imported.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Row {
+    pub number: usize,
+    /// An error was found already. What else is wrong is told as well.
+    pub is_wrong: bool,
+    pub id: Option<DeviceId>,
+    /// An id or a slug.
+    pub organization: Option<String>,
+    /// What is set, by column.
+    pub fields: BTreeMap<&'static str, Field>,
+    pub custom_fields: Map<String, Value>,
+}
+
+/// A value of a column.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Field {
+    Text(String),
+    Number(i64),
+    Flag(bool),
+    Time(Timestamp),
+    Type(Type),
+    Platform(Platform),
+    Tags(Vec<String>),
+}
+
+/// What a file holds.
+#[derive(Debug, Default)]
+pub struct File {
+    pub rows: Vec<Row>,
+    pub errors: Vec<RowError>,
+    /// Columns that only reports fill.
+    pub ignored: Vec<String>,
+}
+
+const TEXTS: [&str; 19] = [
+    "hostname",
+    "display_name",
+    "os.name",
+    "os.version",
+    "os.build",
+    "os.kernel",
+    "os.arch",
+    "manufacturer",
+    "model",
+    "serial_number",
+    "asset_tag",
+    "uuid",
+    "cpu.model",
+    "primary_ip",
+    "primary_mac",
+    "last_logged_user",
+    "warranty.start_date",
+    "warranty.end_date",
+    "type",
+];
+const NUMBERS: [&str; 5] = ["cpu.sockets", "cpu.cores", "memory_bytes", "patch.pending", "patch.failed"];
+/// What cannot be said in a file.
+const IGNORED: [&str; 17] = [
+    "status",
+    "health",
+    "last_boot_at",
+    "warranty.status",
+    "agent.name",
+    "agent.version",
+    "agent.device_id",
+    "possible_duplicate_of",
+    "first_seen_at",
+    "last_seen_at",
+    "inventory_at",
+    "deleted_at",
+    "version",
+    "created_at",
+    "updated_at",
+    "disks",
+    "history",
+];
+const CUSTOM: &str = "custom_fields";
+
+/// The columns that a file may have, for whoever meets another.
+fn known_columns() -> String {
+    let rest = ["id", "platform", "organization", "needs_reboot", "patch.last_installed_at", "tags", "custom_fields"];
+    TEXTS.iter().chain(&NUMBERS).chain(&rest).copied().collect::<Vec<_>>().join(", ")
+}
+
+/// Reads a whole file.
+pub fn read(format: Format, input: impl Read) -> Result<File> {
+    match format {
+        Format::Csv => read_csv(input),
+        Format::Ndjson => read_ndjson(input),
+    }
+}
+
+fn read_csv(input: impl Read) -> Result<File> {
+    let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(input);
+    let names: Vec<String> = reader
+        .headers()
+        .map_err(unreadable)?
+        .iter()
+        .map(|name| name.trim_start_matches('\u{feff}').trim().to_owned())
+        .collect();
+    let mut file = File::default();
+    check_columns(&names, &mut file)?;
+    for (index, record) in reader.records().enumerate() {
+        let number = index + 1;
+        let record = match record {
+            Ok(record) => record,
+            Err(error) => {
+                file.wrong(number, "", format!("cannot be read: {error}"));
+                continue;
+            }
+        };
+        if record.len() != names.len() {
+            file.wrong(number, "", format!("has {} fields, and there are {} columns", record.len(), names.len()));
+            continue;
+        }
+        let values =
+            names.iter().zip(record.iter()).map(|(name, text)| (name.clone(), Value::from(unguarded(text.trim()))));
+        file.take(number, values.filter(|(_, value)| value != "").collect())?;
+    }
+    Ok(file)
+}
+
+fn read_ndjson(input: impl Read) -> Result<File> {
+    let (mut reader, mut file, mut number) = (BufReader::new(input), File::default(), 0);
+    loop {
+        let mut line = Vec::new();
+        let read = reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line).map_err(unreadable)?;
+        if read == 0 {
+            return Ok(file);
+        }
+        number += 1;
+        if line.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+        match serde_json::from_slice(&line) {
+            Ok(Value::Object(object)) => {
+                let values = flat(object);
+                check_columns(&values.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>(), &mut file)?;
+                file.take(number, values)?;
+            }
+            Ok(_) => file.wrong(number, "", "is not an object".to_owned()),
+            Err(error) => file.wrong(number, "", format!("is not JSON: {error}")),
+        }
+    }
+}
+
+/// Objects of a device as columns of a file: `os.name`. What stands in custom fields stays there.
+fn flat(object: Map<String, Value>) -> Vec<(String, Value)> {
+    let mut values = Vec::new();
+    for (name, value) in object {
+        match value {
+            Value::Null => {}
+            Value::Object(inner) if name != CUSTOM => {
+                let inner = inner.into_iter().filter(|(_, value)| !value.is_null());
+                values.extend(inner.map(|(field, value)| (format!("{name}.{field}"), value)));
+            }
+            value => values.push((name, value)),
+        }
+    }
+    values
+}
+
+fn unreadable(error: impl std::fmt::Display) -> Error {
+    Error::internal(format!("the file cannot be read: {error}"))
+}
+
+fn check_columns(names: &[String], file: &mut File) -> Result<()> {
+    if let Some(twice) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
+        return Err(Error::internal(format!("the column {:?} stands there twice", twice.1)));
+    }
+    for name in names {
+        if column(name).is_some() {
+            continue;
+        }
+        if IGNORED.contains(&name.as_str()) || ["volumes", "nics", "software"].contains(&name.as_str()) {
+            if !file.ignored.contains(name) {
+                file.ignored.push(name.clone());
+            }
+            continue;
+        }
+        let detail = format!("there is no column {name:?}; a file may have {}, and custom.<name>", known_columns());
+        return Err(Error::internal(detail));
+    }
+    Ok(())
+}
+
+/// What a column is called here; fields of the customer's own have a column each.
+fn column(name: &str) -> Option<&'static str> {
+    let name = if name == "organization_id" { "organization" } else { name };
+    let rest = ["id", "platform", "organization", "needs_reboot", "patch.last_installed_at", "tags", CUSTOM];
+    let found = TEXTS.iter().chain(&NUMBERS).chain(&rest).find(|known| **known == name).copied();
+    found.or_else(|| name.strip_prefix("custom.").filter(|name| !name.is_empty()).map(|_| CUSTOM))
+}
+
+impl File {
+    fn wrong(&mut self, row: usize, column: &str, detail: String) {
+        if self.errors.len() < ERRORS_MAX {
+            self.errors.push(RowError { row, column: column.to_owned(), detail });
+        }
+    }
+
+    fn take(&mut self, number: usize, values: Vec<(String, Value)>) -> Result<()> {
+        if self.rows.len() >= ROWS_MAX {
+            return Err(Error::internal(format!("the file has more than {ROWS_MAX} rows: import it in parts")));
+        }
+        let mut row = Row { number, ..Row::default() };
+        for (name, value) in values {
+            if let Some(column) = column(&name)
+                && let Err(detail) = row.set(column, &name, value)
+            {
+                row.is_wrong = true;
+                self.wrong(number, &name, detail);
+            }
+        }
+        let is_named = ["hostname", "display_name", "serial_number"].iter().any(|name| row.fields.contains_key(name));
+        if row.id.is_none() && !is_named {
+            row.is_wrong = true;
+            self.wrong(number, "", "needs an id, a hostname, a display_name or a serial_number".to_owned());
+        }
+        self.rows.push(row);
+        Ok(())
+    }
+}
+
+impl Row {
+    fn set(&mut self, column: &'static str, name: &str, value: Value) -> Result<(), String> {
+        let text = match &value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let field = match column {
+            "id" => {
+                self.id = Some(text.parse().map_err(|_| "is not the id of a device".to_owned())?);
+                return Ok(());
+            }
+            "organization" => {
+                self.organization = Some(text);
+                return Ok(());
+            }
+            CUSTOM => return self.set_custom(name, value),
+            "type" => Field::Type(word(&text)?),
+            "platform" => Field::Platform(word(&text)?),
+            "needs_reboot" => Field::Flag(text.parse().map_err(|_| "must be true or false".to_owned())?),
+            "patch.last_installed_at" => {
+                Field::Time(Timestamp::parse(&text).ok_or("must be an RFC 3339 time such as 2026-01-31T08:00:00Z")?)
+            }
+            "tags" => Field::Tags(tags(&value, &text)?),
+            "warranty.start_date" | "warranty.end_date" => Field::Text(date(&text)?),
+            "uuid" => Field::Text(real_uuid(&text).ok_or("must be a UUID, and one of its own")?),
+            "primary_mac" => Field::Text(normal_mac(&text).ok_or("must be a hardware address")?),
+            "primary_ip" => {
+                let address: std::net::IpAddr = text.parse().map_err(|_| "must be an IP address".to_owned())?;
+                Field::Text(address.to_string())
+            }
+            number if NUMBERS.contains(&number) => {
+                let number: i64 = text.parse().map_err(|_| "must be a whole number".to_owned())?;
+                Field::Number(if number >= 0 { number } else { return Err("must not be negative".to_owned()) })
+            }
+            _ => Field::Text(label(&text)?),
+        };
+        self.fields.insert(column, field);
+        Ok(())
+    }
+
+    /// All of them as an object, or one in a column of its own.
+    fn set_custom(&mut self, name: &str, value: Value) -> Result<(), String> {
+        let Some(own) = name.strip_prefix("custom.") else {
+            let object = match value {
+                Value::Object(object) => object,
+                Value::String(text) => serde_json::from_str(&text).map_err(|_| "must be a JSON object".to_owned())?,
+                _ => return Err("must be a JSON object".to_owned()),
+            };
+            self.custom_fields.extend(object);
+            return Ok(());
+        };
+        self.custom_fields.insert(own.to_owned(), value);
+        Ok(())
+    }
+
+    /// Makes a device what the row says of it.
+    pub fn apply(&self, full: &mut FullDevice) {
+        let device = &mut full.device;
+        for (column, field) in &self.fields {
+            match (*column, field.clone()) {
+                ("type", Field::Type(kind)) => device.r#type = kind,
+                ("platform", Field::Platform(platform)) => device.platform = platform,
+                ("needs_reboot", Field::Flag(flag)) => device.needs_reboot = Some(flag),
+                ("patch.last_installed_at", Field::Time(at)) => device.patch.last_installed_at = Some(at),
+                ("tags", Field::Tags(tags)) => device.tags = tags,
+                ("cpu.sockets", Field::Number(number)) => device.cpu.sockets = Some(number),
+                ("cpu.cores", Field::Number(number)) => device.cpu.cores = Some(number),
+                ("memory_bytes", Field::Number(number)) => device.memory_bytes = Some(number),
+                ("patch.pending", Field::Number(number)) => device.patch.pending = Some(number),
+                ("patch.failed", Field::Number(number)) => device.patch.failed = Some(number),
+                (column, Field::Text(text)) => {
+                    let place = match column {
+                        "hostname" => &mut device.hostname,
+                        "display_name" => &mut device.display_name,
+                        "os.name" => &mut device.os.name,
+                        "os.version" => &mut device.os.version,
+                        "os.build" => &mut device.os.build,
+                        "os.kernel" => &mut device.os.kernel,
+                        "os.arch" => &mut device.os.arch,
+                        "manufacturer" => &mut device.manufacturer,
+                        "model" => &mut device.model,
+                        "serial_number" => &mut device.serial_number,
+                        "asset_tag" => &mut device.asset_tag,
+                        "uuid" => &mut device.uuid,
+                        "cpu.model" => &mut device.cpu.model,
+                        "primary_ip" => &mut device.primary_ip,
+                        "primary_mac" => &mut device.primary_mac,
+                        "last_logged_user" => &mut device.last_logged_user,
+                        "warranty.start_date" => &mut device.warranty.start_date,
+                        "warranty.end_date" => &mut device.warranty.end_date,
+                        _ => continue,
+                    };
+                    *place = Some(text);
+                }
+                _ => {}
+            }
+        }
+        device.custom_fields.extend(self.custom_fields.clone());
+    }
+}
+
+fn word<W: Word>(text: &str) -> Result<W, String> {
+    W::parse(text).ok_or_else(|| format!("must be {}", W::expected()))
+}
+
+/// What a report may hold as well, so that what was exported can be imported.
+fn label(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    if text.is_empty() || text.chars().count() > LABEL_CHARS_MAX || text.chars().any(char::is_control) {
+        return Err(format!("must be 1 to {LABEL_CHARS_MAX} characters, without control characters"));
+    }
+    Ok(text.to_owned())
+}
+
+/// A list, or a text with commas between.
+fn tags(value: &Value, text: &str) -> Result<Vec<String>, String> {
+    let texts: Vec<String> = match value {
+        Value::Array(items) => items.iter().map(|item| item.as_str().unwrap_or_default().to_owned()).collect(),
+        _ => text.split(',').map(|tag| tag.trim().to_owned()).filter(|tag| !tag.is_empty()).collect(),
+    };
+    let mut tags: Vec<String> = Vec::new();
+    for text in &texts {
+        let tag = parse_tag(text)?;
+        if !tags.contains(&tag) {
+            tags.push(tag);
+        }
+    }
+    if tags.len() > TAGS_MAX {
+        return Err(format!("must be at most {TAGS_MAX} tags"));
+    }
+    Ok(tags)
+}
+
+fn date(text: &str) -> Result<String, String> {
+    let is_date = text.len() == 10 && Timestamp::parse(&format!("{text}T00:00:00Z")).is_some();
+    if is_date { Ok(text.to_owned()) } else { Err("must be a date such as 2026-01-31".to_owned()) }
+}

@@ -1,0 +1,132 @@
+//! SQL of merging: two records of one machine become one.
+
+use kernel::args;
+use kernel::audit::{self, Entry};
+use kernel::base::{Error, Result};
+use kernel::store::{Db, Tx};
+
+use super::super::store::{DELETE_IDENTITY, IDENTITIES, INSERT_IDENTITY};
+use crate::devices::actions::store::TAGS_MAX;
+use crate::devices::{self, By, Cpu, Device, DeviceId, FullDevice, Noted, Os, Parts, Patch};
+use feature_kit::custom_fields::check_custom_fields;
+
+/// Keeps one of two devices with all that was known of both, and deletes the other. What reports it is known by from now on.
+pub async fn merge(db: &Db, keep: DeviceId, duplicate: DeviceId) -> Result<Device> {
+    if keep == duplicate {
+        return Err(Error::conflict("A device cannot be merged with itself."));
+    }
+    db.write(async move |tx| {
+        let now = tx.tick().await?.at;
+        for id in [keep, duplicate] {
+            devices::lock(tx, id).await?;
+        }
+        let kept = devices::find(tx, keep).await?.ok_or_else(|| missing(keep))?;
+        let other = devices::find(tx, duplicate).await?.ok_or_else(|| missing(duplicate))?;
+        let mut after = kept.full.clone();
+        join(&mut after, &other.full);
+        take_names(tx, other.number, kept.number).await?;
+        devices::delete(tx, duplicate, By::Somebody).await?;
+        let noted = Noted::Report { digest: None, check_at: Some(now) };
+        let device = devices::save(tx, &kept, after, noted, By::Somebody).await?;
+        let mut entry = audit::Changes::default();
+        entry.tell("duplicate", &serde_json::Value::Null, &duplicate.to_string().into());
+        audit::record(tx, Entry::new("device.merge", "device", keep).changes(entry)).await?;
+        Ok(device)
+    })
+    .await
+}
+
+fn missing(id: DeviceId) -> Error {
+    Error::conflict(format!("There is no device {id} in this tenant."))
+}
+
+/// Of what was reported, the later report is right, and the other where that says nothing; what somebody has said stays, and is
+/// added to.
+fn join(after: &mut FullDevice, other: &FullDevice) {
+    let (old, new) = (after.device.clone(), other.device.clone());
+    let is_later = new.inventory_at > old.inventory_at;
+    let own = std::mem::take(&mut after.parts);
+    after.parts = if is_later { join_parts(other.parts.clone(), own) } else { join_parts(own, other.parts.clone()) };
+    let (first, second) = if is_later { (new.clone(), old.clone()) } else { (old.clone(), new.clone()) };
+    let mut tags = old.tags.clone();
+    tags.extend(new.tags.iter().filter(|tag| !old.tags.contains(tag)).cloned());
+    tags.truncate(TAGS_MAX);
+    let mut custom_fields = new.custom_fields.clone();
+    custom_fields.extend(old.custom_fields.clone());
+    if check_custom_fields(&custom_fields).is_err() {
+        custom_fields.clone_from(&old.custom_fields);
+    }
+    after.device = Device {
+        id: old.id,
+        version: old.version,
+        created_at: old.created_at,
+        updated_at: old.updated_at,
+        deleted_at: None,
+        tags,
+        custom_fields,
+        display_name: old.display_name.or(new.display_name),
+        organization_id: old.organization_id.or(new.organization_id),
+        asset_tag: old.asset_tag.or(new.asset_tag),
+        warranty: if old.warranty.end_date.is_some() { old.warranty } else { new.warranty },
+        first_seen_at: [old.first_seen_at, new.first_seen_at].into_iter().flatten().min(),
+        last_seen_at: old.last_seen_at.max(new.last_seen_at),
+        inventory_at: old.inventory_at.max(new.inventory_at),
+        status: if new.last_seen_at > old.last_seen_at { new.status } else { old.status },
+        possible_duplicate_of: old.possible_duplicate_of.filter(|id| *id != new.id),
+        hostname: first.hostname.or(second.hostname),
+        os: Os {
+            name: first.os.name.or(second.os.name),
+            version: first.os.version.or(second.os.version),
+            build: first.os.build.or(second.os.build),
+            kernel: first.os.kernel.or(second.os.kernel),
+            arch: first.os.arch.or(second.os.arch),
+        },
+        manufacturer: first.manufacturer.or(second.manufacturer),
+        model: first.model.or(second.model),
+        serial_number: first.serial_number.or(second.serial_number),
+        uuid: first.uuid.or(second.uuid),
+        cpu: Cpu {
+            model: first.cpu.model.or(second.cpu.model),
+            sockets: first.cpu.sockets.or(second.cpu.sockets),
+            cores: first.cpu.cores.or(second.cpu.cores),
+        },
+        memory_bytes: first.memory_bytes.or(second.memory_bytes),
+        primary_ip: first.primary_ip.or(second.primary_ip),
+        primary_mac: first.primary_mac.or(second.primary_mac),
+        last_logged_user: first.last_logged_user.or(second.last_logged_user),
+        last_boot_at: first.last_boot_at.or(second.last_boot_at),
+        needs_reboot: first.needs_reboot.or(second.needs_reboot),
+        patch: Patch {
+            pending: first.patch.pending.or(second.patch.pending),
+            failed: first.patch.failed.or(second.patch.failed),
+            last_installed_at: first.patch.last_installed_at.or(second.patch.last_installed_at),
+        },
+        r#type: first.r#type,
+        platform: first.platform,
+        agent: first.agent,
+        health: first.health,
+    };
+}
+
+/// List by list the first one's, and the second one's where that has none: not every agent tells them all.
+fn join_parts(first: Parts, second: Parts) -> Parts {
+    Parts {
+        disks: if first.disks.is_empty() { second.disks } else { first.disks },
+        volumes: if first.volumes.is_empty() { second.volumes } else { first.volumes },
+        nics: if first.nics.is_empty() { second.nics } else { first.nics },
+        software: if first.software.is_empty() { second.software } else { first.software },
+    }
+}
+
+/// By what the other was known, the one that stays is.
+async fn take_names(tx: &mut Tx, from: i64, to: i64) -> Result<()> {
+    let own: Vec<(String, i64)> = tx.list(IDENTITIES, args![to]).await?;
+    let others: Vec<(String, i64)> = tx.list(IDENTITIES, args![from]).await?;
+    for (name, added_at) in others {
+        tx.later(DELETE_IDENTITY, vec![name.as_str().into(), from.into()]).await?;
+        if !own.iter().any(|(known, _)| *known == name) {
+            tx.later(INSERT_IDENTITY, vec![name.as_str().into(), to.into(), added_at.into()]).await?;
+        }
+    }
+    Ok(())
+}

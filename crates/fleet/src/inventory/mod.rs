@@ -1,0 +1,264 @@
+//! What agents report: how it becomes a device, and by what a device is known again.
+//!
+//! The crate `agent-reports` reads what they send, whatever their language; here is what is made of it.
+
+pub mod import;
+pub mod merge {
+    pub mod store;
+}
+pub mod routes;
+pub mod store;
+
+use std::collections::BTreeSet;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
+use feature_kit::Feature;
+use kernel::base::{RecordId, Timestamp, sha256};
+use serde_json::Map;
+
+use crate::devices::{
+    Agent, Cpu, Device, DeviceId, FullDevice, Health, Nic, Os, Parts, Patch, Platform, Status, Type, Warranty,
+    WarrantyStatus,
+};
+use agent_reports::{
+    Facts, Host, Machine, Report, System, is_made, real_label, real_mac, real_serial, real_uuid, uuid_twin,
+};
+use people::organizations::OrganizationId;
+
+pub const FEATURE: Feature = Feature {
+    name: "inventory",
+    operations: routes::mount,
+    statements: &[import::store::STATEMENTS, store::STATEMENTS],
+    error_codes: &[routes::MALFORMED_REPORT],
+    ..Feature::NEW
+};
+
+/// Who says it, beside what is said.
+#[derive(Clone, Debug)]
+pub struct Reporter {
+    /// That the key is bound to.
+    pub organization: Option<OrganizationId>,
+    /// What a GLPI agent calls itself in its header.
+    pub agent_id: Option<String>,
+}
+
+/// Hardware addresses of one device by which it is known. A machine full of containers has many more, and none is its own.
+const MACS_MAX: usize = 32;
+/// A longer name is known by its digest, for it would not fit into an index.
+const NAME_BYTES_MAX: usize = 400;
+/// Between two times of one boot: agents count it back from how long the machine runs.
+const BOOT_SLACK_MS: i64 = 10_000;
+
+/// What of a device it may be known by.
+#[derive(Clone, Debug, Default)]
+pub struct Marks<'a> {
+    pub uuid: Option<&'a str>,
+    pub serial_number: Option<&'a str>,
+    pub manufacturer: Option<&'a str>,
+    pub hostname: Option<&'a str>,
+    pub display_name: Option<&'a str>,
+    pub primary_mac: Option<&'a str>,
+    pub nics: &'a [Nic],
+}
+
+impl<'a> Marks<'a> {
+    pub fn of(full: &'a FullDevice) -> Self {
+        let device = &full.device;
+        Marks {
+            uuid: device.uuid.as_deref(),
+            serial_number: device.serial_number.as_deref(),
+            manufacturer: device.manufacturer.as_deref(),
+            hostname: device.hostname.as_deref(),
+            display_name: device.display_name.as_deref(),
+            primary_mac: device.primary_mac.as_deref(),
+            nics: &full.parts.nics,
+        }
+    }
+
+    /// What a report says, before it is known of which device.
+    pub fn told(facts: &'a Facts) -> Self {
+        let (host, machine, network) = (facts.host.as_ref(), facts.machine.as_ref(), facts.network.as_ref());
+        Marks {
+            uuid: host.and_then(|host| host.uuid.as_deref()),
+            serial_number: machine.and_then(|machine| machine.serial_number.as_deref()),
+            manufacturer: machine.and_then(|machine| machine.manufacturer.as_deref()),
+            hostname: host.and_then(|host| host.hostname.as_deref()),
+            display_name: None,
+            primary_mac: network.and_then(|network| network.primary_mac.as_deref()),
+            nics: network.map_or(&[], |network| &network.nics),
+        }
+    }
+
+    /// By what it is known again beside what agents call it, the surest first. Placeholders count for nothing, whichever way
+    /// they came in.
+    pub fn levels(&self) -> Vec<Vec<String>> {
+        let uuid = self.uuid.and_then(real_uuid);
+        let twin = uuid.as_deref().and_then(uuid_twin);
+        let uuids: BTreeSet<String> = uuid.into_iter().chain(twin).map(|uuid| name('u', &uuid)).collect();
+        let serial = self.serial_number.and_then(real_serial).zip(self.manufacturer.and_then(real_label));
+        let serial = serial.map(|(serial, maker)| name('n', &format!("{maker}\u{1f}{serial}")));
+        let host = self.hostname.unwrap_or_default();
+        let hosts = self.macs().into_iter().filter(|_| !host.is_empty());
+        let hosts = hosts.map(|mac| name('m', &format!("{host}\u{1f}{mac}")));
+        vec![uuids.into_iter().collect(), serial.into_iter().collect(), hosts.collect()]
+    }
+
+    /// By what a row of a file is known again that has nothing surer: a serial number alone, a hostname, what people call it.
+    pub fn aliases(&self) -> Vec<String> {
+        let serial = self.serial_number.and_then(real_serial).map(|serial| name('z', serial));
+        let host = self.hostname.map(|host| name('h', host));
+        let called = self.display_name.map(|called| name('y', called));
+        serial.into_iter().chain(host).chain(called).collect()
+    }
+
+    /// Whether they cannot be of one machine, though it is called the same.
+    pub fn contradict(&self, other: &Marks<'_>) -> bool {
+        let differ = |a: Option<&str>, b: Option<&str>| a.zip(b).is_some_and(|(a, b)| !a.eq_ignore_ascii_case(b));
+        let real = |marks: &Marks<'_>| {
+            (marks.uuid.and_then(real_uuid), marks.serial_number.and_then(real_serial).map(str::to_owned))
+        };
+        let ((uuid, serial), (other_uuid, other_serial)) = (real(self), real(other));
+        differ(uuid.as_deref(), other_uuid.as_deref())
+            || differ(serial.as_deref(), other_serial.as_deref())
+            || (serial.is_some()
+                && differ(self.manufacturer.and_then(real_label), other.manufacturer.and_then(real_label)))
+    }
+
+    /// Its own first, then those of its cards, but for what software makes.
+    fn macs(&self) -> Vec<String> {
+        let cards = self.nics.iter().filter(|nic| !is_made(nic.name.as_deref().unwrap_or_default()));
+        let all = [self.primary_mac].into_iter().chain(cards.map(|nic| nic.mac.as_deref()));
+        let mut macs: Vec<String> = Vec::new();
+        for mac in all.filter_map(|mac| real_mac(mac?)) {
+            if !macs.contains(&mac) && macs.len() < MACS_MAX {
+                macs.push(mac);
+            }
+        }
+        macs
+    }
+}
+
+/// What agents call the device: the agent's own id, then the one that it made for the device.
+pub fn given_names(reporter: &Reporter, device_id: &str) -> Vec<Vec<String>> {
+    vec![reporter.agent_id.as_deref().map(|id| name('a', id)).into_iter().collect(), vec![name('d', device_id)]]
+}
+
+fn name(letter: char, value: &str) -> String {
+    let value = value.trim().to_lowercase();
+    if value.len() <= NAME_BYTES_MAX {
+        return format!("{letter}:{value}");
+    }
+    format!("{letter}:#{}", BASE64.encode(sha256(value.as_bytes())))
+}
+
+/// A device of which nothing is known.
+pub fn unknown(now: Timestamp) -> FullDevice {
+    let device = Device {
+        id: DeviceId::NONE,
+        hostname: None,
+        display_name: None,
+        r#type: Type::Other,
+        platform: Platform::Other,
+        os: Os::default(),
+        status: Status::Stale,
+        health: Health::Unknown,
+        organization_id: None,
+        manufacturer: None,
+        model: None,
+        serial_number: None,
+        asset_tag: None,
+        uuid: None,
+        cpu: Cpu::default(),
+        memory_bytes: None,
+        primary_ip: None,
+        primary_mac: None,
+        last_logged_user: None,
+        last_boot_at: None,
+        needs_reboot: None,
+        patch: Patch::default(),
+        warranty: Warranty { start_date: None, end_date: None, status: WarrantyStatus::Unknown },
+        agent: Agent::default(),
+        tags: Vec::new(),
+        custom_fields: Map::new(),
+        possible_duplicate_of: None,
+        first_seen_at: None,
+        last_seen_at: None,
+        inventory_at: None,
+        deleted_at: None,
+        version: 1,
+        created_at: now,
+        updated_at: now,
+    };
+    FullDevice { device, parts: Parts::default() }
+}
+
+/// Makes a device look as it was reported.
+///
+/// What the same agent no longer tells is gone. Another agent may only not know: two of them on one machine do not take from
+/// each other what they found out.
+pub fn apply(report: &Report, facts: Facts, full: &mut FullDevice) {
+    let agent = report.agent.as_ref();
+    let is_same =
+        full.device.agent.name.is_some() && full.device.agent.name.as_deref() == agent.map(|agent| agent.name.as_str());
+    let whole = is_same && !report.partial;
+    let FullDevice { device, parts } = full;
+    device.r#type = facts.kind.unwrap_or(device.r#type);
+    device.platform = facts.platform.unwrap_or(device.platform);
+    if let Some(Host { hostname, uuid, memory_bytes, last_logged_user }) = facts.host {
+        // A machine is not nameless because its agent does not know the name.
+        tell(&mut device.hostname, hostname, false);
+        tell(&mut device.uuid, uuid, whole);
+        tell(&mut device.memory_bytes, memory_bytes, whole);
+        tell(&mut device.last_logged_user, last_logged_user, whole);
+    }
+    if let Some(Machine { manufacturer, model, serial_number, asset_tag }) = facts.machine {
+        tell(&mut device.manufacturer, manufacturer, whole);
+        tell(&mut device.model, model, whole);
+        tell(&mut device.serial_number, serial_number, whole);
+        tell(&mut device.asset_tag, asset_tag, false);
+    }
+    if let Some(System { os, last_boot_at }) = facts.system {
+        tell(&mut device.os.name, os.name, whole);
+        tell(&mut device.os.version, os.version, whole);
+        tell(&mut device.os.build, os.build, whole);
+        tell(&mut device.os.kernel, os.kernel, whole);
+        tell(&mut device.os.arch, os.arch, whole);
+        let last_boot_at = steady(device.last_boot_at, last_boot_at);
+        tell(&mut device.last_boot_at, last_boot_at, whole);
+    }
+    if let Some(cpu) = facts.cpu {
+        tell(&mut device.cpu.model, cpu.model, whole);
+        tell(&mut device.cpu.sockets, cpu.sockets, whole);
+        tell(&mut device.cpu.cores, cpu.cores, whole);
+    }
+    if let Some(network) = facts.network {
+        parts.nics = network.nics;
+        // Without the gateway, which the hardware tells, another card might look like the machine's own.
+        let is_there = parts.nics.iter().any(|nic| nic.mac.is_some() && nic.mac == device.primary_mac);
+        if report.hardware.is_some() || !is_there {
+            tell(&mut device.primary_ip, network.primary_ip, whole);
+            tell(&mut device.primary_mac, network.primary_mac, whole);
+        }
+    }
+    parts.disks = facts.disks.unwrap_or(std::mem::take(&mut parts.disks));
+    parts.volumes = facts.volumes.unwrap_or(std::mem::take(&mut parts.volumes));
+    parts.software = facts.software.unwrap_or(std::mem::take(&mut parts.software));
+    let (name, version) = agent.map_or((None, None), |agent| (Some(agent.name.clone()), agent.version.clone()));
+    device.agent = Agent { name, version, device_id: Some(report.device_id.clone()) };
+}
+
+/// Takes what is told over what is known; nothing only if that means that there is nothing.
+fn tell<T>(known: &mut Option<T>, told: Option<T>, whole: bool) {
+    if told.is_some() || whole {
+        *known = told;
+    }
+}
+
+/// The time that is known, if the new one is the same but for how it was counted.
+fn steady(known: Option<Timestamp>, told: Option<Timestamp>) -> Option<Timestamp> {
+    match (known, told) {
+        (Some(known), Some(told)) if (known.as_millis() - told.as_millis()).abs() <= BOOT_SLACK_MS => Some(known),
+        (_, told) => told,
+    }
+}

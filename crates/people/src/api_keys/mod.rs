@@ -1,0 +1,268 @@
+//! API keys of a tenant: what a request for one must say, and what a key looks like afterwards.
+//!
+//! Verifying a presented key is not here but in `kernel::auth`, which every request passes through.
+
+pub mod descendants;
+pub mod jobs;
+pub mod networks;
+pub mod routes;
+pub mod store;
+
+use feature_kit::{EventFamily, Feature};
+use ipnet::IpNet;
+use kernel::auth::{Rights, Scope, Scopes, Standing};
+use kernel::base::{ActorRef, ApiKeyId, DAY_MS, Error, Label, MINUTE_MS, Result, Timestamp, parse_network};
+use kernel::events::EventKind;
+use kernel::http::{Field, Fields, FromBody, Record};
+use kernel::jobs::Retention;
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, Type};
+
+pub const FEATURE: Feature = Feature {
+    name: "api_keys",
+    operations: routes::mount,
+    statements: &[descendants::store::STATEMENTS, store::STATEMENTS],
+    event_kinds: &[
+        || API_KEY_CREATED.describe(),
+        || API_KEY_ROTATED.describe(),
+        || API_KEY_REVOKED.describe(),
+        || API_KEY_EXPIRING.describe(),
+    ],
+    event_families: &[EventFamily { name: "api_key", scope: Scope::ApiKeysRead }],
+    // The outgoing secret of a rotation, until its overlap ends.
+    retention: &[Retention { sql: store::CLEAN_SECRETS, before: |_, now| now }],
+    ..Feature::NEW
+};
+
+pub const API_KEY_CREATED: EventKind<ApiKey> = EventKind::new("api_key.created", "An API key was created.");
+pub const API_KEY_ROTATED: EventKind<ApiKey> =
+    EventKind::new("api_key.rotated", "An API key got a new secret; the old one works for the overlap.");
+pub const API_KEY_REVOKED: EventKind<ApiKey> =
+    EventKind::new("api_key.revoked", "An API key was revoked, by itself or with the key that made it.");
+pub const API_KEY_EXPIRING: EventKind<ApiKey> =
+    EventKind::new("api_key.expiring", "An API key expires within seven days. Told once for each date of expiry.");
+
+pub const EXPIRES_DAYS_MAX: i64 = 365;
+pub const EXPIRES_DAYS_DEFAULT: i64 = 90;
+pub const ALLOWED_CIDRS_MAX: usize = 50;
+pub const OVERLAP_HOURS_MAX: i64 = 168;
+pub const OVERLAP_HOURS_DEFAULT: i64 = 24;
+/// Active keys of a tenant.
+pub const ACTIVE_KEYS_MAX: i64 = 100;
+/// "The same day as the key that made it" must not fail for the seconds in between.
+const EXPIRY_SLACK_MS: i64 = MINUTE_MS;
+
+kernel::words! {
+    /// Whether a key works.
+    #[schema(as = ApiKeyStatus)]
+    pub enum Status { Active "active", Expired "expired", Revoked "revoked" }
+}
+
+/// An API key, without its secret.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "id": "key_01jd8z6v2mfkpb7h3q9xw5t4ra",
+    "name": "Nightly report",
+    "scopes": ["tickets:read"],
+    "allowed_cidrs": ["198.51.100.0/24"],
+    "prefix": "tck_3fG7kQ2m",
+    "last_four": "x9Kd",
+    "status": "active",
+    "expires_at": "2027-02-13T08:00:00.000Z",
+    "last_used_at": null,
+    "last_used_ip": null,
+    "created_by": {"type": "user", "id": "usr_01jd8z6v2mfkpb7h3q9xw5t4rb", "name": "Admin"},
+    "version": 1,
+    "created_at": "2026-11-15T08:00:00.000Z",
+    "updated_at": "2026-11-15T08:00:00.000Z"
+}))]
+pub struct ApiKey {
+    #[schema(value_type = String)]
+    pub id: ApiKeyId,
+    pub name: String,
+    pub scopes: Vec<String>,
+    /// Where the key may be used from; empty means anywhere.
+    #[schema(value_type = Vec<String>)]
+    pub allowed_cidrs: Vec<IpNet>,
+    /// The start of the key, to tell keys apart.
+    pub prefix: String,
+    /// The end of the key, to tell keys apart.
+    pub last_four: String,
+    pub status: Status,
+    #[schema(value_type = String, format = DateTime)]
+    pub expires_at: Timestamp,
+    /// At most 60 seconds late.
+    #[schema(value_type = Option<String>, format = DateTime, required)]
+    pub last_used_at: Option<Timestamp>,
+    #[schema(required)]
+    pub last_used_ip: Option<String>,
+    pub created_by: ActorRef,
+    pub version: i64,
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    #[schema(value_type = String, format = DateTime)]
+    pub updated_at: Timestamp,
+}
+
+impl Record for ApiKey {
+    fn version(&self) -> i64 {
+        self.version
+    }
+}
+
+/// An API key with its plain text, which is shown this once.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({
+    "id": "key_01jd8z6v2mfkpb7h3q9xw5t4ra",
+    "name": "Nightly report",
+    "scopes": ["tickets:read"],
+    "allowed_cidrs": [],
+    "prefix": "tck_3fG7kQ2m",
+    "last_four": "0x9K",
+    "status": "active",
+    "expires_at": "2027-02-13T08:00:00.000Z",
+    "last_used_at": null,
+    "last_used_ip": null,
+    "created_by": {"type": "user", "id": "usr_01jd8z6v2mfkpb7h3q9xw5t4rb", "name": "Admin"},
+    "version": 1,
+    "created_at": "2026-11-15T08:00:00.000Z",
+    "updated_at": "2026-11-15T08:00:00.000Z",
+    "key": "tck_3fG7kQ2m_Zr1TnB6sWd0aQp8LmXc4VbN2hJk5Yt7E3uR0x9K"
+}))]
+pub struct NewKey {
+    #[serde(flatten)]
+    pub record: ApiKey,
+    /// The key itself. It cannot be read again.
+    pub key: String,
+}
+
+impl Record for NewKey {
+    fn version(&self) -> i64 {
+        self.record.version
+    }
+}
+
+/// What creating or replacing a key takes.
+#[derive(Debug, ToSchema)]
+#[schema(as = ApiKeyInput, example = json!({"name": "Nightly report", "scopes": ["tickets:read"], "expires_days": 90}))]
+#[serde(deny_unknown_fields)]
+pub struct Input {
+    /// A label for people; need not be unique.
+    #[schema(value_type = String, min_length = 1, max_length = 200, pattern = "\\S")]
+    pub name: Label,
+    /// What the key may do. Nobody can grant what they do not hold; `*` never includes `platform:read`.
+    #[schema(schema_with = scopes_schema)]
+    pub scopes: Scopes,
+    /// Days until the key expires, from now. POST: 90 when omitted. PUT: the expiry stays when omitted.
+    #[schema(minimum = 1, maximum = 365, nullable = false)]
+    pub expires_days: Option<i64>,
+    /// Networks the key may be used from; `[]` means anywhere. POST: anywhere when omitted. PUT: the list stays when omitted.
+    /// A key that has a list makes and changes keys within it alone, and one it makes without a list gets its own.
+    #[schema(value_type = Option<Vec<String>>, max_items = 50, nullable = false)]
+    pub allowed_cidrs: Option<Vec<IpNet>>,
+}
+
+impl FromBody for Input {
+    fn from_fields(fields: &mut Fields) -> Option<Self> {
+        let name = fields.required("name", |field| field.parsed("invalid_name", Label::parse));
+        let scopes = fields.required("scopes", parse_scopes);
+        let expires_days = fields.optional("expires_days", |field| field.integer(1..=EXPIRES_DAYS_MAX));
+        let allowed_cidrs = fields.optional("allowed_cidrs", |field| field.list(ALLOWED_CIDRS_MAX, parse_cidr));
+        Some(Input { name: name?, scopes: scopes?, expires_days: expires_days?, allowed_cidrs: allowed_cidrs? })
+    }
+}
+
+/// What PUT takes: a replacement, or a rotation alone.
+pub enum Change {
+    Replace(Input),
+    Rotate { overlap_hours: i64 },
+}
+
+/// `{"rotate": {}}`, alone in the body.
+#[derive(ToSchema)]
+#[schema(as = ApiKeyRotation, example = json!({"rotate": {"overlap_hours": 24}}))]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "the document's description of what Change::from_fields reads")]
+pub struct Rotation {
+    rotate: RotationSettings,
+}
+
+#[derive(ToSchema)]
+#[schema(as = ApiKeyRotationSettings)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "the document's description of what Change::from_fields reads")]
+pub struct RotationSettings {
+    /// How long the old key goes on working; 24 when omitted.
+    #[schema(minimum = 0, maximum = 168, nullable = false)]
+    overlap_hours: Option<i64>,
+}
+
+impl FromBody for Change {
+    fn from_fields(fields: &mut Fields) -> Option<Self> {
+        if !fields.has("rotate") {
+            return Input::from_fields(fields).map(Change::Replace);
+        }
+        let overlap = fields.alone("rotate", |field| {
+            field.object(|inner| inner.optional("overlap_hours", |field| field.integer(0..=OVERLAP_HOURS_MAX)))
+        });
+        Some(Change::Rotate { overlap_hours: overlap?.unwrap_or(OVERLAP_HOURS_DEFAULT) })
+    }
+}
+
+fn scopes_schema() -> Schema {
+    let word = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(Scopes::vocabulary()));
+    ArrayBuilder::new().items(word).min_items(Some(1)).max_items(Some(Scopes::WORDS_MAX)).build().into()
+}
+
+fn parse_scopes(field: &mut Field<'_>) -> Option<Scopes> {
+    let words = field.list(Scopes::WORDS_MAX, |item| {
+        item.parsed("unknown_scope", |word| {
+            if Scopes::is_known(word) { Ok(word.to_owned()) } else { Err(unknown_scope(word)) }
+        })
+    })?;
+    if words.is_empty() {
+        return field.wrong("required", "must name at least one scope");
+    }
+    Scopes::parse(words.iter().map(String::as_str)).ok()
+}
+
+fn unknown_scope(word: &str) -> String {
+    let word: String = word.chars().take(60).collect();
+    format!("{word:?} is not a scope; known are {}", Scopes::vocabulary().join(", "))
+}
+
+fn parse_cidr(field: &mut Field<'_>) -> Option<IpNet> {
+    field.parsed("invalid_cidr", |text| {
+        parse_network(text).ok_or_else(|| "must be a network such as 198.51.100.0/24 or 2001:db8::/32".to_owned())
+    })
+}
+
+/// When a key expires that is made or changed now, by a key that ends at `maker_end` or by a person.
+pub fn expiry(now: Timestamp, expires_days: Option<i64>, maker_end: Option<Timestamp>) -> Result<Timestamp> {
+    let Some(days) = expires_days else {
+        let default = now.plus(EXPIRES_DAYS_DEFAULT * DAY_MS);
+        return Ok(maker_end.map_or(default, |end| end.min(default)));
+    };
+    let wanted = now.plus(days * DAY_MS);
+    maker_end.map_or(Ok(wanted), |end| within_maker(wanted, end))
+}
+
+/// The wanted end, cut to the maker's where it is only the slack beyond it.
+pub fn within_maker(wanted: Timestamp, maker_end: Timestamp) -> Result<Timestamp> {
+    if wanted > maker_end.plus(EXPIRY_SLACK_MS) {
+        let detail = format!("a key cannot outlive the key that made it, which ends at {maker_end}");
+        return Err(Error::invalid("/expires_days", "outlives_maker", detail));
+    }
+    Ok(wanted.min(maker_end))
+}
+
+/// Nobody can grant what they do not hold, and `platform:read` only a platform operator in person.
+pub fn check_grant(rights: &Rights, scopes: &Scopes) -> Result<()> {
+    rights.require_all(scopes, "Granting these scopes")?;
+    if matches!(rights.standing, Some(Standing::Key { .. })) && scopes.holds(Scope::PlatformRead) {
+        let name = Scope::PlatformRead.name();
+        return Err(Error::insufficient_scope(name, "Only a platform operator, signed in, can grant platform:read."));
+    }
+    Ok(())
+}

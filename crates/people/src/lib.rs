@@ -1,0 +1,9 @@
+//! Who there is and what they may: API keys, organizations, users, sessions, single sign-on, and the audit trail.
+
+pub mod api_keys;
+pub mod audit;
+pub mod cookie;
+pub mod organizations;
+pub mod session;
+pub mod sso;
+pub mod users;

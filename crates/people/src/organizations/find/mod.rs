@@ -1,0 +1,123 @@
+//! Which organizations are wanted, and where each stands in a list.
+
+pub mod store;
+
+use kernel::base::Timestamp;
+use kernel::store::{CursorKey, Value};
+
+use super::{Organization, OrganizationId};
+use feature_kit::split_words;
+
+/// A place in the order of creation.
+pub type Made = (Timestamp, OrganizationId);
+
+/// A place in the order of changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Changed {
+    pub at: Timestamp,
+    pub sequence: i64,
+    pub id: OrganizationId,
+}
+
+impl CursorKey for Changed {
+    fn to_position(self) -> Vec<Value> {
+        vec![self.at.into(), self.sequence.into(), self.id.into()]
+    }
+
+    fn from_position(position: &[Value]) -> Option<Self> {
+        match position {
+            [Value::Int(at), Value::Int(sequence), Value::Text(id)] => {
+                Some(Changed { at: Timestamp::from_millis(*at), sequence: *sequence, id: id.parse().ok()? })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Which organizations are wanted; `None` is all.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    pub slug: Option<String>,
+    pub external_id: Option<String>,
+    /// As it was asked for: see [`Filter::archived`].
+    pub archived: Option<bool>,
+    /// Of `q`, as they were written.
+    pub words: Vec<String>,
+    pub updated_since: Option<Timestamp>,
+}
+
+impl Filter {
+    /// Whether archived ones are wanted or the others. Where nobody says, a list hides them; whoever follows changes sees both,
+    /// or would not learn that one is archived.
+    pub fn archived(&self) -> Option<bool> {
+        match (self.archived, self.updated_since) {
+            (None, Some(_)) => None,
+            (archived, _) => Some(archived.unwrap_or(false)),
+        }
+    }
+
+    pub fn matches(&self, one: &Organization) -> bool {
+        self.archived().is_none_or(|archived| archived == one.archived)
+            && self.slug.as_ref().is_none_or(|slug| *slug == one.slug)
+            && self.external_id.as_ref().is_none_or(|id| one.external_id.as_ref() == Some(id))
+            && self.updated_since.is_none_or(|since| one.updated_at >= since)
+            && self.has_words(&one.name, &one.slug, one.external_id.as_deref(), &one.domains)
+    }
+
+    /// Whether every word sought is the beginning of one in these texts.
+    pub fn has_words(&self, name: &str, slug: &str, external_id: Option<&str>, domains: &[String]) -> bool {
+        if self.words.is_empty() {
+            return true;
+        }
+        let texts = [name, slug].into_iter().chain(external_id).chain(domains.iter().map(String::as_str));
+        let known: Vec<Vec<String>> = texts.map(|text| split_words(text).collect()).collect();
+        self.words.iter().all(|word| is_beginning(word, &known))
+    }
+}
+
+/// Whether a word of `q` is the beginning of a word of any text, or of words in a row such as `globex.ex`.
+fn is_beginning(word: &str, known: &[Vec<String>]) -> bool {
+    let parts: Vec<String> = split_words(word).collect();
+    let Some((last, before)) = parts.split_last() else { return false };
+    let in_a_row = |some: &[String]| {
+        some.split_last().is_some_and(|(end, start)| start == before && end.starts_with(last.as_str()))
+    };
+    known.iter().any(|text| text.windows(parts.len()).any(in_a_row))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_is_the_beginning_of_a_word() {
+        let domains = ["globex.example".to_owned(), "shop.test".to_owned()];
+        let found = |q: &str| {
+            let words = q.split_whitespace().map(str::to_owned).collect();
+            let filter = Filter { words, ..Filter::default() };
+            filter.has_words("Globex & Söhne", "globex-de", Some("CRM/4711"), &domains)
+        };
+        for q in ["glob", "SÖH", "globex söhne", "globex-d", "4711 crm", "crm/47", "globex.ex", "shop", "test glob"] {
+            assert!(found(q), "{q}");
+        }
+        for q in ["lobex", "globex sohne", "711", "globex-x", "example.shop", "globex nobody", "test.shop"] {
+            assert!(!found(q), "{q}");
+        }
+    }
+
+    #[test]
+    fn archived_ones_are_hidden_unless_they_are_asked_for_or_followed() {
+        let of = |archived, since: Option<i64>| {
+            let updated_since = since.map(Timestamp::from_millis);
+            Filter { archived, updated_since, ..Filter::default() }.archived()
+        };
+        assert_eq!(
+            [of(None, None), of(Some(false), None), of(Some(true), None)],
+            [Some(false), Some(false), Some(true)]
+        );
+        assert_eq!(
+            [of(None, Some(1)), of(Some(false), Some(1)), of(Some(true), Some(1))],
+            [None, Some(false), Some(true)]
+        );
+    }
+}

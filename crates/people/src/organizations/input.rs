@@ -1,0 +1,170 @@
+//! What a request for an organization may say.
+
+use kernel::base::{Label, check_slug};
+use kernel::http::{Field, Fields, FromBody};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+use utoipa::openapi::schema::{AdditionalProperties, ArrayBuilder, ObjectBuilder, Schema, Type};
+
+use super::DOMAINS_MAX;
+use feature_kit::NullField;
+use feature_kit::custom_fields::{CUSTOM_FIELDS_MAX, parse_custom_fields};
+use feature_kit::tags::{TAGS_MAX, parse_tags, remove_duplicates};
+
+/// As DNS bounds a name, and each part of it.
+const DOMAIN_BYTES_MAX: usize = 253;
+const PART_BYTES_MAX: usize = 63;
+
+/// What creating or replacing an organization takes.
+#[derive(Clone, Debug, ToSchema)]
+#[schema(as = OrganizationInput, example = json!({
+    "name": "Globex Inc.", "slug": "globex", "external_id": "crm-4711", "domains": ["globex.example"], "tags": ["gold"],
+    "custom_fields": {"contract": {"ends": "2027-12-31"}}
+}))]
+#[serde(deny_unknown_fields)]
+pub struct Input {
+    /// A label for people; need not be unique.
+    #[schema(value_type = String, min_length = 1, max_length = 200, pattern = "\\S")]
+    pub name: Label,
+    /// What commands and agents call it; unique in the tenant. Made from the name when omitted, with a number behind it if it
+    /// is taken; when omitted in a replacement, it stays.
+    #[schema(nullable = false, min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
+    pub slug: Option<String>,
+    /// What another system calls it; unique in the tenant.
+    #[schema(min_length = 1, max_length = 200, pattern = "\\S")]
+    pub external_id: Option<String>,
+    /// Domain names that are its own. They are kept in small letters, each once.
+    #[schema(schema_with = domains_schema, required = false)]
+    pub domains: Vec<String>,
+    #[schema(schema_with = tags_schema, required = false)]
+    pub tags: Vec<String>,
+    /// At most 50 fields, 5 deep with itself, 16 KiB of JSON.
+    #[schema(schema_with = custom_fields_schema, required = false)]
+    pub custom_fields: Map<String, Value>,
+    /// Hides it from lists; nothing new can refer to it, and what does stays. False when omitted.
+    #[schema(value_type = Option<bool>, nullable = false)]
+    pub archived: bool,
+}
+
+impl Input {
+    /// With nothing but a name and a slug.
+    pub fn new(name: Label, slug: String) -> Self {
+        Input {
+            name,
+            slug: Some(slug),
+            external_id: None,
+            domains: Vec::new(),
+            tags: Vec::new(),
+            custom_fields: Map::new(),
+            archived: false,
+        }
+    }
+}
+
+impl FromBody for Input {
+    fn from_fields(fields: &mut Fields) -> Option<Self> {
+        let name = fields.required("name", |field| field.parsed("invalid_name", Label::parse));
+        let slug = fields.optional("slug", |field| field.parsed("invalid_slug", parse_slug));
+        let external_id = fields
+            .optional("external_id", |field| field.or_null(|field| field.parsed("invalid_text", parse_external_id)));
+        let domains = fields.optional("domains", domains);
+        let tags = fields.optional("tags", parse_tags);
+        let custom_fields = fields.optional("custom_fields", |field| parse_custom_fields(field, NullField::IsLeftOut));
+        let archived = fields.optional("archived", |field| field.boolean());
+        Some(Input {
+            name: name?,
+            slug: slug?,
+            external_id: external_id?.flatten(),
+            domains: domains?.unwrap_or_default(),
+            tags: tags?.unwrap_or_default(),
+            custom_fields: custom_fields?.unwrap_or_default(),
+            archived: archived?.unwrap_or(false),
+        })
+    }
+}
+
+/// A slug, or what is wrong with it.
+pub fn parse_slug(text: &str) -> Result<String, String> {
+    let said = |error: &kernel::base::Error| error.fields().first().map(|field| field.detail.clone());
+    check_slug(text).map(|()| text.to_owned()).map_err(|error| said(&error).unwrap_or_default())
+}
+
+/// An id of another system, or what is wrong with it.
+pub fn parse_external_id(text: &str) -> Result<String, String> {
+    Label::parse(text).map(Label::into_string)
+}
+
+fn domains(field: &mut Field<'_>) -> Option<Vec<String>> {
+    Some(remove_duplicates(field.list(DOMAINS_MAX, |field| field.parsed("invalid_domain", parse_domain))?))
+}
+
+/// A name of at least two parts that is no address, in small letters.
+fn parse_domain(text: &str) -> Result<String, String> {
+    let name = text.trim().to_ascii_lowercase();
+    let is_part = |part: &str| {
+        (1..=PART_BYTES_MAX).contains(&part.len())
+            && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+            && !part.starts_with('-')
+            && !part.ends_with('-')
+    };
+    let ends_in_number = name.rsplit('.').next().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
+    if name.len() <= DOMAIN_BYTES_MAX && name.contains('.') && name.split('.').all(is_part) && !ends_in_number {
+        return Ok(name);
+    }
+    Err("must be a domain name such as globex.example; others than of a-z, 0-9 and - are written as xn--…".to_owned())
+}
+
+fn domains_schema() -> Schema {
+    let domain = ObjectBuilder::new().schema_type(Type::String).min_length(Some(1));
+    ArrayBuilder::new().items(domain).max_items(Some(DOMAINS_MAX)).build().into()
+}
+
+fn tags_schema() -> Schema {
+    let tag = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .min_length(Some(1))
+        .max_length(Some(200))
+        .pattern(Some("^[^,]*[^,\\s][^,]*$"));
+    ArrayBuilder::new().items(tag).max_items(Some(TAGS_MAX)).build().into()
+}
+
+fn custom_fields_schema() -> Schema {
+    ObjectBuilder::new()
+        .schema_type(Type::Object)
+        .additional_properties(Some(AdditionalProperties::FreeForm(true)))
+        .max_properties(Some(CUSTOM_FIELDS_MAX))
+        .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_domain_is_a_name_of_parts() {
+        for (text, name) in
+            [(" Globex.Example ", "globex.example"), ("a-1.b.xn--p1ai", "a-1.b.xn--p1ai"), ("1.de", "1.de")]
+        {
+            assert_eq!(parse_domain(text).as_deref(), Ok(name), "{text}");
+        }
+        let long = format!("{}.de", "a".repeat(64));
+        for text in [
+            "",
+            ".",
+            "globex",
+            "globex.",
+            ".example",
+            "a..b",
+            "-a.de",
+            "a-.de",
+            "a_b.de",
+            "a b.de",
+            "192.0.2.1",
+            "ü.de",
+            "a.de/x",
+            &long,
+        ] {
+            assert!(parse_domain(text).is_err(), "{text}");
+        }
+    }
+}

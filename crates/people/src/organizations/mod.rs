@@ -1,0 +1,125 @@
+//! Organizations: the tenant's own customers, which tickets, devices and machines belong to.
+//!
+//! What a request may say is in `input`, how they are found in `find`, and what a name becomes as a slug in `slug`.
+
+pub mod find;
+pub mod input;
+pub mod routes;
+mod slug;
+mod store;
+
+use std::collections::BTreeMap;
+
+use feature_kit::{EventFamily, Feature};
+use kernel::audit::{FieldChange, changed_fields};
+use kernel::auth::Scope;
+use kernel::base::{Id, Identified, RecordId, Result, Timestamp};
+use kernel::events::EventKind;
+use kernel::http::Record;
+use kernel::store::refer::Referable;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+pub use store::{STATEMENTS, Update, bring_back, create, create_from, delete, find_by_slug, list, update};
+
+pub const FEATURE: Feature = Feature {
+    name: "organizations",
+    more_operations: routes::mount,
+    statements: &[find::store::STATEMENTS, STATEMENTS],
+    event_kinds: &[
+        || ORGANIZATION_CREATED.describe(),
+        || ORGANIZATION_UPDATED.describe(),
+        || ORGANIZATION_DELETED.describe(),
+    ],
+    event_families: &[EventFamily { name: "organization", scope: Scope::OrganizationsRead }],
+    referable: &[ORGANIZATIONS],
+    ..Feature::NEW
+};
+
+pub const ORGANIZATION_CREATED: EventKind<Organization> =
+    EventKind::new("organization.created", "An organization was created.");
+pub const ORGANIZATION_UPDATED: EventKind<UpdatedOrganization> = EventKind::new(
+    "organization.updated",
+    "Fields of an organization changed; `changes` says which, from what and to what.",
+);
+pub const ORGANIZATION_DELETED: EventKind<Organization> =
+    EventKind::new("organization.deleted", "An organization was deleted; nothing referred to it any more.");
+
+pub type OrganizationId = Id<Organization>;
+
+impl Identified for Organization {
+    const PREFIX: &'static str = "org";
+    const ABOUT: &'static str = "The organization to act on.";
+}
+
+/// Organizations as others refer to them. What is archived is no new reference, and what refers to it stays.
+pub const ORGANIZATIONS: Referable =
+    Referable { prefix: OrganizationId::PREFIX, table: "organizations", only: Some("NOT archived") };
+
+/// Organizations of a tenant, archived ones included: what `q` may look through.
+pub const ORGANIZATIONS_MAX: i64 = 10_000;
+pub const DOMAINS_MAX: usize = 20;
+
+/// An organization: a customer of the tenant.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "id": "org_01jd8z6v2mfkpb7h3q9xw5t4ra", "name": "Globex Inc.", "slug": "globex", "external_id": "crm-4711",
+    "domains": ["globex.example"], "tags": ["gold"], "custom_fields": {"contract": {"ends": "2027-12-31"}},
+    "archived": false, "version": 1, "created_at": "2026-11-15T08:00:00.000Z", "updated_at": "2026-11-15T08:00:00.000Z"
+}))]
+pub struct Organization {
+    #[schema(value_type = String)]
+    pub id: OrganizationId,
+    pub name: String,
+    /// What commands and agents call it; unique in the tenant.
+    pub slug: String,
+    /// What another system calls it; unique in the tenant.
+    #[schema(required)]
+    pub external_id: Option<String>,
+    /// Domain names that are its own, in small letters.
+    pub domains: Vec<String>,
+    pub tags: Vec<String>,
+    pub custom_fields: Map<String, Value>,
+    /// Hidden from lists, and nothing new can refer to it.
+    pub archived: bool,
+    pub version: i64,
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    #[schema(value_type = String, format = DateTime)]
+    pub updated_at: Timestamp,
+}
+
+impl Record for Organization {
+    fn version(&self) -> i64 {
+        self.version
+    }
+}
+
+/// Fields before and after.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[schema(as = OrganizationChanges)]
+#[serde(transparent)]
+pub struct Changes(pub BTreeMap<String, FieldChange>);
+
+/// An organization with what has just changed in it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "id": "org_01jd8z6v2mfkpb7h3q9xw5t4ra", "name": "Globex Inc.", "slug": "globex", "external_id": "crm-4711",
+    "domains": ["globex.example"], "tags": ["gold"], "custom_fields": {"contract": {"ends": "2027-12-31"}},
+    "archived": false, "version": 2, "created_at": "2026-11-15T08:00:00.000Z", "updated_at": "2026-11-15T08:01:00.000Z",
+    "changes": {"name": {"from": "Globex", "to": "Globex Inc."}}
+}))]
+pub struct UpdatedOrganization {
+    #[serde(flatten)]
+    pub organization: Organization,
+    pub changes: Changes,
+}
+
+/// What moves with every change, and so is none to be told of.
+const OBSERVED: [&str; 2] = ["version", "updated_at"];
+
+/// The fields in which two states of an organization differ.
+pub fn changes(old: &Organization, new: &Organization) -> Result<Changes> {
+    changed_fields(old, new, &OBSERVED).map(Changes)
+}

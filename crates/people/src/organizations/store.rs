@@ -1,0 +1,353 @@
+//! SQL of organizations: reading one, and every change. How lists are found is in `find`.
+
+use std::collections::HashSet;
+
+use kernel::args;
+use kernel::audit::{self, Entry};
+use kernel::base::{Code, Error, Label, RecordId, Result, Timestamp, check_slug};
+use kernel::events;
+use kernel::http::IfMatch;
+use kernel::store::refer;
+use kernel::store::{Db, FromRow, Row, Tick, Tx, Value};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use super::find::Changed;
+use super::input::Input;
+use super::slug::{common_start, first_free, slug_of};
+use super::{
+    ORGANIZATION_CREATED, ORGANIZATION_DELETED, ORGANIZATION_UPDATED, ORGANIZATIONS_MAX, Organization, OrganizationId,
+    UpdatedOrganization, changes,
+};
+use feature_kit::registry;
+
+kernel::columns! {
+    /// All of an organization, with the number of its last change.
+    pub struct OrganizationColumns in "organizations" by id {
+        id, slug, name, external_id, domains, tags, custom_fields, archived, version, created_at, updated_at, sequence,
+    }
+}
+
+kernel::statements! {
+    GET = kernel::sql![OrganizationColumns::SELECT, " AND id = $2"];
+    FIND_BY_SLUG = kernel::sql![OrganizationColumns::SELECT, " AND slug = $2"];
+    FIND_EXTERNAL = kernel::sql![OrganizationColumns::SELECT, " AND external_id = $2"];
+    LIST = kernel::sql![OrganizationColumns::SELECT, " AND slug > $2 ORDER BY slug LIMIT $3"];
+    COUNT = "SELECT COUNT(*) FROM organizations WHERE tenant_id = $1";
+    WITH_SLUG = "SELECT id FROM organizations WHERE tenant_id = $1 AND slug = $2";
+    SLUGS = "SELECT slug FROM organizations WHERE tenant_id = $1 AND slug >= $2 AND slug < $3 ORDER BY slug LIMIT $4";
+    INSERT = OrganizationColumns::INSERT;
+    UPDATE = OrganizationColumns::UPDATE;
+    DELETE = "DELETE FROM organizations WHERE tenant_id = $1 AND id = $2";
+    /// Changed while the tenant's clock was ahead.
+    IN_FUTURE = "SELECT id FROM organizations WHERE tenant_id = $1 AND updated_at > $2
+        ORDER BY updated_at, sequence, id LIMIT $3";
+    BRING_BACK = "UPDATE organizations SET updated_at = $3, created_at = CASE WHEN created_at > $3 THEN $3 ELSE created_at END
+        WHERE tenant_id = $1 AND id = $2";
+}
+
+/// What the audit trail and the feed of changes call it.
+const KIND: &str = "organization";
+
+/// Rows of one step when the command line lists everything: some are tens of kilobytes.
+const LIST_ROWS: i64 = 100;
+
+/// The longest value that the audit trail repeats.
+const AUDITED_BYTES_MAX: usize = 1_000;
+
+/// Behind every letter that a slug can have.
+const BEHIND_LETTERS: char = '{';
+
+/// An organization as it is kept.
+pub struct StoredOrganization {
+    pub organization: Organization,
+    /// Of its last change.
+    pub sequence: i64,
+}
+
+impl StoredOrganization {
+    /// Where it stands in the order of changes.
+    pub fn changed(&self) -> Changed {
+        Changed { at: self.organization.updated_at, sequence: self.sequence, id: self.organization.id }
+    }
+}
+
+impl FromRow for StoredOrganization {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        const AT: OrganizationColumns<usize> = OrganizationColumns::AT;
+        let organization = Organization {
+            id: row.get(AT.id)?,
+            name: row.get(AT.name)?,
+            slug: row.get(AT.slug)?,
+            external_id: row.get(AT.external_id)?,
+            domains: parsed(&row.get::<String>(AT.domains)?)?,
+            tags: parsed(&row.get::<String>(AT.tags)?)?,
+            custom_fields: parsed(&row.get::<String>(AT.custom_fields)?)?,
+            archived: row.get(AT.archived)?,
+            version: row.get(AT.version)?,
+            created_at: row.get(AT.created_at)?,
+            updated_at: row.get(AT.updated_at)?,
+        };
+        Ok(StoredOrganization { organization, sequence: row.get(AT.sequence)? })
+    }
+}
+
+pub async fn get(db: &Db, id: OrganizationId) -> Result<Organization> {
+    Ok(db.one::<StoredOrganization>(GET, args![id]).await?.organization)
+}
+
+pub async fn find_by_slug(db: &Db, slug: &str) -> Result<Option<Organization>> {
+    let found: Option<StoredOrganization> = db.find(FIND_BY_SLUG, args![slug]).await?;
+    Ok(found.map(|stored| stored.organization))
+}
+
+/// All there are, archived ones too, in the order of their slugs.
+pub async fn list(db: &Db) -> Result<Vec<Organization>> {
+    let mut all: Vec<Organization> = Vec::new();
+    loop {
+        let after = all.last().map(|organization| organization.slug.clone()).unwrap_or_default();
+        let rows: Vec<StoredOrganization> = db.list(LIST, args![after, LIST_ROWS]).await?;
+        if rows.is_empty() {
+            return Ok(all);
+        }
+        all.extend(rows.into_iter().map(|stored| stored.organization));
+    }
+}
+
+/// Makes one of which nothing is known but its name and its slug.
+pub async fn create(db: &Db, name: &str, slug: &str) -> Result<Organization> {
+    let name = Label::parse(name).map_err(|detail| Error::invalid("/name", "invalid_name", detail))?;
+    check_slug(slug)?;
+    create_from(db, Input::new(name, slug.to_owned())).await
+}
+
+/// Makes one of what a request, or a command, says.
+pub async fn create_from(db: &Db, input: Input) -> Result<Organization> {
+    db.write(async move |tx| insert(tx, input).await).await
+}
+
+/// What the command line may change of one; the rest stays.
+pub struct Update {
+    pub name: Option<Label>,
+    /// Checked by whoever made it.
+    pub slug: Option<String>,
+    pub archived: Option<bool>,
+}
+
+pub async fn update(db: &Db, id: OrganizationId, update: Update) -> Result<Organization> {
+    db.write(async move |tx| {
+        tx.tick().await?;
+        let old = read(tx, id).await?;
+        let new = Organization {
+            name: update.name.map_or_else(|| old.name.clone(), Label::into_string),
+            slug: update.slug.unwrap_or_else(|| old.slug.clone()),
+            archived: update.archived.unwrap_or(old.archived),
+            ..old.clone()
+        };
+        save(tx, old, new).await
+    })
+    .await
+}
+
+pub async fn delete(db: &Db, id: OrganizationId) -> Result<()> {
+    db.write(async move |tx| remove(tx, id, &IfMatch::default()).await).await
+}
+
+pub(super) async fn insert(tx: &mut Tx, input: Input) -> Result<Organization> {
+    let Tick { at, sequence } = tx.tick().await?;
+    let count: i64 = tx.one(COUNT, args![]).await?;
+    if count >= ORGANIZATIONS_MAX {
+        let detail = format!("A tenant has at most {ORGANIZATIONS_MAX} organizations, archived ones included.");
+        return Err(Error::new(Code::LimitReached, detail));
+    }
+    let name = input.name.into_string();
+    let slug = match input.slug {
+        Some(slug) => {
+            check_slug_is_free(tx, &slug).await?;
+            slug
+        }
+        None => make_slug(tx, &name).await?,
+    };
+    check_external_id_is_free(tx, input.external_id.as_deref()).await?;
+    let organization = Organization {
+        // Those of one moment are in the order in which they were made.
+        id: OrganizationId::new_numbered(tx.world(), at, sequence),
+        name,
+        slug,
+        external_id: input.external_id,
+        domains: input.domains,
+        tags: input.tags,
+        custom_fields: input.custom_fields,
+        archived: input.archived,
+        version: 1,
+        created_at: at,
+        updated_at: at,
+    };
+    let id = organization.id;
+    tx.later(INSERT, row(&organization, sequence)?).await?;
+    tx.changed(KIND, id).await?;
+    audit::record(tx, Entry::new("organization.create", KIND, id)).await?;
+    events::publish(tx, &ORGANIZATION_CREATED, id, &organization).await?;
+    Ok(organization)
+}
+
+pub(super) async fn replace(tx: &mut Tx, id: OrganizationId, if_match: &IfMatch, input: Input) -> Result<Organization> {
+    tx.tick().await?;
+    let old = read(tx, id).await?;
+    if_match.check(old.version)?;
+    let new = Organization {
+        name: input.name.into_string(),
+        slug: input.slug.unwrap_or_else(|| old.slug.clone()),
+        external_id: input.external_id,
+        domains: input.domains,
+        tags: input.tags,
+        custom_fields: input.custom_fields,
+        archived: input.archived,
+        ..old.clone()
+    };
+    save(tx, old, new).await
+}
+
+/// Gone for good. While anything refers to it, it stays: the clock is held, so nothing can come to refer to it meanwhile.
+pub(super) async fn remove(tx: &mut Tx, id: OrganizationId, if_match: &IfMatch) -> Result<()> {
+    tx.tick().await?;
+    let old = read(tx, id).await?;
+    if_match.check(old.version)?;
+    let referring = refer::find_referrers(tx, &registry().referrers, OrganizationId::PREFIX, id).await?;
+    if !referring.is_empty() {
+        let what = referring.join(", ");
+        return Err(Error::conflict(format!("There are {what} of this organization. It can be archived instead.")));
+    }
+    tx.exec(DELETE, args![id]).await?;
+    tx.changed(KIND, id).await?;
+    let mut gone = audit::Changes::default();
+    gone.tell("name", &json!(old.name), &serde_json::Value::Null);
+    gone.tell("slug", &json!(old.slug), &serde_json::Value::Null);
+    audit::record(tx, Entry::new("organization.delete", KIND, id).changes(gone)).await?;
+    events::publish(tx, &ORGANIZATION_DELETED, id, &old).await.map(drop)
+}
+
+/// The organization inside a transaction.
+async fn read(tx: &mut Tx, id: OrganizationId) -> Result<Organization> {
+    Ok(tx.one::<StoredOrganization>(GET, args![id]).await?.organization)
+}
+
+/// Writes a change down and tells of it, if it is one.
+async fn save(tx: &mut Tx, old: Organization, mut new: Organization) -> Result<Organization> {
+    let changes = changes(&old, &new)?;
+    if changes.0.is_empty() {
+        return Ok(old);
+    }
+    if new.slug != old.slug {
+        check_slug_is_free(tx, &new.slug).await?;
+    }
+    if new.external_id != old.external_id {
+        check_external_id_is_free(tx, new.external_id.as_deref()).await?;
+    }
+    let Tick { at, sequence } = tx.tick().await?;
+    new.version += 1;
+    new.updated_at = at;
+    tx.later(UPDATE, row(&new, sequence)?).await?;
+    tx.changed(KIND, new.id).await?;
+    let mut entry = audit::Changes::default();
+    for (field, change) in &changes.0 {
+        entry.tell(field, &brief(&change.from)?, &brief(&change.to)?);
+    }
+    audit::record(tx, Entry::new("organization.update", KIND, new.id).changes(entry)).await?;
+    let updated = UpdatedOrganization { organization: new, changes };
+    events::publish(tx, &ORGANIZATION_UPDATED, updated.organization.id, &updated).await?;
+    Ok(updated.organization)
+}
+
+/// Unique in the tenant; the index keeps it so, and the clock keeps others from taking it meanwhile.
+async fn check_slug_is_free(tx: &mut Tx, slug: &str) -> Result<()> {
+    match tx.find::<OrganizationId>(WITH_SLUG, args![slug]).await? {
+        None => Ok(()),
+        Some(_) => {
+            Err(Error::conflict(format!("An organization with the slug {slug:?} exists already in this tenant.")))
+        }
+    }
+}
+
+/// The same of what another system calls it.
+async fn check_external_id_is_free(tx: &mut Tx, external_id: Option<&str>) -> Result<()> {
+    let Some(external_id) = external_id else { return Ok(()) };
+    match tx.find::<StoredOrganization>(FIND_EXTERNAL, args![external_id]).await? {
+        None => Ok(()),
+        Some(other) => {
+            let slug = other.organization.slug;
+            Err(Error::conflict(format!("The organization {slug:?} has this external_id already.")))
+        }
+    }
+}
+
+/// A slug of the name that nobody has.
+async fn make_slug(tx: &mut Tx, name: &str) -> Result<String> {
+    let slug = slug_of(name);
+    if tx.find::<OrganizationId>(WITH_SLUG, args![slug]).await?.is_none() {
+        return Ok(slug);
+    }
+    let start = common_start(&slug);
+    let end = format!("{start}{BEHIND_LETTERS}");
+    let taken: Vec<String> = tx.list(SLUGS, args![start, end, ORGANIZATIONS_MAX]).await?;
+    let taken: HashSet<String> = taken.into_iter().collect();
+    Ok(first_free(&slug, &taken))
+}
+
+/// A value for the audit trail: who changed a long one is told there, and the event tells what it was.
+fn brief(value: &serde_json::Value) -> Result<serde_json::Value> {
+    let long = text(value)?.len() > AUDITED_BYTES_MAX;
+    Ok(if long { json!({"truncated": true}) } else { value.clone() })
+}
+
+fn row(one: &Organization, sequence: i64) -> Result<Vec<Value>> {
+    let columns = OrganizationColumns {
+        id: one.id.into(),
+        slug: one.slug.as_str().into(),
+        name: one.name.as_str().into(),
+        external_id: one.external_id.as_deref().into(),
+        domains: text(&one.domains)?.into(),
+        tags: text(&one.tags)?.into(),
+        custom_fields: text(&one.custom_fields)?.into(),
+        archived: one.archived.into(),
+        version: one.version.into(),
+        created_at: one.created_at.into(),
+        updated_at: one.updated_at.into(),
+        sequence: sequence.into(),
+    };
+    Ok(columns.into_vec())
+}
+
+fn text<T: Serialize + ?Sized>(value: &T) -> Result<String> {
+    serde_json::to_string(value).map_err(Error::internal)
+}
+
+fn parsed<T: DeserializeOwned>(text: &str) -> Result<T> {
+    serde_json::from_str(text).map_err(Error::internal)
+}
+
+/// Organizations of one step that takes them out of the future.
+const BRING_BACK_ROWS: i64 = 500;
+
+/// Takes changes of organizations out of the future, before the tenant's clock is set back: otherwise whoever asks for what
+/// changed since then would miss all that changes until then. Tells how many there were.
+pub async fn bring_back(db: &Db, now: Timestamp) -> Result<u64> {
+    let mut all = 0;
+    loop {
+        let brought = db.write(async move |tx| {
+            let found: Vec<OrganizationId> = tx.list(IN_FUTURE, args![now, BRING_BACK_ROWS]).await?;
+            let mut rows: Vec<Vec<Value>> = Vec::with_capacity(found.len());
+            for id in found {
+                tx.changed(KIND, id).await?;
+                rows.push(vec![id.into(), now.into()]);
+            }
+            tx.exec_each(BRING_BACK, &rows).await
+        });
+        let brought = brought.await?;
+        all += brought;
+        if brought < BRING_BACK_ROWS.unsigned_abs() {
+            return Ok(all);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Who am I, and signing out.
+
+pub mod routes;
+
+use feature_kit::Feature;
+use kernel::auth::{Identity, Role, Tenant};
+use kernel::base::{ActorKind, Timestamp};
+use kernel::http::Caller;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+pub const FEATURE: Feature = Feature { name: "session", more_operations: routes::mount, ..Feature::NEW };
+
+/// The caller, as the service sees it. `null` is what does not apply.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({
+    "tenant": {"id": "ten_01jd8z6v2mfkpb7h3q9xw5t4ra", "slug": "acme", "name": "Acme"},
+    "actor": {"type": "user", "id": "usr_01jd8z6v2mfkpb7h3q9xw5t4rb", "name": "Admin", "email": "admin@acme.test"},
+    "role": "admin",
+    "platform_operator": false,
+    "scopes": ["*"],
+    "expires_at": "2026-11-15T09:30:00.000Z"
+}))]
+pub struct Session {
+    pub tenant: Tenant,
+    pub actor: SessionActor,
+    /// Of a user; a key has scopes alone.
+    #[schema(required)]
+    pub role: Option<Role>,
+    #[schema(required)]
+    pub platform_operator: Option<bool>,
+    pub scopes: Vec<String>,
+    /// When the credential stops working: for a session, if it is not used again.
+    #[schema(value_type = String, format = DateTime)]
+    pub expires_at: Timestamp,
+}
+
+#[derive(Serialize, ToSchema)]
+pub struct SessionActor {
+    #[serde(rename = "type")]
+    pub kind: ActorKind,
+    pub id: String,
+    pub name: String,
+    #[schema(required)]
+    pub email: Option<String>,
+}
+
+impl Session {
+    pub fn of(caller: &Caller) -> Self {
+        let (kind, name, email, role, platform_operator) = match caller.identity() {
+            Identity::User(user) => {
+                (ActorKind::User, &user.name, Some(user.email.clone()), Some(user.role), Some(user.platform_operator))
+            }
+            Identity::Key(key) => (ActorKind::ApiKey, &key.name, None, None, None),
+        };
+        Session {
+            tenant: caller.tenant().clone(),
+            actor: SessionActor { kind, id: caller.actor_id().to_owned(), name: name.clone(), email },
+            role,
+            platform_operator,
+            scopes: caller.scopes().words().to_vec(),
+            expires_at: caller.expires_at(),
+        }
+    }
+}

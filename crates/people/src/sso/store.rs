@@ -1,0 +1,449 @@
+//! SQL of single sign-on: providers and their domains, which the operator sets up at the command line, and which sign-ons were
+//! finished. Those under way are in browsers (`sealed_flow`).
+
+use kernel::args;
+use kernel::audit::{self, Changes, Entry};
+use kernel::auth::{ProviderSession, Role, Token, start_session};
+use kernel::base::seal::{Cell, Sealed, SealedColumn};
+use kernel::base::{Code, Error, OnDuplicate, Result, Secrets, TenantId, Timestamp};
+use kernel::store::{Db, FromRow, Row, Tx};
+use serde_json::{Value, json};
+
+use super::refusal::{Refusal, Trouble};
+use super::rules::check_provider;
+use super::{Domain, NewProvider, OIDC, PROVIDERS_MAX, Provider, ProviderId, RoleRule, TxtRecord};
+use crate::users::{SignOn, SignedOn, sign_on};
+
+kernel::columns! {
+    /// All of a provider but the secret.
+    struct ProviderColumns in "sso_providers" {
+        id, name, protocol, issuer, client_id, scope, default_role, role_map, trust_email, sign_out_at_provider, enabled,
+        version, created_at, updated_at,
+    }
+}
+
+kernel::columns! {
+    /// What is written of a new one.
+    struct NewProviderColumns in "sso_providers" {
+        id, name, protocol, issuer, client_id, client_secret, scope, default_role, role_map, trust_email,
+        sign_out_at_provider, enabled, version, created_at, updated_at,
+    }
+}
+
+kernel::statements! {
+    LIST = kernel::sql![ProviderColumns::SELECT, " ORDER BY id LIMIT $2"];
+    GET = kernel::sql![ProviderColumns::SELECT, " AND id = $2"];
+    COUNT = "SELECT COUNT(*) FROM sso_providers WHERE tenant_id = $1";
+    INSERT = NewProviderColumns::INSERT;
+    DISABLE = "UPDATE sso_providers SET enabled = FALSE, version = version + 1, updated_at = $3
+        WHERE tenant_id = $1 AND id = $2 AND enabled";
+    LIST_DOMAINS = "SELECT domain, provider_id, verified_at, proof FROM sso_domains
+        WHERE tenant_id = $1 AND provider_id = $2 ORDER BY domain LIMIT $3";
+    FIND_DOMAIN = "SELECT domain, provider_id, verified_at, proof FROM sso_domains WHERE tenant_id = $1 AND domain = $2";
+    INSERT_DOMAIN = "INSERT INTO sso_domains (tenant_id, domain, provider_id, proof, created_at)
+        VALUES ($1, $2, $3, $4, $5)";
+    MOVE_DOMAIN = "UPDATE sso_domains SET provider_id = $3 WHERE tenant_id = $1 AND domain = $2";
+    RELEASE_DOMAIN = "UPDATE sso_domains SET verified_at = NULL
+        WHERE tenant_id = $1 AND domain = $2 AND verified_at IS NOT NULL";
+    VERIFY_DOMAIN = "UPDATE sso_domains SET verified_at = $3 WHERE tenant_id = $1 AND domain = $2 AND verified_at IS NULL";
+    ENABLED_VERSION = "SELECT version FROM sso_providers WHERE tenant_id = $1 AND id = $2 AND enabled";
+    FIND_DOMAIN_PROVIDER = "SELECT provider_id FROM sso_domains
+        WHERE tenant_id = $1 AND domain = $2 AND verified_at IS NOT NULL";
+    /// With the secret.
+    CONNECT = "SELECT tenant_id, id, name, protocol, issuer, client_id, scope, role_map, version, client_secret,
+            default_role, trust_email, sign_out_at_provider
+        FROM sso_providers WHERE tenant_id = $1 AND id = $2 AND enabled";
+    /// Of whichever tenant: that is what the read finds out.
+    FIND_BY_DOMAIN = "SELECT p.tenant_id, p.id, p.name, p.protocol, p.issuer, p.client_id, p.scope, p.role_map,
+            p.version
+        FROM sso_domains d JOIN sso_providers p ON p.tenant_id = d.tenant_id AND p.id = d.provider_id
+        WHERE d.domain = $1 AND d.verified_at IS NOT NULL AND p.enabled";
+    /// If people who sign out are led there.
+    FIND_TO_SIGN_OUT = "SELECT tenant_id, id, name, protocol, issuer, client_id, scope, role_map, version
+        FROM sso_providers WHERE tenant_id = $1 AND id = $2 AND enabled AND sign_out_at_provider";
+    /// Of all tenants, for the operator.
+    LIST_VOUCHED_ELSEWHERE = "SELECT DISTINCT t.slug, u.email FROM user_identities i
+        JOIN users u ON u.tenant_id = i.tenant_id AND u.id = i.user_id AND u.status = 'active'
+        JOIN tenants t ON t.id = i.tenant_id
+        JOIN sso_providers p ON p.tenant_id = i.tenant_id AND p.id = i.provider_id AND p.enabled
+        JOIN sso_domains d ON d.tenant_id = i.tenant_id AND d.verified_at IS NOT NULL AND d.provider_id <> i.provider_id
+            AND u.email LIKE '%@' || d.domain
+        ORDER BY t.slug, u.email LIMIT $1";
+    FIND_USED_STATE = "SELECT expires_at FROM sso_used_states WHERE tenant_id = $1 AND state_hash = $2";
+    CLAIM_STATE = "INSERT INTO sso_used_states (tenant_id, state_hash, expires_at) VALUES ($1, $2, $3)
+        ON CONFLICT DO NOTHING";
+    CLEAN_USED_STATES = "DELETE FROM sso_used_states WHERE (tenant_id, state_hash) IN
+        (SELECT tenant_id, state_hash FROM sso_used_states WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)";
+    /// Written by nodes of before alone.
+    CLEAN_FLOWS = "DELETE FROM sso_flows WHERE state_hash IN
+        (SELECT state_hash FROM sso_flows WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)";
+}
+
+/// What we show a provider to prove who we are. Sealed for the first version of it, whatever is changed later: only one is kept.
+const CLIENT_SECRET: SealedColumn<Provider> = SealedColumn::new("sso_providers.client_secret");
+const SECRET_VERSION: i64 = 1;
+
+pub fn secret_cell(tenant: TenantId, id: ProviderId) -> Cell {
+    CLIENT_SECRET.cell(tenant, id, SECRET_VERSION)
+}
+
+impl FromRow for Provider {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        const AT: ProviderColumns<usize> = ProviderColumns::AT;
+        let (default_role, role_map): (String, String) = (row.get(AT.default_role)?, row.get(AT.role_map)?);
+        Ok(Provider {
+            id: row.get(AT.id)?,
+            name: row.get(AT.name)?,
+            protocol: row.get(AT.protocol)?,
+            issuer: row.get(AT.issuer)?,
+            client_id: row.get(AT.client_id)?,
+            scope: row.get(AT.scope)?,
+            default_role: stored_default_role(&default_role)?,
+            role_map: stored_rules(&role_map)?,
+            trust_email: row.get(AT.trust_email)?,
+            sign_out_at_provider: row.get(AT.sign_out_at_provider)?,
+            enabled: row.get(AT.enabled)?,
+            // They are rows of their own.
+            domains: Vec::new(),
+            version: row.get(AT.version)?,
+            created_at: row.get(AT.created_at)?,
+            updated_at: row.get(AT.updated_at)?,
+        })
+    }
+}
+
+impl FromRow for Domain {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let (domain, proof): (String, String) = (row.get(0)?, row.get(3)?);
+        let txt = TxtRecord::of(&domain, &proof);
+        Ok(Domain { domain, provider_id: row.get(1)?, verified_at: row.get(2)?, txt })
+    }
+}
+
+fn stored_role(text: &str) -> Result<Role> {
+    Role::parse(text).ok_or_else(|| Error::internal(format!("unknown role {text:?}")))
+}
+
+/// How it is kept that whoever no rule fits is refused.
+const NO_ROLE: &str = "none";
+
+fn stored_default_role(text: &str) -> Result<Option<Role>> {
+    if text == NO_ROLE { Ok(None) } else { stored_role(text).map(Some) }
+}
+
+pub fn default_role_text(role: Option<Role>) -> &'static str {
+    role.map_or(NO_ROLE, Role::as_str)
+}
+
+/// Kept as `[[claim, value, role]]`.
+fn stored_rules(text: &str) -> Result<Vec<RoleRule>> {
+    let rules: Vec<(String, String, String)> = serde_json::from_str(text).map_err(Error::internal)?;
+    rules.into_iter().map(|(claim, value, role)| Ok(RoleRule { claim, value, role: stored_role(&role)? })).collect()
+}
+
+pub fn rules_text(rules: &[RoleRule]) -> Result<String> {
+    let rules: Vec<(&str, &str, &str)> =
+        rules.iter().map(|rule| (rule.claim.as_str(), rule.value.as_str(), rule.role.as_str())).collect();
+    serde_json::to_string(&rules).map_err(Error::internal)
+}
+
+/// Sets a provider up. Its domains lead nowhere until each is verified, but for those that a disabled one of this tenant had.
+pub async fn add(db: &Db, new: NewProvider, secrets: &Secrets) -> Result<Provider> {
+    let (new, secrets) = (check_provider(new)?, secrets.clone());
+    db.write(async move |tx| {
+        let at = tx.tick().await?.at;
+        let count: i64 = tx.one(COUNT, args![]).await?;
+        if count >= PROVIDERS_MAX {
+            return Err(Error::new(Code::LimitReached, format!("A tenant has at most {PROVIDERS_MAX} providers.")));
+        }
+        let id = ProviderId::new(tx.world());
+        let tenant = tx.tenant_id().ok_or_else(|| Error::internal("a provider belongs to a tenant"))?;
+        let sealed = secret_cell(tenant, id).seal(&secrets, &tx.world().chance, new.client_secret.as_bytes())?;
+        let row = NewProviderColumns {
+            id: id.into(),
+            name: new.name.into(),
+            protocol: OIDC.into(),
+            issuer: new.issuer.into(),
+            client_id: new.client_id.into(),
+            client_secret: sealed.into(),
+            scope: new.scope.into(),
+            default_role: default_role_text(new.default_role).into(),
+            role_map: rules_text(&new.role_map)?.into(),
+            trust_email: new.trust_email.into(),
+            sign_out_at_provider: new.sign_out_at_provider.into(),
+            enabled: true.into(),
+            version: SECRET_VERSION.into(),
+            created_at: at.into(),
+            updated_at: at.into(),
+        };
+        tx.later(INSERT, row.into_vec()).await?;
+        for domain in &new.domains {
+            claim(tx, id, domain, at).await?;
+        }
+        audit::record(tx, Entry::new("sso.create", "sso_provider", id)).await?;
+        read(tx, id).await
+    })
+    .await
+}
+
+/// Characters of `0-9A-Za-z`, each of which is nearly six bits: nobody publishes it by chance.
+const PROOF_CHARS: usize = 32;
+
+/// Has a domain lead to a provider, if it does not lead to another one that is enabled.
+pub async fn claim(tx: &mut Tx, id: ProviderId, domain: &str, at: Timestamp) -> Result<()> {
+    let Some(old) = tx.find::<Domain>(FIND_DOMAIN, args![domain]).await? else {
+        let proof = tx.world().chance.base62(PROOF_CHARS);
+        return tx.exec(INSERT_DOMAIN, args![domain, id, proof, at]).await.map(drop);
+    };
+    if tx.find::<i64>(ENABLED_VERSION, args![old.provider_id]).await?.is_some() {
+        let detail = format!("The domain {domain} leads to the provider {}. Disable that one first.", old.provider_id);
+        return Err(Error::conflict(detail));
+    }
+    tx.exec(MOVE_DOMAIN, args![domain, id]).await.map(drop)
+}
+
+/// None is "not found".
+pub async fn read(tx: &mut Tx, id: ProviderId) -> Result<Provider> {
+    let provider: Provider = tx.one(GET, args![id]).await?;
+    Ok(Provider { domains: tx.list(LIST_DOMAINS, args![id, DOMAIN_ROWS]).await?, ..provider })
+}
+
+/// More than one provider can be given: those it was moved come on top.
+const DOMAIN_ROWS: i64 = 10_000;
+
+/// All of a tenant, the oldest first.
+pub async fn list(db: &Db) -> Result<Vec<Provider>> {
+    let mut all: Vec<Provider> = db.list(LIST, args![PROVIDERS_MAX]).await?;
+    for provider in &mut all {
+        provider.domains = db.list(LIST_DOMAINS, args![provider.id, DOMAIN_ROWS]).await?;
+    }
+    Ok(all)
+}
+
+/// Refuses whoever wants to sign on there from now on. Who is signed in stays so. None is "not found".
+pub async fn disable(db: &Db, id: ProviderId) -> Result<Provider> {
+    db.write(async move |tx| {
+        let at = tx.tick().await?.at;
+        if tx.exec(DISABLE, args![id, at]).await? == 1 {
+            let mut changes = Changes::default();
+            changes.add("enabled", true, false);
+            audit::record(tx, Entry::new("sso.disable", "sso_provider", id).changes(changes)).await?;
+        }
+        read(tx, id).await
+    })
+    .await
+}
+
+/// Gives a domain up: it is nobody's until somebody verifies it. None is "not found".
+pub async fn release_domain(db: &Db, domain: &str) -> Result<Domain> {
+    let name = domain.to_owned();
+    db.write(async move |tx| {
+        tx.tick().await?;
+        let known: Domain = tx.one(FIND_DOMAIN, args![name]).await?;
+        if tx.exec(RELEASE_DOMAIN, args![name]).await? == 1 {
+            let mut changes = Changes::default();
+            changes.tell("verified_domain", &json!(name), &Value::Null);
+            let entry = Entry::new("sso.release_domain", "sso_provider", known.provider_id);
+            audit::record(tx, entry.changes(changes)).await?;
+        }
+        tx.one(FIND_DOMAIN, args![name]).await
+    })
+    .await
+}
+
+/// The provider that a verified domain of the tenant leads to, be it enabled or not: it alone vouches for the domain's addresses.
+pub async fn find_domain_provider(tx: &mut Tx, domain: &str) -> Result<Option<ProviderId>> {
+    tx.find(FIND_DOMAIN_PROVIDER, args![domain]).await
+}
+
+/// People who sign in at one provider with an address that another vouches for, each with the tenant's slug. An admin may have
+/// given them the address, the domain may have moved; or an earlier version let the one provider take over who was the other's.
+pub async fn list_vouched_elsewhere(all: &Db, limit: i64) -> Result<Vec<(String, String)>> {
+    all.list(LIST_VOUCHED_ELSEWHERE, args![limit]).await
+}
+
+pub async fn find_domain(db: &Db, domain: &str) -> Result<Option<Domain>> {
+    db.find(FIND_DOMAIN, args![domain]).await
+}
+
+/// Notes that a domain is this tenant's: whoever is called has seen the proof, or takes the operator's word. It has one such
+/// owner. None is "not found".
+pub async fn verify_domain(db: &Db, domain: &str) -> Result<Domain> {
+    let name = domain.to_owned();
+    let verified = db
+        .write(async move |tx| {
+            let at = tx.tick().await?.at;
+            if tx.exec(VERIFY_DOMAIN, args![name, at]).await? == 1 {
+                let known: Domain = tx.one(FIND_DOMAIN, args![name]).await?;
+                let mut changes = Changes::default();
+                changes.tell("verified_domain", &Value::Null, &json!(name));
+                let entry = Entry::new("sso.verify_domain", "sso_provider", known.provider_id);
+                audit::record(tx, entry.changes(changes)).await?;
+            }
+            tx.one(FIND_DOMAIN, args![name]).await
+        })
+        .await;
+    verified.on_duplicate(|| {
+        Error::conflict(format!("The domain {domain} is another tenant's already; a domain has one owner."))
+    })
+}
+
+/// A provider that people are sent to.
+#[derive(Clone, Debug)]
+pub struct Found {
+    pub tenant: TenantId,
+    pub id: ProviderId,
+    pub name: String,
+    pub protocol: String,
+    pub issuer: String,
+    pub client_id: String,
+    /// What it is asked for, where the operator says it.
+    pub scope: Option<String>,
+    pub role_map: Vec<RoleRule>,
+    pub version: i64,
+}
+
+impl FromRow for Found {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let role_map: String = row.get(7)?;
+        Ok(Found {
+            tenant: row.get(0)?,
+            id: row.get(1)?,
+            name: row.get(2)?,
+            protocol: row.get(3)?,
+            issuer: row.get(4)?,
+            client_id: row.get(5)?,
+            scope: row.get(6)?,
+            role_map: stored_rules(&role_map)?,
+            version: row.get(8)?,
+        })
+    }
+}
+
+/// Where the people of a domain sign in. Unknown, not verified and disabled are all none, found out by one read.
+pub async fn find_by_domain(all: &Db, domain: &str) -> Result<Option<Found>> {
+    all.find(FIND_BY_DOMAIN, args![domain]).await
+}
+
+pub async fn is_state_used(db: &Db, state_hash: [u8; 32]) -> Result<bool> {
+    Ok(db.find::<Timestamp>(FIND_USED_STATE, args![state_hash.as_slice()]).await?.is_some())
+}
+
+/// Claims a sign-on for the one who comes back with it, whatever becomes of it. False if it was claimed before: of two requests at
+/// once, one finds it so.
+pub async fn claim_state(db: &Db, state_hash: [u8; 32], expires_at: Timestamp) -> Result<bool> {
+    let claimed =
+        db.write(async move |tx| tx.exec(CLAIM_STATE, args![state_hash.as_slice(), expires_at]).await).await?;
+    Ok(claimed == 1)
+}
+
+/// A provider with all that it takes to ask it.
+pub struct Connection {
+    pub found: Found,
+    pub default_role: Option<Role>,
+    pub trust_email: bool,
+    pub sign_out_at_provider: bool,
+    sealed: Sealed,
+}
+
+impl FromRow for Connection {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let default_role: String = row.get(10)?;
+        Ok(Connection {
+            found: Found::from_row(row)?,
+            sealed: row.get(9)?,
+            default_role: stored_default_role(&default_role)?,
+            trust_email: row.get(11)?,
+            sign_out_at_provider: row.get(12)?,
+        })
+    }
+}
+
+impl Connection {
+    /// What we show the provider. It must be sent, and goes nowhere else.
+    pub fn open_secret(&self, secrets: &Secrets) -> Result<String> {
+        let plain = secret_cell(self.found.tenant, self.found.id).open(secrets, &self.sealed)?;
+        String::from_utf8(plain).map_err(Error::internal)
+    }
+}
+
+/// None if it is disabled.
+pub async fn find_connection(db: &Db, id: ProviderId) -> Result<Option<Connection>> {
+    db.find(CONNECT, args![id]).await
+}
+
+/// The same of one at which people sign out, too; none if they do not.
+pub async fn find_to_sign_out(db: &Db, id: ProviderId) -> Result<Option<Found>> {
+    db.find(FIND_TO_SIGN_OUT, args![id]).await
+}
+
+/// What a sign-on has come to.
+pub enum Finished {
+    Welcome(Token),
+    Refused(Refusal),
+}
+
+/// Somebody whom their provider vouches for. It does not print: the token is among it.
+pub struct Vouched {
+    pub who: SignOn,
+    /// That of their e-mail address.
+    pub domain: String,
+    /// That of the provider by whose rules they were looked at.
+    pub version: i64,
+    /// Kept with the session, for signing out at the provider.
+    pub id_token: Option<String>,
+}
+
+/// Lets them in: the user, the session and what is noted of both come together.
+pub async fn finish(db: &Db, vouched: Vouched, lifetime_ms: i64, secrets: &Secrets) -> Result<Finished> {
+    let (Vouched { who, domain, version, id_token }, secrets) = (vouched, secrets.clone());
+    db.write(async move |tx| {
+        tx.tick().await?;
+        let provider = who.provider;
+        match tx.find::<i64>(ENABLED_VERSION, args![provider]).await? {
+            None => return Ok(Finished::Refused(Refusal::ProviderDisabled)),
+            Some(now) if now != version => return Ok(Finished::Refused(Refusal::ProviderChanged)),
+            Some(_) => {}
+        }
+        match find_domain_provider(tx, &domain).await? {
+            None => return Ok(Finished::Refused(Refusal::ForeignDomain)),
+            Some(other) if other != provider => return Ok(Finished::Refused(Refusal::DomainOfOtherProvider)),
+            Some(_) => {}
+        }
+        let (user, ignored_email) = match sign_on(tx, who).await? {
+            SignedOn::Welcome { user, ignored_email } => (user, ignored_email),
+            SignedOn::Disabled => return Ok(Finished::Refused(Refusal::UserDisabled)),
+            SignedOn::OtherIdentity => return Ok(Finished::Refused(Refusal::OtherIdentity)),
+            SignedOn::NoRole => return Ok(Finished::Refused(Refusal::NoRole)),
+        };
+        let mut entry = Entry::new("sso.sign_in", "user", user.id);
+        if ignored_email.is_some() {
+            let mut changes = Changes::default();
+            changes.add("ignored_email", None, ignored_email);
+            entry = entry.changes(changes);
+        }
+        audit::record(tx, entry).await?;
+        let provider = provider.to_string();
+        let id_token = id_token.as_deref().map(|token| (token, &secrets));
+        let begun = ProviderSession { provider: &provider, id_token };
+        start_session(tx, user.id, lifetime_ms, &begun).await.map(Finished::Welcome)
+    })
+    .await
+}
+
+/// Notes in the tenant's trail that somebody was not let in, why, and who it was as far as the provider has said: nothing that
+/// they came with. And how many there were before who are not in it.
+pub async fn note_refusal(db: &Db, provider: ProviderId, trouble: &Trouble, left_out: u64) -> Result<()> {
+    let mut changes = Changes::default();
+    changes.add("reason", None, Some(trouble.refusal.as_str()));
+    if let Some(person) = &trouble.person {
+        changes.add("subject", None, Some(person.subject.as_str()));
+        changes.add("email", None, person.email.as_deref());
+    }
+    changes.add("left_out", None, (left_out > 0).then_some(left_out));
+    db.write(async move |tx| {
+        tx.tick().await?;
+        audit::record(tx, Entry::new("sso.refused", "sso_provider", provider).changes(changes)).await
+    })
+    .await
+}

@@ -1,0 +1,113 @@
+//! Which users are wanted, and where each stands in a list.
+
+pub mod store;
+
+use kernel::auth::Role;
+use kernel::base::{Timestamp, UserId};
+use kernel::store::{CursorKey, Value};
+
+use super::store::StoredUser;
+use super::{Status, User};
+use feature_kit::split_words;
+
+/// Which users are wanted; `None` is all.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Folded.
+    pub email: Option<String>,
+    pub role: Option<Vec<Role>>,
+    pub status: Option<Vec<Status>>,
+    /// Of `q`, as they were written.
+    pub words: Vec<String>,
+    pub updated_since: Option<Timestamp>,
+}
+
+impl Filter {
+    pub fn matches(&self, user: &User) -> bool {
+        self.email.as_ref().is_none_or(|email| *email == user.email)
+            && self.role.as_ref().is_none_or(|any| any.contains(&user.role))
+            && self.status.as_ref().is_none_or(|any| any.contains(&user.status))
+            && self.updated_since.is_none_or(|since| user.updated_at >= since)
+            && self.has_words(user)
+    }
+
+    /// Whether everybody is wanted.
+    pub fn is_all(&self) -> bool {
+        self.email.is_none()
+            && self.role.is_none()
+            && self.status.is_none()
+            && self.words.is_empty()
+            && self.updated_since.is_none()
+    }
+
+    fn has_words(&self, user: &User) -> bool {
+        if self.words.is_empty() {
+            return true;
+        }
+        let known: [Vec<String>; 2] = [&user.name, &user.email].map(|text| split_words(text).collect());
+        self.words.iter().all(|word| is_beginning(word, &known))
+    }
+}
+
+/// Whether a word of `q` is the beginning of a word in these fields, or of words in a row such as `ann@acme`.
+fn is_beginning(word: &str, fields: &[Vec<String>]) -> bool {
+    let parts: Vec<String> = split_words(word).collect();
+    let Some((last, before)) = parts.split_last() else { return false };
+    let in_a_row = |field: &Vec<String>| {
+        field
+            .windows(parts.len())
+            .any(|some| some.split_last().is_some_and(|(end, start)| start == before && end.starts_with(last.as_str())))
+    };
+    fields.iter().any(in_a_row)
+}
+
+/// A place in a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Newest first: when somebody was made.
+    Made(Timestamp, UserId),
+    /// In the order of changes: when, and in which write.
+    Changed(Timestamp, i64, UserId),
+}
+
+impl Place {
+    fn of_change(stored: &StoredUser) -> Self {
+        Place::Changed(stored.user.updated_at, stored.sequence, stored.user.id)
+    }
+}
+
+impl CursorKey for Place {
+    fn to_position(self) -> Vec<Value> {
+        match self {
+            Place::Made(at, id) => vec![at.into(), id.into()],
+            Place::Changed(at, sequence, id) => vec![at.into(), sequence.into(), id.into()],
+        }
+    }
+
+    fn from_position(position: &[Value]) -> Option<Self> {
+        match position {
+            [Value::Int(at), Value::Text(id)] => Some(Place::Made(Timestamp::from_millis(*at), id.parse().ok()?)),
+            [Value::Int(at), Value::Int(sequence), Value::Text(id)] => {
+                Some(Place::Changed(Timestamp::from_millis(*at), *sequence, id.parse().ok()?))
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_the_beginning_of_one_of_the_name_or_the_address() {
+        let fields = ["Ann-Marie O'Neill", "amo@mail.acme.test"];
+        let known: [Vec<String>; 2] = fields.map(|text| split_words(text).collect());
+        for word in ["ann", "MARIE", "ann-ma", "o'n", "neill", "amo", "amo@mail", "mail.ac", "test"] {
+            assert!(is_beginning(word, &known), "{word}");
+        }
+        for word in ["nn", "marie-ann", "amo@acme", "anna", "-"] {
+            assert!(!is_beginning(word, &known), "{word}");
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! People of a tenant: who may sign in, as what, and who may say so.
+//!
+//! Sessions and what each of them may do are not here but in `kernel::auth`, which every request passes through. Nobody is ever
+//! removed, for tickets and the audit trail name them: one that is disabled cannot sign in, and the address stays taken.
+
+pub mod find;
+pub mod input;
+mod operator;
+pub mod routes;
+/// What becomes of somebody whom a provider has signed in.
+pub mod sign_on {
+    pub mod store;
+}
+pub mod store;
+
+use std::collections::BTreeMap;
+
+use feature_kit::{EventFamily, Feature};
+use kernel::audit::{FieldChange, changed_fields};
+use kernel::auth::{Rights, Role, Scopes, Standing};
+use kernel::auth::{Scope, USERS};
+use kernel::base::{Error, Result, Timestamp, UserId, is_email};
+use kernel::events::EventKind;
+use kernel::http::Record;
+use serde::Serialize;
+use unicode_normalization::UnicodeNormalization;
+use utoipa::ToSchema;
+
+use crate::sso::ProviderId;
+
+pub use operator::{
+    NewUser, UserChange, create_first_admin, create_user, delete_user, find_user, list_users, unlink_user, update_user,
+};
+pub use sign_on::store::{SignOn, SignedOn, sign_on};
+pub use store::bring_back;
+
+pub const FEATURE: Feature = Feature {
+    name: "users",
+    more_operations: routes::mount,
+    statements: &[find::store::STATEMENTS, sign_on::store::STATEMENTS, store::STATEMENTS],
+    event_kinds: &[|| USER_CREATED.describe(), || USER_UPDATED.describe(), || USER_DISABLED.describe()],
+    event_families: &[EventFamily { name: "user", scope: Scope::UsersRead }],
+    referable: &[USERS],
+    ..Feature::NEW
+};
+
+pub const USER_CREATED: EventKind<User> =
+    EventKind::new("user.created", "A user was made, by somebody or by signing on for the first time.");
+pub const USER_UPDATED: EventKind<UpdatedUser> =
+    EventKind::new("user.updated", "Fields of a user changed; `changes` says which, from what and to what.");
+pub const USER_DISABLED: EventKind<User> =
+    EventKind::new("user.disabled", "A user was disabled: all sessions have ended, and nobody can sign in as them.");
+
+kernel::words! {
+    /// Whether somebody can sign in.
+    #[schema(as = UserStatus)]
+    pub enum Status { Active "active", Disabled "disabled" }
+}
+
+/// Somebody who can sign in, or could.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(example = json!({
+    "id": "usr_01jd8z6v2mfkpb7h3q9xw5t4ra", "email": "ann@acme.test", "name": "Ann", "role": "technician",
+    "status": "active", "platform_operator": false, "last_signed_in_at": "2026-11-16T08:00:00.000Z",
+    "identities": [{"provider": "sso_01jd8z6v2mfkpb7h3q9xw5t4rb", "subject": "248289761001"}], "version": 2,
+    "created_at": "2026-11-15T08:00:00.000Z", "updated_at": "2026-11-16T08:00:00.000Z"
+}))]
+pub struct User {
+    #[schema(value_type = String)]
+    pub id: UserId,
+    /// In small letters; unique in the tenant, also among those who are disabled.
+    pub email: String,
+    pub name: String,
+    pub role: Role,
+    pub status: Status,
+    /// Whether they may read the figures of all tenants; only the operator at the command line says so.
+    pub platform_operator: bool,
+    #[schema(value_type = Option<String>, format = DateTime, required)]
+    pub last_signed_in_at: Option<Timestamp>,
+    /// Who they are where they sign in; none until they have signed on.
+    pub identities: Vec<Identity>,
+    pub version: i64,
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    #[schema(value_type = String, format = DateTime)]
+    pub updated_at: Timestamp,
+}
+
+impl Record for User {
+    fn version(&self) -> i64 {
+        self.version
+    }
+}
+
+/// Who somebody is at a provider.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = UserIdentity)]
+pub struct Identity {
+    /// The provider's id.
+    #[schema(value_type = String)]
+    pub provider: ProviderId,
+    /// What the provider calls them, whatever their name and address are by now.
+    pub subject: String,
+}
+
+/// Fields before and after.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+#[schema(as = UserChanges)]
+#[serde(transparent)]
+pub struct Changes(pub BTreeMap<String, FieldChange>);
+
+/// A user with what has just changed of them.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "id": "usr_01jd8z6v2mfkpb7h3q9xw5t4ra", "email": "ann@acme.test", "name": "Ann", "role": "admin",
+    "status": "active", "platform_operator": false, "last_signed_in_at": null, "identities": [], "version": 2,
+    "created_at": "2026-11-15T08:00:00.000Z", "updated_at": "2026-11-16T08:00:00.000Z",
+    "changes": {"role": {"from": "technician", "to": "admin"}}
+}))]
+pub struct UpdatedUser {
+    #[serde(flatten)]
+    pub user: User,
+    pub changes: Changes,
+}
+
+impl User {
+    /// What they may do when they are signed in.
+    pub fn scopes(&self) -> Scopes {
+        self.role.scopes(self.platform_operator)
+    }
+
+    fn is_active_admin(&self) -> bool {
+        self.role == Role::Admin && self.status == Status::Active
+    }
+}
+
+/// An e-mail address as it is kept and compared, or what is wrong with it. One with a letter whose small form belongs to another
+/// letter, as that of the sign of a kelvin does, is refused: two addresses would become one. So is one with a character that only
+/// stands for others, such as a long s or a ligature. What looks the same whether its accents stand apart or not is one address.
+pub fn fold_email(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    let composed: String = text.nfc().collect();
+    if is_email(text) && text.chars().all(has_own_small_form) && composed.nfkc().eq(composed.chars()) {
+        return Ok(composed.to_lowercase());
+    }
+    Err("must be an e-mail address".to_owned())
+}
+
+/// Whether it is small, or is the large form of what is its small one.
+fn has_own_small_form(c: char) -> bool {
+    let mut folded = c.to_lowercase();
+    matches!((folded.next(), folded.next()), (Some(small), None) if small == c || small.to_uppercase().eq([c]))
+}
+
+/// As long as a name may be, of those who have none but their address.
+const NAME_CHARS_MAX: usize = 200;
+
+/// The first part of an address, for somebody whose name is not known.
+pub fn name_of(email: &str) -> String {
+    email.split('@').next().unwrap_or_default().chars().take(NAME_CHARS_MAX).collect()
+}
+
+/// Nobody gives a role that holds what they do not hold themselves.
+pub fn check_grant(rights: &Rights, role: Role) -> Result<()> {
+    rights.require_all(&role.scopes(false), "Giving this role")
+}
+
+/// Nobody changes anything of a user who holds what they do not hold: an e-mail address is a way in, too.
+pub fn check_reach(rights: &Rights, user: &User) -> Result<()> {
+    rights.require_all(&user.scopes(), "Changing this user")
+}
+
+/// Nobody shuts themselves out, or takes rights from themselves: it would be by mistake.
+pub fn check_self(rights: &Rights, old: &User, new: &User) -> Result<()> {
+    let is_self = matches!(rights.standing, Some(Standing::Person { user, .. }) if user == old.id);
+    if !is_self {
+        return Ok(());
+    }
+    if old.status != new.status {
+        return Err(Error::conflict("Nobody disables themselves. Let another admin do it."));
+    }
+    if new.role.scopes(false).missing_of(&old.role.scopes(false)).is_some() {
+        return Err(Error::conflict("Nobody takes rights from themselves. Let another admin do it."));
+    }
+    Ok(())
+}
+
+/// Whether a change takes an active admin from the tenant.
+pub fn loses_admin(old: &User, new: &User) -> bool {
+    old.is_active_admin() && !new.is_active_admin()
+}
+
+/// A tenant always keeps one active admin: nobody else could make another.
+pub fn check_admin_left(old: &User, new: &User, has_other: bool) -> Result<()> {
+    if has_other || !loses_admin(old, new) {
+        return Ok(());
+    }
+    Err(Error::conflict("A tenant keeps at least one active admin, and this is the last one. Make another one first."))
+}
+
+/// What moves with every change or by itself, and so is none to be told of.
+const OBSERVED: [&str; 3] = ["version", "updated_at", "last_signed_in_at"];
+
+/// The fields in which two states of a user differ.
+pub fn changes(old: &User, new: &User) -> Result<Changes> {
+    changed_fields(old, new, &OBSERVED).map(Changes)
+}
+
+#[cfg(test)]
+mod tests;

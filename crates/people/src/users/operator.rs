@@ -1,0 +1,136 @@
+//! People as the operator makes and changes them at the command line, with all rights and by the same rules: a tenant keeps one
+//! active admin. Only here somebody becomes a platform operator.
+
+use kernel::auth::{Role, Tenant, first_tenant, insert_tenant, operate};
+use kernel::base::{Error, Label, Result, UserId};
+use kernel::store::Store;
+
+use super::store::{self, Draft};
+use super::{Status, User, fold_email, name_of};
+use crate::sso::ProviderId;
+
+/// What the operator says about a new user.
+#[derive(Clone, Debug)]
+pub struct NewUser {
+    pub email: String,
+    /// Without one, the first part of the address.
+    pub name: Option<String>,
+    pub role: Role,
+    pub platform_operator: bool,
+}
+
+/// What the operator changes about a user; `None` stays.
+#[derive(Clone, Debug, Default)]
+pub struct UserChange {
+    pub name: Option<String>,
+    pub role: Option<Role>,
+    pub platform_operator: Option<bool>,
+    pub status: Option<Status>,
+}
+
+/// Rows of one step when the command line lists everybody.
+const LIST_ROWS: i64 = 500;
+
+pub async fn create_user(store: &Store, tenant: &Tenant, new: NewUser) -> Result<User> {
+    let draft = draft(new)?;
+    operate(store, tenant).write(async move |tx| store::insert(tx, draft).await).await
+}
+
+fn draft(new: NewUser) -> Result<Draft> {
+    let NewUser { email, name, role, platform_operator } = new;
+    let email = fold_email(&email).map_err(|detail| Error::invalid("/email", "invalid_email", detail))?;
+    let name = name.map(|name| parse_name(&name)).transpose()?.unwrap_or_else(|| name_of(&email));
+    Ok(Draft { email, name, role, status: Status::Active, platform_operator, identity: None })
+}
+
+fn parse_name(name: &str) -> Result<String> {
+    let label = Label::parse(name).map_err(|detail| Error::invalid("/name", "invalid_name", detail))?;
+    Ok(label.into_string())
+}
+
+/// In force at once: a session's rights are read with the session. What is not changed is as it is now, not as whoever asks
+/// has seen it.
+pub async fn update_user(store: &Store, tenant: &Tenant, id: UserId, change: UserChange) -> Result<User> {
+    let name = change.name.as_deref().map(parse_name).transpose()?;
+    operate(store, tenant)
+        .write(async move |tx| {
+            tx.tick().await?;
+            let old = store::read(tx, id).await?;
+            let new = User {
+                name: name.unwrap_or_else(|| old.name.clone()),
+                role: change.role.unwrap_or(old.role),
+                platform_operator: change.platform_operator.unwrap_or(old.platform_operator),
+                status: change.status.unwrap_or(old.status),
+                ..old.clone()
+            };
+            store::change(tx, &old, new).await
+        })
+        .await
+}
+
+/// Disables the user and ends their sessions. Keys they made belong to the tenant and stay.
+pub async fn delete_user(store: &Store, tenant: &Tenant, user: &User) -> Result<()> {
+    let change = UserChange { status: Some(Status::Disabled), ..UserChange::default() };
+    update_user(store, tenant, user.id, change).await.map(drop)
+}
+
+/// Forgets who the user is where they sign on, or at this provider alone, and ends their sessions: whoever signs on next with their
+/// verified address is them. `None` if there is nothing to forget.
+pub async fn unlink_user(
+    store: &Store,
+    tenant: &Tenant,
+    id: UserId,
+    provider: Option<ProviderId>,
+) -> Result<Option<User>> {
+    operate(store, tenant)
+        .write(async move |tx| {
+            tx.tick().await?;
+            store::unlink(tx, id, provider).await
+        })
+        .await
+}
+
+/// `email` in any case.
+pub async fn find_user(store: &Store, tenant: &Tenant, email: &str) -> Result<Option<User>> {
+    // What no address looks like today may have been one when it was stored.
+    let email = fold_email(email).unwrap_or_else(|_| email.trim().to_owned());
+    store::find_by_email(&operate(store, tenant), &email).await
+}
+
+pub async fn list_users(store: &Store, tenant: &Tenant) -> Result<Vec<User>> {
+    let db = operate(store, tenant);
+    let mut all: Vec<User> = Vec::new();
+    loop {
+        let after = all.last().map(|user| user.email.clone()).unwrap_or_default();
+        let rows = store::list_by_email(&db, &after, LIST_ROWS).await?;
+        if rows.is_empty() {
+            return Ok(all);
+        }
+        all.extend(rows);
+    }
+}
+
+/// On an empty store: a first tenant and its admin. `None` when there is a tenant already, or another node was first.
+pub async fn create_first_admin(store: &Store) -> Result<Option<(Tenant, User)>> {
+    let Some((tenant, db)) = first_tenant(store).await? else { return Ok(None) };
+    let admin = Draft {
+        email: "admin@localhost".to_owned(),
+        name: "Admin".to_owned(),
+        role: Role::Admin,
+        status: Status::Active,
+        platform_operator: true,
+        identity: None,
+    };
+    let first = tenant.clone();
+    let made = db
+        .write(async move |tx| {
+            insert_tenant(tx, &tenant).await?;
+            store::insert(tx, admin).await
+        })
+        .await;
+    match made {
+        Ok(user) => Ok(Some((first, user))),
+        Err(error) if error.is_duplicate() => Ok(None),
+        Err(error) => Err(error),
+    }
+}

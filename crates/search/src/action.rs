@@ -1,0 +1,120 @@
+//! `search.query`: what steps of workflows find. It is asked and answered as the route is, and finds what whoever saved the
+//! workflow may read at that moment.
+
+use futures_util::future::BoxFuture;
+use kernel::auth::{Rights, Scope};
+use kernel::base::{Error, Result, Word};
+use kernel::http::{App, Cursors, Field, Fields, FromBody, LIMIT_DEFAULT, LIMIT_MAX, LIST_MAX, read_object};
+use kernel::store::{CursorKey, Db};
+use serde_json::{Map, Value, json};
+
+use super::answer::{Ask, answer, read};
+use super::routes::{PATH, parse_q};
+use super::served::Served;
+use super::{INVALID_QUERY, Type};
+use feature_kit::STEP_BYTES_MAX;
+use feature_kit::{Action, ActionEffect, Lookup};
+use search_language::Query;
+
+pub const ACTIONS: &[Action] = &[Action {
+    name: "search.query",
+    about: "Searches, as the route does: all that whoever saved the workflow may read is found, and nothing else. A page ends \
+            before its `limit` where it would be more than a step may answer.",
+    needs: &[Scope::SearchRead],
+    example: || json!({"q": "${{ event.data.hostname }} -status:closed", "types": ["ticket"], "limit": 10}),
+    check: |with| read_object::<Search>(with).checked(),
+    effect: ActionEffect::Lookup(Lookup { is_available: is_there, find: search }),
+}];
+
+/// What a step is given: the parameters of the route, as fields.
+struct Search {
+    /// As it is written, which is what a cursor is bound to.
+    q: String,
+    query: Query,
+    types: Option<Vec<Type>>,
+    limit: usize,
+    cursor: Option<String>,
+}
+
+impl FromBody for Search {
+    fn from_fields(fields: &mut Fields) -> Option<Self> {
+        let q = fields.required("q", |field| {
+            let q = field.parsed("invalid_text", parse_q)?;
+            match read(&q) {
+                Ok(query) => Some((q, query)),
+                Err(error) => field.wrong(INVALID_QUERY.name(), error.detail()),
+            }
+        });
+        // What an expression makes of nothing is as good as left out: the `next_cursor` of a last page, for one.
+        let types = fields.optional("types", |field| field.or_null(types));
+        let limit = fields.optional("limit", |field| field.or_null(limit));
+        let cursor = fields.optional("cursor", |field| field.or_null(|field| field.string()));
+        let (q, query) = q?;
+        let limit = limit?.flatten().unwrap_or(LIMIT_DEFAULT);
+        Some(Search { q, query, types: types?.flatten(), limit, cursor: cursor?.flatten() })
+    }
+}
+
+/// A list, or a comma list as the route takes it. Each once and in one order, so that a cursor goes on however they are ordered.
+fn types(field: &mut Field<'_>) -> Option<Vec<Type>> {
+    let mut types: Vec<Type> = if field.is_list() {
+        field.list(LIST_MAX, |field| field.word())?
+    } else {
+        field.parsed("invalid_value", |text| {
+            if text.split(',').count() > LIST_MAX {
+                return Err(format!("takes at most {LIST_MAX} values"));
+            }
+            let types: Option<Vec<Type>> = text.split(',').map(Type::parse).collect();
+            types.ok_or_else(|| format!("must be {}, or a list of them", Type::expected()))
+        })?
+    };
+    if types.is_empty() {
+        return field.wrong("required", "must name at least one type");
+    }
+    types.sort_unstable_by_key(|one| one.as_str());
+    types.dedup();
+    Some(types)
+}
+
+fn limit(field: &mut Field<'_>) -> Option<usize> {
+    field.integer(1..=LIMIT_MAX as i64).and_then(|limit| usize::try_from(limit).ok())
+}
+
+impl Search {
+    /// What a cursor is bound to, as the route has it: one of a step goes on in a request, and one of a request in a step.
+    fn filters(&self) -> Vec<(&'static str, String)> {
+        let words = |types: &[Type]| types.iter().map(|one| one.as_str()).collect::<Vec<_>>().join(",");
+        let types = self.types.as_deref().map(|types| ("types", words(types)));
+        [("q", self.q.clone())].into_iter().chain(types).collect()
+    }
+}
+
+fn is_there(app: &App) -> bool {
+    let served: Served = app.settings.of_feature();
+    served.get().is_ok()
+}
+
+fn search<'t>(app: &'t App, db: &'t Db, rights: &'t Rights, with: Map<String, Value>) -> BoxFuture<'t, Result<Value>> {
+    Box::pin(async move {
+        let (search, _) = read_object::<Search>(with).into_result()?;
+        let tenant = db.tenant_id().ok_or_else(|| Error::internal("a search is one tenant's"))?;
+        let filters = search.filters();
+        let cursors = Cursors { app, tenant, path: PATH, filters: &filters };
+        let behind = search.cursor.as_deref().map(|cursor| cursors.open_as(cursor)).transpose()?;
+        let (query, types) = (search.query.clone(), search.types.clone());
+        let mut ask = Ask { query, types, limit: search.limit, behind };
+        loop {
+            let (hits, next, whole) = answer(app, db, tenant, &rights.scopes, &ask).await?;
+            let next_cursor = next.map(|place| cursors.sign(&place.to_position())).transpose()?;
+            let output = json!({
+                "data": hits, "has_more": next_cursor.is_some(), "next_cursor": next_cursor,
+                "counts": whole.counts, "took_ms": whole.took_ms,
+            });
+            // What is cut off is on the next page.
+            if ask.limit == 1 || output.to_string().len() <= STEP_BYTES_MAX {
+                return Ok(output);
+            }
+            ask.limit /= 2;
+        }
+    })
+}

@@ -1,0 +1,394 @@
+//! SQL of documents: records as they are now, of whichever tenant, and all of them one after the other.
+//!
+//! Everything here is asked on the system's handle, so every statement names the tenant itself. What is deleted is left
+//! out behind the statement and not in it: a condition would lead SQLite away from the index that each goes along.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use kernel::args;
+use kernel::base::{Error, Result, TenantId};
+use kernel::store::{Db, FromRow, Param, Row, Select, Value};
+use serde::de::DeserializeOwned;
+
+use super::rules::{DeviceRow, OrganizationRow, SoftwareRow, TicketRow, UserRow, WorkflowRow};
+use super::{Document, Kind};
+use fleet::devices::{ALL, SOFTWARE};
+
+kernel::columns! {
+    /// The list of a device's cards is looked up row by row: a join could begin with it.
+    struct DeviceColumns {
+        tenant_id = "d.tenant_id", id = "d.id", hostname = "d.hostname", display_name = "d.display_name",
+        r#type = "d.type", platform = "d.platform", os_name = "d.os_name", os_version = "d.os_version",
+        status = "d.status", organization_id = "d.organization_id", manufacturer = "d.manufacturer", model = "d.model",
+        serial_number = "d.serial_number", asset_tag = "d.asset_tag", primary_ip = "d.primary_ip",
+        primary_mac = "d.primary_mac", last_logged_user = "d.last_logged_user", tags = "d.tags",
+        deleted_at = "d.deleted_at", updated_at = "d.updated_at",
+        nics = "(SELECT p.nics FROM device_parts p WHERE p.tenant_id = d.tenant_id AND p.number = d.number)",
+    }
+}
+
+kernel::columns! {
+    /// Of the description as many characters as bytes of it are found.
+    struct TicketColumns {
+        tenant_id, id, number, subject, status, priority, organization_id, requester_name, requester_email,
+        assignee_id, team, category, tags, external_id, updated_at, custom_fields,
+        description = "substr(description, 1, 8192)",
+    }
+}
+
+kernel::columns! {
+    struct UserColumns { tenant_id, id, email, name, role, status, updated_at }
+}
+
+kernel::columns! {
+    struct OrganizationColumns { tenant_id, id, slug, name, external_id, domains, tags, archived, updated_at }
+}
+
+kernel::columns! {
+    struct WorkflowColumns {
+        tenant_id = "w.tenant_id", id = "w.id", name = "w.name", enabled = "w.enabled", next_run_at = "w.next_run_at",
+        first_event = "(SELECT MIN(p.pattern) FROM workflow_triggers p WHERE p.tenant_id = w.tenant_id AND p.workflow_id = w.id)",
+        last_event = "(SELECT MAX(p.pattern) FROM workflow_triggers p WHERE p.tenant_id = w.tenant_id AND p.workflow_id = w.id)",
+        deleted_at = "w.deleted_at", updated_at = "w.updated_at",
+    }
+}
+
+kernel::columns! {
+    struct SoftwareColumns { tenant_id, value, label }
+}
+
+const DEVICES: &str = kernel::sql!["SELECT ", DeviceColumns::LIST, " FROM devices d WHERE "];
+const TICKETS: &str = kernel::sql!["SELECT ", TicketColumns::LIST, " FROM tickets WHERE "];
+const USERS: &str = kernel::sql!["SELECT ", UserColumns::LIST, " FROM users WHERE "];
+const ORGANIZATIONS: &str = kernel::sql!["SELECT ", OrganizationColumns::LIST, " FROM organizations WHERE "];
+const WORKFLOWS: &str = kernel::sql!["SELECT ", WorkflowColumns::LIST, " FROM workflows w WHERE "];
+/// Counted in all organizations together, each name has one row.
+const COUNTED: &str = kernel::sql!["organization_id = '", ALL, "' AND dimension = '", SOFTWARE, "'"];
+const INSTALLED: &str = kernel::sql![
+    "SELECT ",
+    SoftwareColumns::LIST,
+    " FROM device_counts WHERE tenant_id = $1 AND ",
+    COUNTED,
+    " AND devices > 0 AND "
+];
+
+// Each look and each walk goes along the table's primary key: (tenant_id, id), and of software
+// (tenant_id, organization_id, dimension, value).
+kernel::statements! {
+    LOOK_DEVICE = kernel::sql![DEVICES, "d.tenant_id = $1 AND d.id = $2"];
+    LOOK_TICKET = kernel::sql![TICKETS, "tenant_id = $1 AND id = $2"];
+    LOOK_USER = kernel::sql![USERS, "tenant_id = $1 AND id = $2"];
+    LOOK_ORGANIZATION = kernel::sql![ORGANIZATIONS, "tenant_id = $1 AND id = $2"];
+    LOOK_WORKFLOW = kernel::sql![WORKFLOWS, "w.tenant_id = $1 AND w.id = $2"];
+    LOOK_SOFTWARE = kernel::sql![INSTALLED, "value = $2"];
+    WALK_DEVICES = kernel::sql![DEVICES, "(d.tenant_id, d.id) > ($1, $2) ORDER BY d.tenant_id, d.id LIMIT $3"];
+    WALK_TICKETS = kernel::sql![TICKETS, "(tenant_id, id) > ($1, $2) ORDER BY tenant_id, id LIMIT $3"];
+    WALK_USERS = kernel::sql![USERS, "(tenant_id, id) > ($1, $2) ORDER BY tenant_id, id LIMIT $3"];
+    WALK_ORGANIZATIONS = kernel::sql![ORGANIZATIONS, "(tenant_id, id) > ($1, $2) ORDER BY tenant_id, id LIMIT $3"];
+    WALK_WORKFLOWS = kernel::sql![WORKFLOWS, "(w.tenant_id, w.id) > ($1, $2) ORDER BY w.tenant_id, w.id LIMIT $3"];
+    /// Of one tenant: between the software of two lie the counters of all organizations.
+    WALK_SOFTWARE = kernel::sql![INSTALLED, "value > $2 ORDER BY value LIMIT $3"];
+    /// The next tenant that has any software: a look for each.
+    NEXT_WITH_SOFTWARE = kernel::sql![
+        "SELECT n.id FROM tenants n WHERE n.id > $1 AND (SELECT value FROM device_counts WHERE tenant_id = n.id AND ",
+        COUNTED,
+        " ORDER BY value LIMIT 1) IS NOT NULL ORDER BY n.id LIMIT 1"
+    ];
+}
+
+/// Records that are read together, each by a look of its own: of a list of ids, PostgreSQL may walk all that there are
+/// and look for them there.
+const LOOKS: usize = 32;
+/// What a look binds: the tenant and the key.
+const LOOK_VALUES: usize = 2;
+
+/// How far a walk has come: everything up to here was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    tenant: String,
+    /// The record's id, or the name of software.
+    key: String,
+}
+
+/// The records as they are now, each once and in no order. Those that are gone are missing from the answer.
+pub async fn read(system: &Db, kind: Kind, ids: &[(TenantId, String)]) -> Result<Vec<Document>> {
+    match kind {
+        Kind::Device => read_rows::<DeviceRow>(system, ids).await,
+        Kind::User => read_rows::<UserRow>(system, ids).await,
+        Kind::Organization => read_rows::<OrganizationRow>(system, ids).await,
+        Kind::Ticket => read_rows::<TicketRow>(system, ids).await,
+        Kind::Workflow => read_rows::<WorkflowRow>(system, ids).await,
+        Kind::Software => read_rows::<SoftwareRow>(system, ids).await,
+    }
+}
+
+/// The next documents of one kind of all tenants, in the order of tenants and keys, behind a place; and behind which
+/// place there may be more. There may be more even if there are none here: all that were looked at are gone.
+pub async fn walk(
+    system: &Db,
+    kind: Kind,
+    behind: Option<Place>,
+    limit: usize,
+) -> Result<(Vec<Document>, Option<Place>)> {
+    let start = || Place { tenant: String::new(), key: String::new() };
+    match kind {
+        Kind::Device => walk_rows::<DeviceRow>(system, behind.unwrap_or_else(start), limit).await,
+        Kind::User => walk_rows::<UserRow>(system, behind.unwrap_or_else(start), limit).await,
+        Kind::Organization => walk_rows::<OrganizationRow>(system, behind.unwrap_or_else(start), limit).await,
+        Kind::Ticket => walk_rows::<TicketRow>(system, behind.unwrap_or_else(start), limit).await,
+        Kind::Workflow => walk_rows::<WorkflowRow>(system, behind.unwrap_or_else(start), limit).await,
+        Kind::Software => walk_software(system, behind, limit).await,
+    }
+}
+
+/// A row of one kind, and how it is found.
+trait Found: FromRow + 'static {
+    /// By tenant and key.
+    const LOOK: &'static str;
+    /// Behind a tenant and a key, so many.
+    const WALK: &'static str;
+
+    fn place(&self) -> Place;
+
+    /// Whether only a tombstone is left.
+    fn is_gone(&self) -> bool {
+        false
+    }
+
+    fn document(&self) -> Document;
+}
+
+async fn read_rows<F: Found>(system: &Db, ids: &[(TenantId, String)]) -> Result<Vec<Document>> {
+    let distinct: BTreeSet<(TenantId, &str)> = ids.iter().map(|(tenant, id)| (*tenant, id.as_str())).collect();
+    let ids: Vec<(TenantId, &str)> = distinct.into_iter().collect();
+    let mut found = Vec::with_capacity(ids.len());
+    for some in ids.chunks(LOOKS) {
+        // Looks that find nothing keep the number of different texts small.
+        let places = some.len().next_power_of_two();
+        let mut values: Vec<Value> =
+            some.iter().flat_map(|(tenant, id)| [Value::from(*tenant), Value::from(*id)]).collect();
+        values.resize(places * LOOK_VALUES, Value::from(""));
+        let params: Vec<&dyn Param> = values.iter().map(|value| value as &dyn Param).collect();
+        let rows: Vec<F> = system.list(&looks(F::LOOK, places), &params).await?;
+        found.extend(documents(&rows));
+    }
+    Ok(found)
+}
+
+/// So many looks as one statement, each with values of its own.
+fn looks(look: &str, count: usize) -> String {
+    let mut text = String::with_capacity(count * (look.len() + 16));
+    for place in 0..count {
+        text.push_str(if place == 0 { "" } else { " UNION ALL " });
+        let mut parts = look.split('$');
+        text.push_str(parts.next().unwrap_or_default());
+        for part in parts {
+            let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+            let (number, rest) = part.split_at(digits);
+            let number: usize = number.parse().unwrap_or_default();
+            let _ = write!(text, "${}{rest}", number + place * LOOK_VALUES);
+        }
+    }
+    text
+}
+
+async fn walk_rows<F: Found>(system: &Db, behind: Place, limit: usize) -> Result<(Vec<Document>, Option<Place>)> {
+    let limit = limit.max(1);
+    let rows_max = i64::try_from(limit).map_err(Error::internal)?;
+    let select = Select::system(F::WALK).bind(behind.tenant).bind(behind.key).bind(rows_max);
+    let rows: Vec<F> = system.scan(&select).await?;
+    let next = if rows.len() < limit { None } else { rows.last().map(F::place) };
+    Ok((documents(&rows), next))
+}
+
+/// Tenant by tenant.
+async fn walk_software(system: &Db, behind: Option<Place>, limit: usize) -> Result<(Vec<Document>, Option<Place>)> {
+    let first = match behind {
+        Some(place) => Some(place),
+        None => next_with_software(system, "").await?,
+    };
+    let Some(behind) = first else { return Ok((Vec::new(), None)) };
+    let tenant = behind.tenant.clone();
+    let (found, next) = walk_rows::<SoftwareRow>(system, behind, limit).await?;
+    let next = match next {
+        Some(next) => Some(next),
+        None => next_with_software(system, &tenant).await?,
+    };
+    Ok((found, next))
+}
+
+/// Before all software of the next tenant that has any.
+async fn next_with_software(system: &Db, behind: &str) -> Result<Option<Place>> {
+    let tenant: Option<String> = system.find(NEXT_WITH_SOFTWARE, args![behind]).await?;
+    Ok(tenant.map(|tenant| Place { tenant, key: String::new() }))
+}
+
+fn documents<F: Found>(rows: &[F]) -> Vec<Document> {
+    rows.iter().filter(|row| !row.is_gone()).map(F::document).collect()
+}
+
+/// What cannot be read is not found by; the record still is, by all else.
+fn from_json<T: DeserializeOwned + Default>(text: &str) -> T {
+    serde_json::from_str(text).unwrap_or_default()
+}
+
+impl FromRow for DeviceRow {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        const AT: DeviceColumns<usize> = DeviceColumns::AT;
+        Ok(DeviceRow {
+            tenant: row.get(AT.tenant_id)?,
+            id: row.get(AT.id)?,
+            hostname: row.get(AT.hostname)?,
+            display_name: row.get(AT.display_name)?,
+            r#type: row.get(AT.r#type)?,
+            platform: row.get(AT.platform)?,
+            os_name: row.get(AT.os_name)?,
+            os_version: row.get(AT.os_version)?,
+            status: row.get(AT.status)?,
+            organization_id: row.get(AT.organization_id)?,
+            manufacturer: row.get(AT.manufacturer)?,
+            model: row.get(AT.model)?,
+            serial_number: row.get(AT.serial_number)?,
+            asset_tag: row.get(AT.asset_tag)?,
+            primary_ip: row.get(AT.primary_ip)?,
+            primary_mac: row.get(AT.primary_mac)?,
+            last_logged_user: row.get(AT.last_logged_user)?,
+            tags: from_json(&row.get::<String>(AT.tags)?),
+            nics: row.get::<Option<String>>(AT.nics)?.map(|nics| from_json(&nics)).unwrap_or_default(),
+            is_deleted: row.get::<Option<i64>>(AT.deleted_at)?.is_some(),
+            updated_at: row.get(AT.updated_at)?,
+        })
+    }
+}
+
+impl FromRow for TicketRow {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        const AT: TicketColumns<usize> = TicketColumns::AT;
+        Ok(TicketRow {
+            tenant: row.get(AT.tenant_id)?,
+            id: row.get(AT.id)?,
+            number: row.get(AT.number)?,
+            subject: row.get(AT.subject)?,
+            status: row.get(AT.status)?,
+            priority: row.get(AT.priority)?,
+            organization_id: row.get(AT.organization_id)?,
+            requester_name: row.get(AT.requester_name)?,
+            requester_email: row.get(AT.requester_email)?,
+            assignee_id: row.get(AT.assignee_id)?,
+            team: row.get(AT.team)?,
+            category: row.get(AT.category)?,
+            tags: from_json(&row.get::<String>(AT.tags)?),
+            external_id: row.get(AT.external_id)?,
+            custom_fields: from_json(&row.get::<String>(AT.custom_fields)?),
+            description: row.get(AT.description)?,
+            updated_at: row.get(AT.updated_at)?,
+        })
+    }
+}
+
+impl FromRow for UserRow {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        const AT: UserColumns<usize> = UserColumns::AT;
+        Ok(UserRow {
+            tenant: row.get(AT.tenant_id)?,
+            id: row.get(AT.id)?,
+            email: row.get(AT.email)?,
+            name: row.get(AT.name)?,
+            role: row.get(AT.role)?,
+            is_active: row.get::<String>(AT.status)? == "active",
+            updated_at: row.get(AT.updated_at)?,
+        })
+    }
+}
+
+impl FromRow for OrganizationRow {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        const AT: OrganizationColumns<usize> = OrganizationColumns::AT;
+        Ok(OrganizationRow {
+            tenant: row.get(AT.tenant_id)?,
+            id: row.get(AT.id)?,
+            slug: row.get(AT.slug)?,
+            name: row.get(AT.name)?,
+            external_id: row.get(AT.external_id)?,
+            domains: from_json(&row.get::<String>(AT.domains)?),
+            tags: from_json(&row.get::<String>(AT.tags)?),
+            is_archived: row.get(AT.archived)?,
+            updated_at: row.get(AT.updated_at)?,
+        })
+    }
+}
+
+impl FromRow for WorkflowRow {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        const AT: WorkflowColumns<usize> = WorkflowColumns::AT;
+        Ok(WorkflowRow {
+            tenant: row.get(AT.tenant_id)?,
+            id: row.get(AT.id)?,
+            name: row.get(AT.name)?,
+            is_enabled: row.get(AT.enabled)?,
+            next_run_at: row.get(AT.next_run_at)?,
+            first_event: row.get(AT.first_event)?,
+            last_event: row.get(AT.last_event)?,
+            is_deleted: row.get::<Option<i64>>(AT.deleted_at)?.is_some(),
+            updated_at: row.get(AT.updated_at)?,
+        })
+    }
+}
+
+impl FromRow for SoftwareRow {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        const AT: SoftwareColumns<usize> = SoftwareColumns::AT;
+        Ok(SoftwareRow { tenant: row.get(AT.tenant_id)?, name: row.get(AT.value)?, label: row.get(AT.label)? })
+    }
+}
+
+/// How each row is found: by its key, with a tombstone or without.
+macro_rules! found {
+    ($($row:ident by $key:ident, $look:ident, $walk:ident $(, $is_gone:ident)?;)*) => {$(
+        impl Found for $row {
+            const LOOK: &'static str = $look;
+            const WALK: &'static str = $walk;
+
+            fn place(&self) -> Place {
+                Place { tenant: self.tenant.to_string(), key: self.$key.clone() }
+            }
+
+            $(fn is_gone(&self) -> bool {
+                self.$is_gone
+            })?
+
+            fn document(&self) -> Document {
+                $row::document(self)
+            }
+        }
+    )*};
+}
+
+found! {
+    DeviceRow by id, LOOK_DEVICE, WALK_DEVICES, is_deleted;
+    TicketRow by id, LOOK_TICKET, WALK_TICKETS;
+    UserRow by id, LOOK_USER, WALK_USERS;
+    OrganizationRow by id, LOOK_ORGANIZATION, WALK_ORGANIZATIONS;
+    WorkflowRow by id, LOOK_WORKFLOW, WALK_WORKFLOWS, is_deleted;
+    SoftwareRow by name, LOOK_SOFTWARE, WALK_SOFTWARE;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_look_has_values_of_its_own() {
+        let one = "SELECT a FROM t WHERE tenant_id = $1 AND id = $2";
+        assert_eq!(looks(one, 1), one);
+        let last = " UNION ALL SELECT a FROM t WHERE tenant_id = $31 AND id = $32";
+        assert!(looks(one, 16).ends_with(last), "{}", looks(one, 16));
+    }
+
+    #[test]
+    fn as_much_of_a_description_is_read_as_is_found() {
+        let read = format!("substr(description, 1, {})", super::super::rules::DESCRIPTION_BYTES_MAX);
+        assert!(WALK_TICKETS.contains(&read) && LOOK_TICKET.contains(&read));
+    }
+}

@@ -1,0 +1,134 @@
+//! Search: what a tenant has, found as people type it.
+//!
+//! The crate `search-language` reads what is asked, `documents` makes of records what is found, `index` finds it, and `keeper` keeps the index like
+//! the store. Whatever is wrong with the index, the records are not touched by it.
+
+pub mod action;
+mod answer;
+mod builder;
+pub mod documents;
+mod folder;
+mod following;
+pub mod health;
+pub mod index;
+pub mod keeper;
+pub mod routes;
+pub mod served;
+mod shown;
+pub mod store;
+mod worker;
+
+use feature_kit::Feature;
+use kernel::auth::{Scope, Scopes};
+use kernel::base::{Code, Word};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use documents::{KINDS, Kind, Kinds};
+
+pub const FEATURE: Feature = Feature {
+    name: "search",
+    operations: routes::mount,
+    statements: &[documents::store::STATEMENTS, store::STATEMENTS],
+    error_codes: &[INVALID_QUERY],
+    actions: action::ACTIONS,
+    ..Feature::NEW
+};
+
+pub const INVALID_QUERY: Code = Code::new(
+    400,
+    "invalid_query",
+    "The search cannot be understood",
+    "A field is not known or has no value, a quotation mark is not closed, or there is nothing to look for. The detail says where.",
+    "At character 1: There is no field `colour`.",
+);
+
+/// Characters of a query.
+pub const Q_CHARS_MAX: usize = 200;
+
+kernel::words! {
+    /// What a search can find.
+    #[schema(as = SearchType)]
+    pub enum Type {
+        Device "device", User "user", Organization "organization", Ticket "ticket", Vm "vm", Workflow "workflow",
+        Software "software",
+    }
+}
+
+/// Part of a text in which something was found.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Highlight {
+    pub field: String,
+    /// Safe to put into HTML: what was found stands in `<em>`, and everything else is escaped.
+    pub snippet: String,
+}
+
+/// Something that was found.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = SearchHit, example = json!({
+    "type": "ticket", "id": "tkt_01jd8z6v2mfkpb7h3q9xw5t4ra", "title": "Printer on floor 3 is jammed",
+    "subtitle": "#42 · open · high", "organization_id": null, "score": 80,
+    "highlights": [{"field": "subject", "snippet": "<em>Printer</em> on floor 3 is jammed"}],
+    "url": "http://localhost:8080/api/psa/tickets?id=tkt_01jd8z6v2mfkpb7h3q9xw5t4ra"
+}))]
+pub struct Hit {
+    #[schema(value_type = Type)]
+    pub r#type: Kind,
+    /// The id of the record; of software its name in small letters.
+    pub id: String,
+    pub title: String,
+    pub subtitle: String,
+    #[schema(required)]
+    pub organization_id: Option<String>,
+    /// How well the words match: more is better. Among equals what is live comes first, then what is newer.
+    pub score: u64,
+    /// Where the words were found, at most three; none for what was asked by `field:value`.
+    pub highlights: Vec<Highlight>,
+    /// Where the record can be read.
+    pub url: String,
+}
+
+/// How many of each type there are in all.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+#[schema(as = SearchCounts)]
+pub struct Counts {
+    pub device: u64,
+    pub user: u64,
+    pub organization: u64,
+    pub ticket: u64,
+    pub vm: u64,
+    pub workflow: u64,
+    pub software: u64,
+}
+
+impl Counts {
+    fn of(counts: [u64; KINDS]) -> Self {
+        let of = |kind: Kind| counts.get(kind.index()).copied().unwrap_or_default();
+        Counts {
+            device: of(Kind::Device),
+            user: of(Kind::User),
+            organization: of(Kind::Organization),
+            ticket: of(Kind::Ticket),
+            vm: 0,
+            workflow: of(Kind::Workflow),
+            software: of(Kind::Software),
+        }
+    }
+}
+
+/// What whoever searches may see: customers and people with the right to search alone, all else with the right to read it.
+pub fn seen_by(scopes: &Scopes) -> Kinds {
+    let may_see = |kind: &Kind| match kind {
+        Kind::User | Kind::Organization => true,
+        Kind::Device | Kind::Software => scopes.holds(Scope::InventoryRead),
+        Kind::Ticket => scopes.holds(Scope::TicketsRead),
+        Kind::Workflow => scopes.holds(Scope::WorkflowsRead),
+    };
+    Kind::ALL.iter().copied().filter(may_see).collect()
+}
+
+/// The kinds of these types; all without any.
+pub fn wanted(types: Option<&[Type]>) -> Kinds {
+    let is_wanted = |kind: &Kind| types.is_none_or(|types| types.iter().any(|one| one.as_str() == kind.as_str()));
+    Kind::ALL.iter().copied().filter(is_wanted).collect()
+}

@@ -1,0 +1,112 @@
+//! `/api/search`
+
+use axum::response::{IntoResponse, Response};
+use kernel::auth::Scope;
+use kernel::base::{Code, Error, Result};
+use kernel::http::{
+    Access, Api, Documented, FromParams, LIST_MAX, Ok200, Page, PageRequest, PageWith, Param, Params, Policy, Query,
+    Rules,
+};
+use kernel::operations;
+use kernel::rules;
+use serde_json::json;
+use utoipa::openapi::schema::{ObjectBuilder, Type as SchemaType};
+use utoipa::openapi::{Ref, RefOr, Schema};
+use utoipa::{IntoResponses, PartialSchema, ToSchema};
+
+use super::answer::{Ask, Whole, answer, read};
+use super::{Counts, Hit, Q_CHARS_MAX, Type};
+
+/// The operations of this feature, and the schemas that their answers refer to.
+pub fn mount(api: Api) -> Api {
+    api.tenant(operations!(search)).schema::<Found>().schema::<super::Highlight>().schema::<super::Type>()
+}
+
+pub(super) const PATH: &str = "/api/search";
+
+rules! {
+    Searching = Rules::new(Policy::Search, &[Scope::SearchRead]);
+}
+
+pub struct SearchQuery {
+    q: Option<String>,
+    types: Option<Vec<Type>>,
+    page: PageRequest,
+}
+
+impl FromParams for SearchQuery {
+    fn from_params(params: &mut Params) -> Result<Self> {
+        let q = "What to look for: words, all of which must be there, each the beginning of a word or one with a typo (two from 8 \
+                 letters); `\"words in a row\"`; `-word` that must not be there; `field:value`, compared as a whole.";
+        let types = "Only these, as a comma list.";
+        Ok(SearchQuery {
+            q: params.take_parsed(Param::new("q", q).length(1, Q_CHARS_MAX).required(), parse_q)?,
+            types: params.take_words(Param::new("types", types).items_max(LIST_MAX))?,
+            page: PageRequest::take(params)?,
+        })
+    }
+}
+
+pub(super) fn parse_q(text: &str) -> Result<String, String> {
+    let is_right = !text.trim().is_empty() && text.chars().count() <= Q_CHARS_MAX;
+    if is_right { Ok(text.to_owned()) } else { Err(format!("must have 1 to {Q_CHARS_MAX} characters")) }
+}
+
+/// A page of what was found.
+pub struct Found(PageWith<Hit, Whole>);
+
+impl IntoResponse for Found {
+    fn into_response(self) -> Response {
+        self.0.into_response()
+    }
+}
+
+impl PartialSchema for Found {
+    fn schema() -> RefOr<Schema> {
+        let RefOr::T(Schema::Object(mut page)) = <Page<Hit>>::schema() else { return <Page<Hit>>::schema() };
+        let took = ObjectBuilder::new()
+            .schema_type(SchemaType::Integer)
+            .description(Some("How long it took, in milliseconds."));
+        page.properties.insert("counts".to_owned(), Ref::from_schema_name(Counts::name()).into());
+        page.properties.insert("took_ms".to_owned(), took.into());
+        page.required.extend(["counts".to_owned(), "took_ms".to_owned()]);
+        for example in &mut page.examples {
+            example["counts"] =
+                json!({"device": 0, "user": 0, "organization": 0, "ticket": 1, "vm": 0, "workflow": 0, "software": 0});
+            example["took_ms"] = json!(1);
+        }
+        RefOr::T(Schema::Object(page))
+    }
+}
+
+impl ToSchema for Found {
+    fn name() -> std::borrow::Cow<'static, str> {
+        <Page<Hit>>::name()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.push((Counts::name().into(), Counts::schema()));
+        <Page<Hit>>::schemas(schemas);
+    }
+}
+
+impl IntoResponses for Found {
+    fn responses() -> Documented {
+        Ok200::<Found>::responses()
+    }
+}
+
+/// Search
+///
+/// Devices, people, organizations, tickets, workflows and software, the best first: words as they are before words that begin so
+/// before those with a typo; what something is called before what is said of it; what is live before what is done. Only what the
+/// caller may read is found, and counted. What was written is found within a second.
+#[utoipa::path(get, path = PATH, tag = "Search and reporting", operation_id = "search", params(Query<SearchQuery>))]
+pub async fn search(caller: Access<Searching>, query: Query<SearchQuery>) -> Result<Found> {
+    let SearchQuery { q, types, page } = query.parse()?;
+    let q = q.ok_or_else(|| Error::new(Code::MissingParameter, "Say what to look for with the query parameter q."))?;
+    let query = read(&q)?;
+    let ask = Ask { query, types, limit: page.limit, behind: page.after(&caller, PATH)? };
+    let (hits, next, whole) = answer(caller.app(), &caller.db(), caller.tenant_id(), caller.scopes(), &ask).await?;
+    Ok(Found(page.page_before(&caller, PATH, hits, next)?.with(whole)))
+}

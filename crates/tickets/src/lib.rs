@@ -1,0 +1,348 @@
+//! Tickets: what one looks like, how its status may change, and what is told of it.
+//!
+//! What a request may say is in `input`, what is promised in `sla`, how tickets are found in `find`.
+
+/// What workflows can do with tickets.
+pub mod actions {
+    pub mod store;
+}
+mod document;
+pub mod find;
+pub mod input;
+pub mod routes;
+pub mod sla;
+pub mod store;
+pub mod stored;
+
+use std::collections::BTreeMap;
+
+use feature_kit::{EventFamily, Feature};
+use kernel::audit::{FieldChange, changed_fields};
+use kernel::auth::Scope;
+use kernel::base::{ActorRef, Error, Id, Identified, RecordId, Result, Timestamp, UserId, Word};
+use kernel::events::EventKind;
+use kernel::http::Record;
+use kernel::store::refer::Referrer;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use fleet::devices::DeviceId;
+use people::organizations::OrganizationId;
+
+pub const FEATURE: Feature = Feature {
+    name: "tickets",
+    operations: routes::mount,
+    statements: &[find::store::STATEMENTS, sla::store::STATEMENTS, store::STATEMENTS],
+    event_kinds: &[|| TICKET_CREATED.describe(), || TICKET_UPDATED.describe(), || TICKET_COMMENTED.describe()],
+    event_families: &[EventFamily { name: "ticket", scope: Scope::TicketsRead }],
+    actions: actions::store::ACTIONS,
+    referrers: &[OF_ORGANIZATION],
+    ..Feature::NEW
+};
+
+pub const TICKET_CREATED: EventKind<Ticket> = EventKind::new("ticket.created", "A ticket was created.");
+pub const TICKET_UPDATED: EventKind<UpdatedTicket> =
+    EventKind::new("ticket.updated", "Fields of a ticket changed; `changes` says which, from what and to what.");
+pub const TICKET_COMMENTED: EventKind<CommentedTicket> =
+    EventKind::new("ticket.commented", "Somebody commented on a ticket; `comment` is what they wrote.");
+
+/// Tickets as they refer to organizations, done ones too.
+pub const OF_ORGANIZATION: Referrer =
+    Referrer { prefix: OrganizationId::PREFIX, what: "tickets", find: store::OF_ORGANIZATION };
+
+pub type TicketId = Id<Ticket>;
+
+impl Identified for Ticket {
+    const PREFIX: &'static str = "tkt";
+    const ABOUT: &'static str = "The ticket to change.";
+}
+
+pub type CommentId = Id<Comment>;
+
+impl Identified for Comment {
+    const PREFIX: &'static str = "cmt";
+}
+
+kernel::words! {
+    #[schema(as = TicketType)]
+    pub enum Type {
+        Incident "incident", ServiceRequest "service_request", Problem "problem", Change "change", Task "task",
+    }
+}
+
+kernel::words! {
+    #[schema(as = TicketStatus)]
+    pub enum Status {
+        New "new", Open "open", InProgress "in_progress", Pending "pending", OnHold "on_hold", Resolved "resolved",
+        Closed "closed", Cancelled "cancelled",
+    }
+}
+
+kernel::words! {
+    /// In rising order.
+    #[schema(as = TicketPriority)]
+    pub enum Priority { Low "low", Medium "medium", High "high", Critical "critical" }
+}
+
+kernel::words! {
+    /// Where a ticket comes from: `api` by key, `ui` by a session, `workflow` by a run of one.
+    #[schema(as = TicketSource)]
+    pub enum Source { Api "api", Ui "ui", Email "email", Workflow "workflow", Agent "agent" }
+}
+
+kernel::words! {
+    /// How a ticket stands against what was promised; `at_risk` when less than a fifth of the time is left.
+    pub enum SlaState { Ok "ok", AtRisk "at_risk", Breached "breached", Paused "paused", None "none" }
+}
+
+kernel::words! {
+    /// What belongs to a ticket and is a list of its own.
+    #[schema(as = TicketView)]
+    pub enum View { Comments "comments", History "history" }
+}
+
+impl Status {
+    /// The statuses that can follow.
+    pub fn next(self) -> &'static [Status] {
+        use Status::{Cancelled, Closed, InProgress, OnHold, Open, Pending, Resolved};
+        match self {
+            Status::New => &[Open, InProgress, Pending, OnHold, Resolved, Cancelled],
+            Open => &[InProgress, Pending, OnHold, Resolved, Cancelled],
+            InProgress => &[Open, Pending, OnHold, Resolved, Cancelled],
+            Pending => &[Open, InProgress, OnHold, Resolved, Cancelled],
+            OnHold => &[Open, InProgress, Pending, Resolved, Cancelled],
+            Resolved => &[Closed, Open],
+            Closed | Cancelled => &[Open],
+        }
+    }
+
+    pub fn is_done(self) -> bool {
+        matches!(self, Status::Resolved | Status::Closed | Status::Cancelled)
+    }
+
+    /// Whether nobody of the service desk is to act.
+    pub fn stops_the_clock(self) -> bool {
+        self.is_done() || matches!(self, Status::Pending | Status::OnHold)
+    }
+
+    pub fn check_change(self, to: Status) -> Result<()> {
+        if self.next().contains(&to) {
+            return Ok(());
+        }
+        let words: Vec<&str> = self.next().iter().map(|status| status.as_str()).collect();
+        let detail = format!(
+            "A ticket that is {} cannot become {}. It can become: {}.",
+            self.as_str(),
+            to.as_str(),
+            words.join(", ")
+        );
+        Err(Error::new(feature_kit::INVALID_TRANSITION, detail))
+    }
+}
+
+impl Priority {
+    /// As it is stored and sorted.
+    pub fn rank(self) -> i64 {
+        self as i64
+    }
+
+    pub fn from_rank(rank: i64) -> Result<Self> {
+        let found = Priority::ALL.iter().copied().find(|priority| priority.rank() == rank);
+        found.ok_or_else(|| Error::internal(format!("unknown priority {rank} in the database")))
+    }
+}
+
+/// A ticket.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "id": "tkt_01jd8z6v2mfkpb7h3q9xw5t4ra", "number": 1, "subject": "Printer on fire", "description": "Third floor.",
+    "type": "incident", "status": "new", "priority": "high", "organization_id": null,
+    "requester": {"name": "Sam", "email": "sam@acme.test"}, "assignee_id": null, "team": null, "category": null,
+    "tags": ["printer"], "custom_fields": {}, "device_ids": [], "external_id": null, "source": "api", "due_at": null,
+    "first_response_due_at": null, "first_responded_at": null, "resolution_due_at": null, "resolved_at": null,
+    "closed_at": null, "sla_state": "none", "comment_count": 0, "version": 1,
+    "created_at": "2026-11-15T08:00:00.000Z", "updated_at": "2026-11-15T08:00:00.000Z"
+}))]
+pub struct Ticket {
+    #[schema(value_type = String)]
+    pub id: TicketId,
+    /// 1, 2, 3… in each tenant, without gaps.
+    pub number: i64,
+    pub subject: String,
+    #[schema(required)]
+    pub description: Option<String>,
+    pub r#type: Type,
+    pub status: Status,
+    pub priority: Priority,
+    #[schema(value_type = Option<String>, required)]
+    pub organization_id: Option<OrganizationId>,
+    #[schema(required)]
+    pub requester: Option<Requester>,
+    #[schema(value_type = Option<String>, required)]
+    pub assignee_id: Option<UserId>,
+    #[schema(required)]
+    pub team: Option<String>,
+    #[schema(required)]
+    pub category: Option<String>,
+    pub tags: Vec<String>,
+    pub custom_fields: Map<String, Value>,
+    #[schema(value_type = Vec<String>)]
+    pub device_ids: Vec<DeviceId>,
+    #[schema(required)]
+    pub external_id: Option<String>,
+    pub source: Source,
+    /// A date of the caller's own; no promise follows from it.
+    #[schema(value_type = Option<String>, format = DateTime, required)]
+    pub due_at: Option<Timestamp>,
+    #[schema(value_type = Option<String>, format = DateTime, required)]
+    pub first_response_due_at: Option<Timestamp>,
+    /// The first public comment of a user or key.
+    #[schema(value_type = Option<String>, format = DateTime, required)]
+    pub first_responded_at: Option<Timestamp>,
+    #[schema(value_type = Option<String>, format = DateTime, required)]
+    pub resolution_due_at: Option<Timestamp>,
+    #[schema(value_type = Option<String>, format = DateTime, required)]
+    pub resolved_at: Option<Timestamp>,
+    #[schema(value_type = Option<String>, format = DateTime, required)]
+    pub closed_at: Option<Timestamp>,
+    pub sla_state: SlaState,
+    pub comment_count: i64,
+    pub version: i64,
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    #[schema(value_type = String, format = DateTime)]
+    pub updated_at: Timestamp,
+}
+
+impl Record for Ticket {
+    fn version(&self) -> i64 {
+        self.version
+    }
+}
+
+/// Who asked for help.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = TicketRequester)]
+pub struct Requester {
+    #[schema(required)]
+    pub name: Option<String>,
+    #[schema(required)]
+    pub email: Option<String>,
+}
+
+/// A ticket with what was said and done about it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "id": "tkt_01jd8z6v2mfkpb7h3q9xw5t4ra", "number": 1, "subject": "Printer on fire", "description": "Third floor.",
+    "type": "incident", "status": "new", "priority": "high", "organization_id": null,
+    "requester": {"name": "Sam", "email": "sam@acme.test"}, "assignee_id": null, "team": null, "category": null,
+    "tags": ["printer"], "custom_fields": {}, "device_ids": [], "external_id": null, "source": "api", "due_at": null,
+    "first_response_due_at": null, "first_responded_at": null, "resolution_due_at": null, "resolved_at": null,
+    "closed_at": null, "sla_state": "none", "comment_count": 0, "version": 1,
+    "created_at": "2026-11-15T08:00:00.000Z", "updated_at": "2026-11-15T08:00:00.000Z", "comments": [],
+    "history": [{
+        "at": "2026-11-15T08:00:00.000Z",
+        "actor": {"type": "api_key", "id": "key_01jd8z6v2mfkpb7h3q9xw5t4rc", "name": "Monitoring"},
+        "changes": {"status": {"from": null, "to": "new"}}
+    }]
+}))]
+pub struct TicketDetail {
+    #[serde(flatten)]
+    pub ticket: Ticket,
+    /// Oldest first; the last 1000 and about 4 MB of them. All are the list `view=comments`.
+    pub comments: Vec<Comment>,
+    /// Oldest first; the last 1000 and about 4 MB of them. All are the list `view=history`.
+    pub history: Vec<Change>,
+}
+
+impl Record for TicketDetail {
+    fn version(&self) -> i64 {
+        self.ticket.version
+    }
+}
+
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = TicketComment, example = json!({
+    "id": "cmt_01jd8z6v2mfkpb7h3q9xw5t4rb", "body": "On my way.", "public": true,
+    "author": {"type": "user", "id": "usr_01jd8z6v2mfkpb7h3q9xw5t4rc", "name": "Admin"},
+    "created_at": "2026-11-15T08:02:00.000Z"
+}))]
+pub struct Comment {
+    #[schema(value_type = String)]
+    pub id: CommentId,
+    pub body: String,
+    /// Whether the requester may read it.
+    pub public: bool,
+    pub author: ActorRef,
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+}
+
+/// One change of a ticket; the first is its creation.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = TicketChange, example = json!({
+    "at": "2026-11-15T08:01:00.000Z",
+    "actor": {"type": "api_key", "id": "key_01jd8z6v2mfkpb7h3q9xw5t4rc", "name": "Monitoring"},
+    "changes": {"status": {"from": "new", "to": "open"}}
+}))]
+pub struct Change {
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    pub actor: ActorRef,
+    pub changes: Changes,
+}
+
+/// Fields before and after.
+#[derive(Clone, Debug, PartialEq, Serialize, serde::Deserialize, ToSchema)]
+#[schema(as = TicketChanges)]
+#[serde(transparent)]
+pub struct Changes(pub BTreeMap<String, FieldChange>);
+
+/// A ticket with what has just changed in it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "id": "tkt_01jd8z6v2mfkpb7h3q9xw5t4ra", "number": 1, "subject": "Printer on fire", "description": "Third floor.",
+    "type": "incident", "status": "open", "priority": "high", "organization_id": null,
+    "requester": {"name": "Sam", "email": "sam@acme.test"}, "assignee_id": null, "team": null, "category": null,
+    "tags": ["printer"], "custom_fields": {}, "device_ids": [], "external_id": null, "source": "api", "due_at": null,
+    "first_response_due_at": null, "first_responded_at": null, "resolution_due_at": null, "resolved_at": null,
+    "closed_at": null, "sla_state": "none", "comment_count": 0, "version": 2,
+    "created_at": "2026-11-15T08:00:00.000Z", "updated_at": "2026-11-15T08:01:00.000Z",
+    "changes": {"status": {"from": "new", "to": "open"}}
+}))]
+pub struct UpdatedTicket {
+    #[serde(flatten)]
+    pub ticket: Ticket,
+    pub changes: Changes,
+}
+
+/// A ticket with what has just been said about it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "id": "tkt_01jd8z6v2mfkpb7h3q9xw5t4ra", "number": 1, "subject": "Printer on fire", "description": "Third floor.",
+    "type": "incident", "status": "open", "priority": "high", "organization_id": null,
+    "requester": {"name": "Sam", "email": "sam@acme.test"}, "assignee_id": null, "team": null, "category": null,
+    "tags": ["printer"], "custom_fields": {}, "device_ids": [], "external_id": null, "source": "api", "due_at": null,
+    "first_response_due_at": null, "first_responded_at": "2026-11-15T08:02:00.000Z", "resolution_due_at": null,
+    "resolved_at": null, "closed_at": null, "sla_state": "none", "comment_count": 1, "version": 3,
+    "created_at": "2026-11-15T08:00:00.000Z", "updated_at": "2026-11-15T08:02:00.000Z",
+    "comment": {
+        "id": "cmt_01jd8z6v2mfkpb7h3q9xw5t4rb", "body": "On my way.", "public": true,
+        "author": {"type": "user", "id": "usr_01jd8z6v2mfkpb7h3q9xw5t4rc", "name": "Admin"},
+        "created_at": "2026-11-15T08:02:00.000Z"
+    }
+}))]
+pub struct CommentedTicket {
+    #[serde(flatten)]
+    pub ticket: Ticket,
+    pub comment: Comment,
+}
+
+/// What moves with every change or by itself, and so is none to be told of.
+const OBSERVED: [&str; 4] = ["version", "updated_at", "sla_state", "comment_count"];
+
+/// The fields in which two states of a ticket differ.
+pub fn changes(old: &Ticket, new: &Ticket) -> Result<Changes> {
+    changed_fields(old, new, &OBSERVED).map(Changes)
+}

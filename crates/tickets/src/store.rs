@@ -1,0 +1,429 @@
+//! SQL of tickets, their comments and their history.
+
+use std::collections::BTreeMap;
+
+use kernel::args;
+use kernel::audit::{self, Entry, FieldChange};
+use kernel::auth::Rights;
+use kernel::base::{ActorKind, Error, Result, Timestamp, Word};
+use kernel::events;
+use kernel::http::{IfMatch, PageBytes, Patch};
+use kernel::store::refer::{self, Reference};
+use kernel::store::{Ahead, Db, FromRow, Tick, Tx, Value};
+
+use super::find::terms_of;
+use super::input::{Common, NewComment, NewTicket, TicketPatch};
+use super::sla::{self, Clock, Policy};
+use super::stored::{ChangeColumns, CommentColumns, StoredTicket, TicketColumns, json};
+use super::{
+    Change, Changes, Comment, CommentId, CommentedTicket, Priority, SlaState, Source, Status, TICKET_COMMENTED,
+    TICKET_CREATED, TICKET_UPDATED, Ticket, TicketDetail, TicketId, Type, UpdatedTicket, changes,
+};
+use feature_kit::custom_fields::{check_custom_fields, merge_patch};
+use feature_kit::registry;
+
+kernel::statements! {
+    /// One ticket of an organization, live or done, by the terms that `find` gives it.
+    OF_ORGANIZATION = "SELECT number FROM ticket_terms WHERE tenant_id = $1
+        AND term IN ('+o:' || CAST($2 AS TEXT), '-o:' || CAST($2 AS TEXT)) LIMIT 1";
+    FULL = TicketColumns::SELECT;
+    GET = kernel::sql![FULL, " AND id = $2"];
+    NUMBER = "SELECT number FROM tickets WHERE tenant_id = $1 AND id = $2";
+    NEXT_NUMBER = "UPDATE tenant_clocks SET ticket_number = ticket_number + 1 WHERE tenant_id = $1 RETURNING ticket_number";
+    INSERT = TicketColumns::INSERT;
+    UPDATE = TicketColumns::UPDATE;
+    /// Several at once; what is left over of the places is null.
+    INSERT_TERMS = "INSERT INTO ticket_terms (tenant_id, term, number)
+        SELECT CAST($1 AS TEXT), slot.column1, CAST($2 AS BIGINT) FROM (VALUES (CAST($3 AS TEXT)), ($4), ($5), ($6), ($7), ($8), ($9), ($10),
+            ($11), ($12), ($13), ($14), ($15), ($16), ($17), ($18)) AS slot WHERE slot.column1 IS NOT NULL";
+    DELETE_TERMS = "DELETE FROM ticket_terms WHERE tenant_id = $1 AND number = $2 AND term IN ($3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)";
+    /// Changed while the tenant's clock was ahead.
+    IN_FUTURE = kernel::sql![FULL, " AND updated_at > $2 ORDER BY updated_at, sequence, number LIMIT $3"];
+    FIND_EXTERNAL = "SELECT number FROM tickets WHERE tenant_id = $1 AND external_id = $2";
+    INSERT_COMMENT = CommentColumns::INSERT;
+    INSERT_CHANGE = ChangeColumns::INSERT;
+    COMMENT_SIZES = "SELECT ordinal, size_bytes FROM ticket_comments WHERE tenant_id = $1 AND number = $2
+        ORDER BY ordinal DESC LIMIT $3";
+    COMMENTS = kernel::sql![CommentColumns::SELECT, " AND number = $2 AND ordinal >= $3 ORDER BY ordinal LIMIT $4"];
+    COMMENTS_BEFORE = "SELECT ordinal, size_bytes FROM ticket_comments WHERE tenant_id = $1 AND number = $2 AND ordinal < $3
+        ORDER BY ordinal DESC LIMIT $4";
+    CHANGES_BEFORE = "SELECT version, size_bytes FROM ticket_changes WHERE tenant_id = $1 AND number = $2 AND version < $3
+        ORDER BY version DESC LIMIT $4";
+    CHANGE_SIZES = "SELECT version, size_bytes FROM ticket_changes WHERE tenant_id = $1 AND number = $2
+        ORDER BY version DESC LIMIT $3";
+    HISTORY = kernel::sql![ChangeColumns::SELECT, " AND number = $2 AND version >= $3 ORDER BY version LIMIT $4"];
+}
+
+/// Comments and changes that are shown with a ticket, and how much of each in all.
+const SHOWN_MAX: i64 = 1_000;
+const SHOWN_BYTES_MAX: i64 = 4_000_000;
+
+/// The longest value that the audit trail repeats.
+const AUDITED_BYTES_MAX: usize = 1_000;
+
+pub async fn get(db: &Db, id: TicketId) -> Result<TicketDetail> {
+    let stored: StoredTicket = db.one(GET, args![id]).await?;
+    let number = stored.number();
+    let first = first_shown(&db.list(COMMENT_SIZES, args![number, SHOWN_MAX]).await?);
+    let comments = db.list(COMMENTS, args![number, first, SHOWN_MAX]).await?;
+    let first = first_shown(&db.list(CHANGE_SIZES, args![number, SHOWN_MAX]).await?);
+    let history = db.list(HISTORY, args![number, first, SHOWN_MAX]).await?;
+    Ok(TicketDetail { ticket: stored.at(db.world().now()), comments, history })
+}
+
+/// Where to start so that what follows fits, from the newest to the oldest with their sizes.
+fn first_shown(sizes: &[(i64, i64)]) -> i64 {
+    let mut bytes = 0;
+    let fits = |(_, size): &&(i64, i64)| {
+        bytes += size;
+        bytes <= SHOWN_BYTES_MAX
+    };
+    sizes.iter().take_while(fits).last().map_or(i64::MAX, |(place, _)| *place)
+}
+
+/// The comments of a ticket, newest first, and behind which one the next page starts.
+pub async fn comments(db: &Db, id: TicketId, after: Option<i64>, limit: usize) -> Result<(Vec<Comment>, Option<i64>)> {
+    page(db, id, (COMMENTS_BEFORE, COMMENTS), after, limit).await
+}
+
+/// The changes of a ticket, newest first, and behind which one the next page starts.
+pub async fn history(db: &Db, id: TicketId, after: Option<i64>, limit: usize) -> Result<(Vec<Change>, Option<i64>)> {
+    page(db, id, (CHANGES_BEFORE, HISTORY), after, limit).await
+}
+
+/// A page of what belongs to a ticket: first where each stands and how large it is, then as many as fit.
+async fn page<T: FromRow>(
+    db: &Db,
+    id: TicketId,
+    (sizes, read): (&str, &str),
+    after: Option<i64>,
+    limit: usize,
+) -> Result<(Vec<T>, Option<i64>)> {
+    let number: i64 = db.one(NUMBER, args![id]).await?;
+    let fetched = i64::try_from(limit + 1).map_err(Error::internal)?;
+    let sizes: Vec<(i64, i64)> = db.list(sizes, args![number, after.unwrap_or(i64::MAX), fetched]).await?;
+    let mut bytes = PageBytes::default();
+    let fits = |(_, size): &&(i64, i64)| bytes.fits(usize::try_from(*size).unwrap_or_default());
+    let shown = sizes.iter().take(limit).take_while(fits).count();
+    let Some((last, _)) = shown.checked_sub(1).and_then(|at| sizes.get(at)) else { return Ok((Vec::new(), None)) };
+    let mut rows: Vec<T> = db.list(read, args![number, last, i64::try_from(shown).map_err(Error::internal)?]).await?;
+    rows.reverse();
+    Ok((rows, (sizes.len() > shown).then_some(*last)))
+}
+
+/// A ticket to be made, with all that is to be known before: asked together, and not waited for.
+pub struct Creation<'a> {
+    fields: Common,
+    priority: Priority,
+    references: refer::Asked<'a>,
+    policy: Ahead<Policy>,
+    number: Ahead<i64>,
+}
+
+/// Asks what is to be known. A number that is not used goes with the transaction.
+pub async fn prepare<'a>(tx: &mut Tx, new: NewTicket, references: &'a [Reference]) -> Result<Creation<'a>> {
+    tx.tick_ahead().await?;
+    let NewTicket(fields) = new;
+    let priority = fields.priority.unwrap_or(Priority::Medium);
+    let references = refer::ask(tx, &registry().referable, references).await?;
+    let policy = sla::store::ask(tx, priority).await?;
+    let number = tx.ask(NEXT_NUMBER, Vec::new()).await?;
+    Ok(Creation { fields, priority, references, policy, number })
+}
+
+/// Makes it, for somebody whose rights are known by now: what is wrong with it is for nobody else.
+pub async fn create(tx: &mut Tx, _: &Rights, creation: Creation<'_>) -> Result<Ticket> {
+    let Creation { fields, priority, references, policy, number } = creation;
+    let Tick { at: now, sequence } = tx.tick().await?;
+    references.check(tx).await?;
+    let number = tx.answer(number).await?.pop().ok_or_else(|| Error::internal("a tenant without a clock"))?;
+    let clock = Clock::start(tx.answer(policy).await?.pop(), now)?;
+    let ticket = Ticket {
+        id: TicketId::new_numbered(tx.world(), now, number),
+        number,
+        subject: String::new(),
+        description: None,
+        r#type: Type::Incident,
+        status: Status::New,
+        priority,
+        organization_id: None,
+        requester: None,
+        assignee_id: None,
+        team: None,
+        category: None,
+        tags: Vec::new(),
+        custom_fields: serde_json::Map::new(),
+        device_ids: Vec::new(),
+        external_id: None,
+        source: match tx.actor().who.kind {
+            ActorKind::User => Source::Ui,
+            ActorKind::Workflow => Source::Workflow,
+            ActorKind::ApiKey | ActorKind::System | ActorKind::Operator => Source::Api,
+        },
+        due_at: None,
+        first_response_due_at: None,
+        first_responded_at: None,
+        resolution_due_at: None,
+        resolved_at: None,
+        closed_at: None,
+        sla_state: SlaState::None,
+        comment_count: 0,
+        version: 1,
+        created_at: now,
+        updated_at: now,
+    };
+    let mut stored = StoredTicket { ticket, clock, sequence };
+    apply(&mut stored.ticket, fields)?;
+    stored.show_clock();
+    check_external_id(tx, None, &stored.ticket).await?;
+    tx.later(INSERT, stored.values()?).await?;
+    tx.changed("ticket", stored.ticket.id).await?;
+    write_terms(tx, INSERT_TERMS, number, &terms_of(&stored.ticket).iter().collect::<Vec<_>>()).await?;
+    let begun = FieldChange { from: serde_json::Value::Null, to: Status::New.as_str().into() };
+    note(tx, &stored.ticket, &Changes(BTreeMap::from([("status".to_owned(), begun)]))).await?;
+    audit::record(tx, Entry::new("ticket.create", "ticket", stored.ticket.id)).await?;
+    let ticket = stored.at(now);
+    events::publish(tx, &TICKET_CREATED, ticket.id, &ticket).await?;
+    Ok(ticket)
+}
+
+/// What is to be known before a ticket is changed: asked together, and not waited for.
+pub struct Known<'a> {
+    references: refer::Asked<'a>,
+    ticket: Ahead<StoredTicket>,
+}
+
+/// Asks what is to be known.
+pub async fn look_up<'a>(tx: &mut Tx, id: TicketId, references: &'a [Reference]) -> Result<Known<'a>> {
+    tx.tick_ahead().await?;
+    let references = refer::ask(tx, &registry().referable, references).await?;
+    Ok(Known { references, ticket: tx.ask(GET, vec![id.into()]).await? })
+}
+
+/// Changes it, for somebody whose rights are known by now.
+pub async fn change(
+    tx: &mut Tx,
+    _: &Rights,
+    known: Known<'_>,
+    if_match: &IfMatch,
+    patch: TicketPatch,
+) -> Result<Ticket> {
+    let Tick { at: now, sequence } = tx.tick().await?;
+    let stored = tx.answer(known.ticket).await?.pop();
+    // What the ticket names already is no new reference, though it be archived or disabled by now.
+    let kept = stored.as_ref().map(|stored| kept_by(&stored.ticket)).unwrap_or_default();
+    known.references.check_but(tx, &kept).await?;
+    let mut stored = stored.ok_or_else(Error::not_found)?;
+    if_match.check(stored.ticket.version)?;
+    let old = stored.ticket.clone();
+    let TicketPatch { fields, comment } = patch;
+    let wanted = fields.status.filter(|status| *status != old.status);
+    apply(&mut stored.ticket, fields)?;
+    if let Some(to) = wanted {
+        old.status.check_change(to)?;
+        turn(&mut stored, to, now)?;
+    }
+    if stored.ticket.priority != old.priority {
+        let policy = sla::store::find(tx, stored.ticket.priority).await?;
+        stored.clock.promise(policy)?;
+    }
+    stored.show_clock();
+    let told = changes(&old, &stored.ticket)?;
+    check_external_id(tx, Some(&old), &stored.ticket).await?;
+    let comment = match comment {
+        Some(comment) => Some(say(tx, &mut stored, comment, now).await?),
+        None => None,
+    };
+    if told.0.is_empty() && comment.is_none() {
+        return Ok(stored.at(now));
+    }
+    stored.ticket.version += 1;
+    (stored.ticket.updated_at, stored.sequence) = (now, sequence);
+    save(tx, &old, &stored).await?;
+    // With what a comment has brought along: the first response.
+    let all = changes(&old, &stored.ticket)?;
+    if !all.0.is_empty() {
+        note(tx, &stored.ticket, &all).await?;
+    }
+    tell(tx, stored.at(now), all, !told.0.is_empty(), comment).await
+}
+
+/// The fields of a request in the ticket; status and comment apart, which bring more along.
+fn apply(ticket: &mut Ticket, fields: Common) -> Result<()> {
+    if let Some(subject) = fields.subject {
+        ticket.subject = subject;
+    }
+    ticket.r#type = fields.r#type.unwrap_or(ticket.r#type);
+    ticket.priority = fields.priority.unwrap_or(ticket.priority);
+    fields.description.apply(&mut ticket.description);
+    fields.organization_id.apply(&mut ticket.organization_id);
+    match fields.requester {
+        Patch::Keep => {}
+        Patch::Clear => ticket.requester = None,
+        Patch::Set(requester) => ticket.requester = requester.merge(ticket.requester.take()),
+    }
+    fields.assignee_id.apply(&mut ticket.assignee_id);
+    fields.team.apply(&mut ticket.team);
+    fields.category.apply(&mut ticket.category);
+    fields.tags.apply_or_default(&mut ticket.tags);
+    match fields.custom_fields {
+        Patch::Keep => {}
+        Patch::Clear => ticket.custom_fields.clear(),
+        Patch::Set(patch) => {
+            merge_patch(&mut ticket.custom_fields, patch);
+            check_custom_fields(&ticket.custom_fields)
+                .map_err(|(code, detail)| Error::invalid("/custom_fields", code, detail))?;
+        }
+    }
+    fields.device_ids.apply_or_default(&mut ticket.device_ids);
+    fields.external_id.apply(&mut ticket.external_id);
+    fields.due_at.apply(&mut ticket.due_at);
+    Ok(())
+}
+
+/// The status and what follows from it.
+fn turn(stored: &mut StoredTicket, to: Status, now: Timestamp) -> Result<()> {
+    stored.clock.turn(to, now)?;
+    let ticket = &mut stored.ticket;
+    match to {
+        Status::Resolved => ticket.resolved_at = Some(now),
+        Status::Closed => ticket.closed_at = Some(now),
+        _ if ticket.status.is_done() => (ticket.resolved_at, ticket.closed_at) = (None, None),
+        _ => {}
+    }
+    ticket.status = to;
+    Ok(())
+}
+
+/// Appends a comment. The first that the requester can read is the first response.
+async fn say(tx: &mut Tx, stored: &mut StoredTicket, new: NewComment, now: Timestamp) -> Result<Comment> {
+    let author = tx.actor().who.clone();
+    if new.public && matches!(author.kind, ActorKind::User | ActorKind::ApiKey) {
+        stored.clock.respond(now)?;
+        stored.show_clock();
+    }
+    stored.ticket.comment_count += 1;
+    let (number, position) = (stored.ticket.number, stored.ticket.comment_count);
+    let id = CommentId::new_numbered(tx.world(), now, position);
+    let size = json(&new.body)?.len() as i64;
+    let row = CommentColumns {
+        number: number.into(),
+        ordinal: position.into(),
+        id: id.into(),
+        public: new.public.into(),
+        author_type: author.kind.as_str().into(),
+        author_id: author.id.as_deref().into(),
+        author_name: author.name.as_str().into(),
+        created_at: now.into(),
+        size_bytes: size.into(),
+        body: new.body.as_str().into(),
+    };
+    tx.later(INSERT_COMMENT, row.into_vec()).await?;
+    Ok(Comment { id, body: new.body, public: new.public, author, created_at: now })
+}
+
+/// The organization and the person that a ticket names. A device that is deleted cannot be said again.
+fn kept_by(ticket: &Ticket) -> Vec<String> {
+    let organization = ticket.organization_id.map(|id| id.to_string());
+    organization.into_iter().chain(ticket.assignee_id.map(|id| id.to_string())).collect()
+}
+
+/// Unique in the tenant; the index keeps it so, and this names the other.
+async fn check_external_id(tx: &mut Tx, old: Option<&Ticket>, new: &Ticket) -> Result<()> {
+    let Some(external_id) = &new.external_id else { return Ok(()) };
+    if old.is_some_and(|old| old.external_id.as_ref() == Some(external_id)) {
+        return Ok(());
+    }
+    match tx.find::<i64>(FIND_EXTERNAL, args![external_id]).await? {
+        None => Ok(()),
+        Some(number) => Err(Error::conflict(format!("Ticket {number} has this external_id already."))),
+    }
+}
+
+async fn save(tx: &mut Tx, old: &Ticket, stored: &StoredTicket) -> Result<()> {
+    tx.later(UPDATE, stored.values()?).await?;
+    tx.changed("ticket", old.id).await?;
+    let (before, after) = (terms_of(old), terms_of(&stored.ticket));
+    write_terms(tx, DELETE_TERMS, old.number, &before.difference(&after).collect::<Vec<_>>()).await?;
+    write_terms(tx, INSERT_TERMS, old.number, &after.difference(&before).collect::<Vec<_>>()).await
+}
+
+/// The places of a statement that writes terms.
+const TERMS: usize = 16;
+
+async fn write_terms(tx: &mut Tx, sql: &'static str, number: i64, terms: &[&String]) -> Result<()> {
+    for terms in terms.chunks(TERMS) {
+        let mut row: Vec<Value> = vec![number.into()];
+        row.extend(terms.iter().map(|term| Value::from(term.as_str())));
+        row.resize(1 + TERMS, Value::Null);
+        tx.later(sql, row).await?;
+    }
+    Ok(())
+}
+
+/// Writes a change down under the version that it made.
+async fn note(tx: &mut Tx, ticket: &Ticket, changes: &Changes) -> Result<()> {
+    let actor = tx.actor().who.clone();
+    let changes = json(changes)?;
+    let row = ChangeColumns {
+        number: ticket.number.into(),
+        version: ticket.version.into(),
+        at: ticket.updated_at.into(),
+        actor_type: actor.kind.as_str().into(),
+        actor_id: actor.id.into(),
+        actor_name: actor.name.into(),
+        size_bytes: Value::Int(changes.len() as i64),
+        changes: changes.into(),
+    };
+    tx.later(INSERT_CHANGE, row.into_vec()).await
+}
+
+/// A value for the audit trail: who changed a long text is told there, and what it was in the ticket's history.
+fn brief(value: &serde_json::Value) -> Result<serde_json::Value> {
+    let long = json(value)?.len() > AUDITED_BYTES_MAX;
+    Ok(if long { serde_json::json!({"truncated": true}) } else { value.clone() })
+}
+
+/// Tells of a change, and of a comment; a comment alone is no change to be told of.
+async fn tell(tx: &mut Tx, ticket: Ticket, all: Changes, changed: bool, comment: Option<Comment>) -> Result<Ticket> {
+    if changed {
+        let mut entry = audit::Changes::default();
+        for (field, change) in &all.0 {
+            entry.tell(field, &brief(&change.from)?, &brief(&change.to)?);
+        }
+        audit::record(tx, Entry::new("ticket.update", "ticket", ticket.id).changes(entry)).await?;
+        let updated = UpdatedTicket { ticket: ticket.clone(), changes: all };
+        events::publish(tx, &TICKET_UPDATED, ticket.id, &updated).await?;
+    }
+    let Some(comment) = comment else { return Ok(ticket) };
+    audit::record(tx, Entry::new("ticket.comment", "ticket", ticket.id)).await?;
+    let commented = CommentedTicket { ticket, comment };
+    events::publish(tx, &TICKET_COMMENTED, commented.ticket.id, &commented).await?;
+    Ok(commented.ticket)
+}
+
+/// Tickets of one step that takes them out of the future: each is read and written whole.
+const BRING_BACK_ROWS: i64 = 200;
+
+/// Takes times of tickets out of the future, before the tenant's clock is set back: otherwise whoever asks for what changed
+/// since then would miss all that changes until then. What was changed there was changed by now. Tells how many there were.
+pub async fn bring_back(db: &Db, now: Timestamp) -> Result<u64> {
+    let mut all = 0;
+    loop {
+        let brought = db.write(async move |tx| {
+            let found: Vec<StoredTicket> = tx.list(IN_FUTURE, args![now, BRING_BACK_ROWS]).await?;
+            let mut rows = Vec::with_capacity(found.len());
+            for mut stored in found {
+                stored.bring_back(now)?;
+                tx.changed("ticket", stored.ticket.id).await?;
+                rows.push(stored.values()?);
+            }
+            tx.exec_each(UPDATE, &rows).await
+        });
+        let brought = brought.await?;
+        all += brought;
+        if brought < BRING_BACK_ROWS.unsigned_abs() {
+            return Ok(all);
+        }
+    }
+}

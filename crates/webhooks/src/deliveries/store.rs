@@ -1,0 +1,412 @@
+//! SQL of the log of deliveries, and of sending again.
+
+use std::collections::HashMap;
+
+use kernel::args;
+use kernel::audit::{self, Entry};
+use kernel::auth::Rights;
+use kernel::base::{Error, EventId, RecordId, Result, TenantId, Timestamp, Word};
+use kernel::events;
+use kernel::jobs::lanes::{self, Lane};
+use kernel::store::{Db, FromRow, Row, Select, Tx, Value};
+
+use super::super::follow::store::ITSELF;
+use super::super::{Recovery, Status as WebhookStatus, WEBHOOK_LANE, WEBHOOK_TEST, WebhookId, store as webhooks};
+use super::{Attempt, Delivery, DeliveryId, Status};
+use feature_kit::subscription::{check_subscription, is_for_one_endpoint, matching_patterns};
+
+kernel::columns! {
+    struct DeliveryColumns {
+        id = "d.id", webhook_id = "d.webhook_id", event_id = "d.event_id", event_type = "d.event_type", status = "d.status",
+        skipped_reason = "d.skipped_reason", next_attempt_at = "d.next_attempt_at", tries = "d.tries",
+        created_at = "d.created_at", paused_until = "s.paused_until", paused_reason = "s.paused_reason",
+        attempts = "d.attempts",
+    }
+}
+
+kernel::columns! {
+    pub struct AttemptColumns in "delivery_attempts" {
+        delivery_id, at, status_code, error, response_body, address, duration_ms, timings, number,
+    }
+}
+
+kernel::statements! {
+    LIST = kernel::sql![
+        "SELECT ",
+        DeliveryColumns::LIST,
+        " FROM deliveries d LEFT JOIN webhook_states s ON s.tenant_id = d.tenant_id AND s.webhook_id = d.webhook_id
+        WHERE d.tenant_id = $1"
+    ];
+    GET = kernel::sql![LIST, " AND d.id = $2"];
+    ATTEMPTS = kernel::sql![AttemptColumns::SELECT, " AND delivery_id = $2 ORDER BY number DESC LIMIT $3"];
+    /// Whether what was sent is still kept.
+    HAS_PAYLOAD = "SELECT e.sequence FROM events e WHERE e.tenant_id = $1 AND e.sequence =
+        (SELECT d.event_sequence FROM deliveries d WHERE d.tenant_id = $1 AND d.id = $2)";
+    /// Held, like any other, while an earlier event of the record is not done with.
+    RESEND = "UPDATE deliveries SET status = 'pending', skipped_reason = NULL, tries = 0, resends = resends + 1,
+            next_attempt_at = CASE WHEN EXISTS (SELECT 1 FROM deliveries e WHERE e.tenant_id = $1
+                AND e.webhook_id = deliveries.webhook_id AND e.record_id = deliveries.record_id
+                AND e.event_sequence < deliveries.event_sequence AND e.status IN ('pending', 'delivering')) THEN NULL
+                ELSE CAST($3 AS BIGINT) END,
+            generation = (SELECT w.generation FROM webhooks w WHERE w.tenant_id = $1 AND w.id = deliveries.webhook_id)
+        WHERE tenant_id = $1 AND id = $2";
+    /// One that was made when order did not count.
+    FILL_RECORD = "UPDATE deliveries SET record_id = (SELECT e.record_id FROM events e
+            WHERE e.tenant_id = $1 AND e.sequence = deliveries.event_sequence)
+        WHERE tenant_id = $1 AND id = $2 AND record_id IS NULL";
+    RECORD = "SELECT record_id, event_sequence FROM deliveries WHERE tenant_id = $1 AND id = $2 AND record_id IS NOT NULL";
+    /// Later events of a record that is waiting again wait too.
+    HOLD_LATER = "UPDATE deliveries /* INDEXED BY deliveries_in_order */ SET next_attempt_at = NULL
+        WHERE tenant_id = $1 AND webhook_id = $2 AND record_id = $3 AND event_sequence > $4 AND status = 'pending'
+            AND status IN ('pending', 'delivering')";
+    NEXT_TENANT = "SELECT MIN(tenant_id) FROM webhooks WHERE tenant_id > $1";
+    CLEAN_ATTEMPTS = "DELETE FROM delivery_attempts WHERE tenant_id = $1 AND delivery_id IN
+        (SELECT d.id FROM deliveries d WHERE d.tenant_id = $1 AND d.id < $2 AND d.status NOT IN ('pending', 'delivering')
+            ORDER BY d.id LIMIT $3)";
+    /// What is not done with stays, however old it is.
+    CLEAN = "DELETE FROM deliveries WHERE tenant_id = $1 AND id IN
+        (SELECT d.id FROM deliveries d WHERE d.tenant_id = $1 AND d.id < $2 AND d.status NOT IN ('pending', 'delivering')
+            ORDER BY d.id LIMIT $3)";
+    CLEAN_WEBHOOKS = "DELETE FROM webhooks WHERE tenant_id = $1 AND deleted_at < $2 AND NOT EXISTS
+        (SELECT 1 FROM lanes l WHERE l.kind = 'webhook' AND l.tenant_id = $1 AND l.key = webhooks.id)";
+    WAITING = "SELECT COUNT(*) FROM (SELECT 1 AS one FROM deliveries WHERE status = 'pending' LIMIT $1) counted";
+    FIRST_SINCE = "SELECT sequence FROM events WHERE tenant_id = $1 AND at >= $2 ORDER BY at, sequence LIMIT 1";
+    LAST_BEFORE = "SELECT sequence FROM events WHERE tenant_id = $1 AND at < $2 ORDER BY at DESC, sequence DESC LIMIT 1";
+    RUNNING = "SELECT since FROM webhook_recoveries WHERE tenant_id = $1 AND webhook_id = $2 AND finished_at IS NULL";
+    RECOVER = "INSERT INTO webhook_recoveries (tenant_id, webhook_id, since, until, position, through, examined, queued,
+            started_at)
+        VALUES ($1, $2, $3, $4, $5, $6, 0, 0, $7)
+        ON CONFLICT (tenant_id, webhook_id) DO UPDATE SET since = $3, until = $4, position = $5, through = $6, examined = 0,
+            queued = 0, started_at = $7, finished_at = NULL, cancelled = FALSE";
+    COUNT_DUE = "SELECT COUNT(*) FROM (SELECT 1 AS one FROM deliveries /* INDEXED BY deliveries_due */
+        WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'pending' AND next_attempt_at <= $3 LIMIT $4) counted";
+    RECOVERY = "SELECT position, through FROM webhook_recoveries
+        WHERE tenant_id = $1 AND webhook_id = $2 AND finished_at IS NULL";
+    RECOVERABLE = "SELECT sequence, id, type, record_id, at FROM events
+        WHERE tenant_id = $1 AND sequence > $2 AND sequence <= $3 ORDER BY sequence LIMIT $4";
+    /// A delivery that succeeded, or is on its way, stays as it is.
+    REQUEUE = "INSERT INTO deliveries (tenant_id, id, webhook_id, event_sequence, event_id, event_type, record_id, status,
+            generation, next_attempt_at, tries, attempts, created_at)
+        SELECT w.tenant_id, 'dlv_' || substr($3, 5, 22) || w.code, w.id, $4, $3, $5,
+            CASE WHEN w.ordered THEN CAST($6 AS TEXT) END, 'pending', w.generation,
+            CASE WHEN w.ordered AND EXISTS (SELECT 1 FROM deliveries e WHERE e.tenant_id = $1 AND e.webhook_id = w.id
+                AND e.record_id = $6 AND e.event_sequence < $4 AND e.status IN ('pending', 'delivering')) THEN NULL
+                ELSE CAST($7 AS BIGINT) END,
+            0, 0, CAST($8 AS BIGINT)
+        FROM webhooks w WHERE w.tenant_id = $1 AND w.id = $2 AND w.status = 'enabled' AND w.deleted_at IS NULL
+        ON CONFLICT (tenant_id, id) DO UPDATE SET status = 'pending', skipped_reason = NULL, tries = 0,
+            next_attempt_at = excluded.next_attempt_at, generation = excluded.generation, record_id = excluded.record_id
+        WHERE deliveries.status IN ('skipped', 'failed') AND deliveries.succeeded_at IS NULL";
+    RECOVERED = "UPDATE webhook_recoveries SET position = $3, examined = examined + $4, queued = queued + $5, finished_at = $6
+        WHERE tenant_id = $1 AND webhook_id = $2";
+}
+
+pub(super) struct StoredDelivery {
+    pub record: Delivery,
+    tries: i64,
+    paused_until: Option<Timestamp>,
+    paused_reason: Option<String>,
+    attempts: i64,
+}
+
+impl FromRow for StoredDelivery {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        const AT: DeliveryColumns<usize> = DeliveryColumns::AT;
+        let record = Delivery {
+            id: row.get(AT.id)?,
+            webhook_id: row.get(AT.webhook_id)?,
+            event_id: row.get(AT.event_id)?,
+            event_type: row.get(AT.event_type)?,
+            status: Status::stored(&row.get::<String>(AT.status)?)?,
+            skipped_reason: row.get(AT.skipped_reason)?,
+            waiting_for: None,
+            next_attempt_at: row.get(AT.next_attempt_at)?,
+            attempts: Vec::new(),
+            created_at: row.get(AT.created_at)?,
+        };
+        Ok(StoredDelivery {
+            record,
+            tries: row.get(AT.tries)?,
+            paused_until: row.get(AT.paused_until)?,
+            paused_reason: row.get(AT.paused_reason)?,
+            attempts: row.get(AT.attempts)?,
+        })
+    }
+}
+
+impl StoredDelivery {
+    /// Says why it is not sent yet, from what is known at this moment.
+    fn at(mut self, now: Timestamp) -> Delivery {
+        let record = &mut self.record;
+        if record.status != Status::Pending {
+            record.next_attempt_at = None;
+            return self.record;
+        }
+        let paused = self.paused_until.filter(|until| *until > now);
+        let waiting_for = match (record.next_attempt_at, paused) {
+            (None, _) => "earlier_event",
+            (Some(at), Some(until)) if until > at => {
+                record.next_attempt_at = Some(until);
+                self.paused_reason.as_deref().unwrap_or("failing")
+            }
+            (Some(at), _) if at > now || self.tries > 0 => "retry",
+            _ => "turn",
+        };
+        record.waiting_for = Some(waiting_for.to_owned());
+        self.record
+    }
+}
+
+struct StoredAttempt {
+    delivery_id: DeliveryId,
+    number: i64,
+    attempt: Attempt,
+}
+
+impl FromRow for StoredAttempt {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        const AT: AttemptColumns<usize> = AttemptColumns::AT;
+        let attempt = Attempt {
+            at: row.get(AT.at)?,
+            status_code: row.get(AT.status_code)?,
+            error: row.get(AT.error)?,
+            response_body: row.get(AT.response_body)?,
+            address: row.get(AT.address)?,
+            duration_ms: row.get(AT.duration_ms)?,
+            timings: serde_json::from_str(&row.get::<String>(AT.timings)?).map_err(Error::internal)?,
+        };
+        Ok(StoredAttempt { delivery_id: row.get(AT.delivery_id)?, number: row.get(AT.number)?, attempt })
+    }
+}
+
+/// The first or last id that a delivery of this event can have.
+pub(super) fn bound(event: EventId, digit: char) -> String {
+    let text = event.to_string();
+    let shared = text.strip_prefix(EventId::PREFIX).and_then(|rest| rest.get(..rest.len() - 4)).unwrap_or_default();
+    format!("{}{shared}{}", DeliveryId::PREFIX, String::from(digit).repeat(4))
+}
+
+pub async fn get(db: &Db, id: DeliveryId) -> Result<Delivery> {
+    let found = vec![db.one::<StoredDelivery>(GET, args![id]).await?];
+    complete(db, found).await?.pop().ok_or_else(Error::not_found)
+}
+
+/// Attempts of one delivery that are shown: a schedule has ten, and some are sent again and again.
+pub const ATTEMPTS_SHOWN: usize = 100;
+
+/// The records with their attempts.
+pub(super) async fn complete(db: &Db, found: Vec<StoredDelivery>) -> Result<Vec<Delivery>> {
+    let attempts = match attempts_of(&found) {
+        Some(select) => db.select(&select).await?,
+        None => Vec::new(),
+    };
+    Ok(filed(found, attempts, db.world().now()))
+}
+
+/// The newest attempts of each.
+fn attempts_of(found: &[StoredDelivery]) -> Option<Select> {
+    let arm = |id: DeliveryId, rows: usize| vec![id.into(), Value::Int(rows as i64)];
+    let tried: Vec<DeliveryId> = found.iter().filter(|one| one.attempts > 0).map(|one| one.record.id).collect();
+    let mut arms: Vec<Vec<Value>> = tried.iter().map(|id| arm(*id, ATTEMPTS_SHOWN)).collect();
+    // Arms that find nothing keep the number of different texts small.
+    arms.resize(tried.len().next_power_of_two(), arm(*tried.first()?, 0));
+    Some(Select::union_all(ATTEMPTS, arms))
+}
+
+fn filed(found: Vec<StoredDelivery>, attempts: Vec<StoredAttempt>, now: Timestamp) -> Vec<Delivery> {
+    let mut by_delivery: HashMap<DeliveryId, Vec<(i64, Attempt)>> = HashMap::new();
+    for StoredAttempt { delivery_id, number, attempt } in attempts {
+        by_delivery.entry(delivery_id).or_default().push((number, attempt));
+    }
+    let with_attempts = |one: StoredDelivery| {
+        let mut attempts = by_delivery.remove(&one.record.id).unwrap_or_default();
+        attempts.sort_by_key(|(number, _)| *number);
+        Delivery { attempts: attempts.into_iter().map(|(_, attempt)| attempt).collect(), ..one.at(now) }
+    };
+    found.into_iter().map(with_attempts).collect()
+}
+
+async fn read(tx: &mut Tx, id: DeliveryId) -> Result<Delivery> {
+    let now = tx.world().now();
+    let found = vec![tx.one::<StoredDelivery>(GET, args![id]).await?];
+    let attempts = match attempts_of(&found) {
+        Some(select) => tx.select(&select).await?,
+        None => Vec::new(),
+    };
+    filed(found, attempts, now).pop().ok_or_else(Error::not_found)
+}
+
+/// The next tenant that has or had endpoints, in the order of their ids.
+pub async fn tenant_after(db: &Db, after: Option<TenantId>) -> Result<Option<TenantId>> {
+    let after = after.map(|tenant| tenant.to_string()).unwrap_or_default();
+    db.one(NEXT_TENANT, args![after]).await
+}
+
+/// Rows of one step of cleaning.
+const CLEAN_ROWS: i64 = 500;
+
+/// Removes the oldest deliveries of a tenant that are of events before this moment. Whether there may be more.
+pub async fn clean(tx: &mut Tx, before: Timestamp) -> Result<bool> {
+    let first_kept = DeliveryId::first_at(before);
+    tx.exec(CLEAN_ATTEMPTS, args![first_kept, CLEAN_ROWS]).await?;
+    let removed = tx.exec(CLEAN, args![first_kept, CLEAN_ROWS]).await?;
+    let more = removed == CLEAN_ROWS.unsigned_abs();
+    // Last, because a tenant without endpoints is not looked at any more.
+    if !more {
+        tx.exec(CLEAN_WEBHOOKS, args![before]).await?;
+    }
+    Ok(more)
+}
+
+/// How many deliveries of all tenants wait, counted up to `max`.
+pub async fn waiting(db: &Db, max: i64) -> Result<i64> {
+    let counted: Vec<i64> = db.scan(&Select::system(WAITING).bind(max)).await?;
+    Ok(counted.first().copied().unwrap_or(0))
+}
+
+/// Only an endpoint that is switched on can be sent to.
+async fn require_enabled(tx: &mut Tx, id: WebhookId) -> Result<super::super::Webhook> {
+    let now = tx.tick().await?.at;
+    let webhook = webhooks::read(tx, id).await?.at(now);
+    match webhook.status {
+        WebhookStatus::Enabled => Ok(webhook),
+        _ => Err(Error::conflict("The endpoint is disabled. Enable it first, with PUT and enabled: true.")),
+    }
+}
+
+/// Makes a delivery pending again, due now, with the whole schedule before it. If an attempt is just under way, what becomes
+/// of that does not count as what was asked for: settling sees that `resends` has risen.
+pub async fn resend(tx: &mut Tx, rights: &Rights, id: DeliveryId) -> Result<Delivery> {
+    let delivery = read(tx, id).await?;
+    let webhook = match require_enabled(tx, delivery.webhook_id).await {
+        Err(error) if error.code() == kernel::base::Code::NotFound => {
+            return Err(Error::conflict("The endpoint of this delivery has been deleted."));
+        }
+        found => found?,
+    };
+    // An endpoint may have been given to another reader since, with other events.
+    if !matches(&webhook.events, &delivery.event_type) && delivery.event_type != WEBHOOK_TEST.name() {
+        check_subscription(rights, std::slice::from_ref(&delivery.event_type))?;
+    }
+    if delivery.status == Status::Delivering {
+        return Err(Error::conflict("An attempt of this delivery is under way. Wait for what becomes of it."));
+    }
+    if tx.find::<i64>(HAS_PAYLOAD, args![id]).await?.is_none() {
+        return Err(Error::conflict("The payload is no longer kept, so it cannot be sent again."));
+    }
+    let lane = delivery.webhook_id.to_string();
+    lanes::wake(tx, WEBHOOK_LANE, &lane).await?;
+    let due = tx.world().now();
+    if webhook.ordered {
+        tx.later(FILL_RECORD, vec![id.into()]).await?;
+    }
+    tx.exec(RESEND, args![id, due]).await?;
+    if let Some((record, sequence)) = tx.find::<(String, i64)>(RECORD, args![id]).await? {
+        hold_later(tx, delivery.webhook_id, &record, sequence).await?;
+    }
+    audit::record(tx, Entry::new("webhook.resend", "delivery", id)).await?;
+    read(tx, id).await
+}
+
+/// Keeps the order of a record whose earlier event waits again.
+pub async fn hold_later(tx: &mut Tx, webhook: WebhookId, record: &str, sequence: i64) -> Result<()> {
+    tx.exec(HOLD_LATER, args![webhook, record, sequence]).await.map(drop)
+}
+
+/// Starts a recovery; the sender goes through the window a few events at a time.
+pub async fn recover(tx: &mut Tx, webhook: WebhookId, since: Timestamp, until: Option<Timestamp>) -> Result<Recovery> {
+    let now = tx.tick().await?.at;
+    require_enabled(tx, webhook).await?;
+    if tx.find::<Timestamp>(RUNNING, args![webhook]).await?.is_some() {
+        return Err(Error::conflict("A recovery of this endpoint is under way; its record shows how far it has come."));
+    }
+    let until = until.map_or(now.plus(1), |until| until.min(now.plus(1)));
+    // Times rise with the sequence, so that a window of time is one of numbers.
+    let first: Option<i64> = tx.find(FIRST_SINCE, args![since]).await?;
+    let through: Option<i64> = tx.find(LAST_BEFORE, args![until]).await?;
+    let (position, through) = (first.map_or(i64::MAX, |first| first - 1), through.unwrap_or(0));
+    lanes::wake(tx, WEBHOOK_LANE, &webhook.to_string()).await?;
+    tx.exec(RECOVER, args![webhook, since, until, position, through, now]).await?;
+    audit::record(tx, Entry::new("webhook.recover", "webhook", webhook)).await?;
+    let recovery = webhooks::read(tx, webhook).await?.at(now).recovery;
+    recovery.ok_or_else(|| Error::internal("a recovery that was just written is missing"))
+}
+
+/// Deliveries that a recovery lets be due at once.
+const RECOVERY_AHEAD: i64 = 100;
+/// Events that one step of a recovery looks at.
+const RECOVERY_STEP: i64 = 100;
+
+/// Whether so little is due that a recovery may add to it. What waits for a retry does not count: it may wait for hours.
+pub async fn may_recover(tx: &mut Tx, id: WebhookId) -> Result<bool> {
+    let now = tx.world().now();
+    let due: i64 = tx.one(COUNT_DUE, args![id, now, RECOVERY_AHEAD]).await?;
+    Ok(due < RECOVERY_AHEAD)
+}
+
+/// What a step of a recovery has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recovered {
+    /// The lane is another node's.
+    Lost,
+    /// Enough is waiting already.
+    Full,
+    More,
+    Done,
+}
+
+/// One step of a recovery: the next events of its window that match and have had no success.
+pub async fn recover_step(lane: &Lane, id: WebhookId, patterns: Vec<String>, ordered: bool) -> Result<Recovered> {
+    let held = lane.clone();
+    lane.db()
+        .write(async move |tx| {
+            if !held.hold(tx).await? {
+                return Ok(Recovered::Lost);
+            }
+            let running: Option<(i64, i64)> = tx.find(RECOVERY, args![id]).await?;
+            let Some((position, through)) = running else { return Ok(Recovered::Done) };
+            if !may_recover(tx, id).await? {
+                return Ok(Recovered::Full);
+            }
+            let now = tx.world().now();
+            let window = args![position, through, RECOVERY_STEP];
+            let found: Vec<(i64, EventId, String, String, Timestamp)> = tx.list(RECOVERABLE, window).await?;
+            let (mut last, mut queued) = (position, 0);
+            for (sequence, event, kind, record, at) in &found {
+                last = *sequence;
+                if !matches(&patterns, kind) {
+                    continue;
+                }
+                let requeued = tx.exec(REQUEUE, args![id, event, *sequence, kind, record, now, *at]).await?;
+                if ordered && requeued > 0 {
+                    hold_later(tx, id, record, *sequence).await?;
+                }
+                queued += requeued;
+            }
+            let done = (found.len() as i64) < RECOVERY_STEP;
+            let finished_at = done.then_some(now);
+            let (examined, queued) = (found.len() as i64, queued.cast_signed());
+            tx.exec(RECOVERED, args![id, last, examined, queued, finished_at]).await?;
+            Ok(if done { Recovered::Done } else { Recovered::More })
+        })
+        .await
+}
+
+/// Whether an endpoint with these patterns is told of events of this kind.
+fn matches(subscribed: &[String], kind: &str) -> bool {
+    !is_for_one_endpoint(kind) && matching_patterns(kind).iter().any(|pattern| subscribed.contains(pattern))
+}
+
+/// Sends a test event to one endpoint.
+pub async fn test(tx: &mut Tx, id: WebhookId) -> Result<Delivery> {
+    let webhook = require_enabled(tx, id).await?;
+    let published = events::publish_to(tx, &WEBHOOK_TEST, id, &webhook, &[ITSELF]).await?;
+    audit::record(tx, Entry::new("webhook.test", "webhook", id)).await?;
+    let select = Select::new(LIST)
+        .any("d.webhook_id", [id])
+        .raw("AND d.id >= ? AND d.id <= ?", [bound(published.id, '0').into(), bound(published.id, 'z').into()])
+        .limit(1);
+    let made = tx.select::<StoredDelivery>(&select).await?.into_iter().next();
+    let made = made.ok_or_else(|| Error::internal("a test made no delivery"))?;
+    Ok(made.at(published.at))
+}

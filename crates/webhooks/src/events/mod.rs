@@ -1,0 +1,93 @@
+//! The catalogue of events, and the feed of a tenant's own events for those who would rather ask than be told.
+
+pub mod document;
+pub mod feed;
+pub mod reader;
+pub mod routes;
+pub mod store;
+
+use kernel::base::{EventId, Result, TenantId, Timestamp};
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::WEBHOOK_TEST;
+use feature_kit::CUSTOM_KINDS;
+use feature_kit::registry;
+use feature_kit::subscription::EVERYTHING;
+
+/// One kind of event.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = EventType, example = json!({
+    "type": "api_key.revoked",
+    "description": "An API key was revoked.",
+    "schema": {"type": "object"},
+    "example": {
+        "id": "evt_01jd8z6v2mfkpb7h3q9xw5t4rc", "type": "api_key.revoked", "timestamp": "2026-11-15T08:00:00.000Z",
+        "tenant_id": "ten_01jd8z6v2mfkpb7h3q9xw5t4rd", "sequence": 42, "data": {}
+    }
+}))]
+pub struct EventType {
+    pub r#type: String,
+    pub description: String,
+    /// A JSON Schema of the whole body of a delivery.
+    #[schema(value_type = Object)]
+    pub schema: Value,
+    /// A whole body of a delivery.
+    #[schema(value_type = Object)]
+    pub example: Value,
+}
+
+/// An event, exactly as it is delivered.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "id": "evt_01jd8z6v2mfkpb7h3q9xw5t4rc", "type": "api_key.revoked", "timestamp": "2026-11-15T08:00:00.000Z",
+    "tenant_id": "ten_01jd8z6v2mfkpb7h3q9xw5t4rd", "sequence": 42,
+    "data": {"id": "key_01jd8z6v2mfkpb7h3q9xw5t4ra", "name": "Nightly report", "status": "revoked"}
+}))]
+pub struct Event {
+    #[schema(value_type = String)]
+    pub id: EventId,
+    pub r#type: String,
+    #[schema(value_type = String, format = DateTime)]
+    pub timestamp: Timestamp,
+    #[schema(value_type = String)]
+    pub tenant_id: TenantId,
+    /// Rises strictly in the order of commits; gaps are normal.
+    pub sequence: i64,
+    /// The record as the API shows it, plus what the kind adds.
+    #[schema(value_type = Object)]
+    pub data: Value,
+}
+
+/// Which events of the feed a reader wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    All,
+    AllButTests,
+    /// `custom.*` are all that tenants name themselves.
+    Kinds(Vec<String>),
+}
+
+impl Wanted {
+    /// What an endpoint that subscribes to these patterns would be told, and tests where they are named.
+    pub fn of(patterns: &[String]) -> Result<Self> {
+        let kinds = registry().matching_kinds(patterns)?;
+        if !patterns.iter().any(|pattern| pattern == EVERYTHING) {
+            return Ok(Wanted::Kinds(kinds));
+        }
+        Ok(if kinds.iter().any(|kind| kind == WEBHOOK_TEST.name()) { Wanted::All } else { Wanted::AllButTests })
+    }
+
+    /// Whether an event is among them.
+    pub fn includes(&self, family: &str, kind: &str) -> bool {
+        match self {
+            Wanted::All => true,
+            Wanted::AllButTests => kind != WEBHOOK_TEST.name(),
+            Wanted::Kinds(kinds) => {
+                let named = |wanted: &str| kinds.iter().any(|kind| kind == wanted);
+                named(kind) || (family == kernel::events::family(CUSTOM_KINDS) && named(CUSTOM_KINDS))
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! `/api/admin/webhooks/events`
+
+use std::collections::BTreeMap;
+
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use kernel::auth::Scope;
+use kernel::base::{Code, Error, EventId, Result};
+use kernel::events::Described;
+use kernel::http::{Access, FromParams, Ok200, Page, PageRequest, Param, Params, Policy, Query, Rules, documented};
+use kernel::rules;
+use kernel::store::Value;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use utoipa::openapi::{OneOfBuilder, Ref, RefOr, Schema};
+use utoipa::{IntoResponses, PartialSchema, ToSchema};
+
+use super::document::{CataloguePage, FeedPage};
+use super::feed::read_feed;
+use super::{Event, EventType, store};
+use feature_kit::registry;
+
+pub(super) const PATH: &str = "/api/admin/webhooks/events";
+
+rules! {
+    Reading = Rules::new(Policy::Read, &[Scope::WebhooksRead]);
+}
+
+pub struct ListQuery {
+    id: Option<EventId>,
+    feed: bool,
+    pub(super) from_now: bool,
+    pub(super) types: Option<Vec<String>>,
+    pub(super) page: PageRequest,
+}
+
+impl FromParams for ListQuery {
+    fn from_params(params: &mut Params) -> Result<Self> {
+        let one = "One event, as it was delivered. Cannot be combined with the other parameters.";
+        let view = "`feed` for the tenant's own events, oldest first; without it, the catalogue.";
+        let start = "`now` begins the feed at its end instead of the oldest event that is kept. Only without a cursor.";
+        let types = "Of the feed, what an endpoint with these `events` would be told, as a comma list of kinds, \
+                     `<family>.*` and `*`.";
+        let word = "a kind of event such as ticket.created, a family such as ticket.*, or *";
+        let query = ListQuery {
+            id: params.take_optional_id(one)?,
+            feed: params.take_flag(Param::new("view", view).pattern("^feed$"), "feed")?,
+            from_now: params.take_flag(Param::new("start", start).pattern("^now$").unbound(), "now")?,
+            types: params.take_list(Param::new("types", types), word, |word| {
+                registry().can_subscribe(word).is_ok_and(|known| known).then(|| word.to_owned())
+            })?,
+            page: PageRequest::take(params)?,
+        };
+        let refused = |detail| Err(Error::new(Code::InvalidParameter, detail));
+        match &query {
+            ListQuery { feed: false, from_now: true, .. } => refused("The query parameter start needs view=feed."),
+            ListQuery { feed: false, types: Some(_), .. } => refused("The query parameter types needs view=feed."),
+            ListQuery { from_now: true, page, .. } if page.has_cursor() => {
+                refused("The query parameter start cannot be combined with cursor.")
+            }
+            _ => Ok(query),
+        }
+    }
+}
+
+/// A page of the catalogue or of the feed, or one event.
+pub enum Listed {
+    Catalogue(Page<EventType>),
+    Feed(Feed),
+    One(Box<RawValue>),
+}
+
+/// A piece of the feed; `next_cursor` is always there.
+#[derive(Serialize)]
+pub struct Feed {
+    pub(super) data: Vec<Box<RawValue>>,
+    pub(super) has_more: bool,
+    pub(super) next_cursor: String,
+    #[serde(skip)]
+    pub(super) next_link: String,
+}
+
+impl IntoResponse for Listed {
+    fn into_response(self) -> Response {
+        match self {
+            Listed::Catalogue(page) => page.into_response(),
+            Listed::One(event) => Ok200(event).into_response(),
+            Listed::Feed(feed) => {
+                let link = HeaderValue::try_from(feed.next_link.as_str()).ok();
+                let mut response = Ok200(feed).into_response();
+                response.headers_mut().extend(link.map(|link| (header::LINK, link)));
+                response
+            }
+        }
+    }
+}
+
+impl IntoResponses for Listed {
+    fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+        let mut answers = documented::<Self>(
+            "200",
+            "The catalogue; with `view=feed`, events, and always a `next_cursor`; with `id`, one event.",
+        );
+        answers.insert("404".to_owned(), RefOr::Ref(Ref::from_response_name("NotFound")));
+        answers
+    }
+}
+
+impl PartialSchema for Listed {
+    fn schema() -> RefOr<Schema> {
+        let names = [CataloguePage::name(), FeedPage::name(), Event::name()];
+        names.into_iter().fold(OneOfBuilder::new(), |one_of, name| one_of.item(Ref::from_schema_name(name))).into()
+    }
+}
+
+/// Read the catalogue of events, or the events themselves
+///
+/// Without `view`: every kind of event, with the schema and an example of the whole body of a delivery. With
+/// `view=feed`: the tenant's events, oldest first, of the kinds whose family the caller may read. Ask again with
+/// `next_cursor`, which is always set; when there is nothing new, the answer waits up to 25 seconds. With `id`: one event,
+/// as it was delivered.
+#[utoipa::path(
+    get, path = PATH, tag = "Control plane", operation_id = "list_events", params(Query<ListQuery>)
+)]
+pub async fn list(caller: Access<Reading>, query: Query<ListQuery>) -> Result<Listed> {
+    let db = caller.db();
+    let query = query.parse()?;
+    if let Some(id) = query.id {
+        let families = registry().readable_families(caller.scopes());
+        return store::get(&db, &families, id).await.map(Listed::One);
+    }
+    if query.feed {
+        return read_feed(&caller, &db, query).await.map(Listed::Feed);
+    }
+    let after = match query.page.position(&caller, PATH)?.as_deref() {
+        Some([Value::Text(name)]) => Some(name.clone()),
+        _ => None,
+    };
+    let kinds = registry().event_kinds()?;
+    let start = after.and_then(|name| kinds.iter().position(|kind| kind.name == name)).map_or(0, |at| at + 1);
+    let rows: Vec<EventType> = kinds[start..].iter().take(query.page.fetch()).map(event_type).collect();
+    query.page.page(&caller, PATH, rows, |kind| vec![kind.r#type.as_str().into()]).map(Listed::Catalogue)
+}
+
+fn event_type(kind: &Described) -> EventType {
+    EventType {
+        r#type: kind.name.to_owned(),
+        description: kind.description.to_owned(),
+        schema: kind.schema.clone(),
+        example: kind.example.clone(),
+    }
+}

@@ -1,0 +1,135 @@
+//! SQL of the feed.
+
+use std::collections::HashMap;
+
+use kernel::args;
+use kernel::base::{Error, EventId, Result, Timestamp};
+use kernel::store::{Db, Direction, FromRow, Row, Select};
+use serde_json::value::RawValue;
+
+use super::super::WEBHOOK_TEST;
+use super::Wanted;
+use feature_kit::CUSTOM_KINDS;
+
+kernel::statements! {
+    HEAD = "SELECT sequence FROM tenant_clocks WHERE tenant_id = $1";
+    KEPT = "SELECT sequence FROM events WHERE tenant_id = $1 AND sequence <= $2 ORDER BY sequence DESC LIMIT 1";
+    NEXT = "SELECT sequence, at FROM events WHERE tenant_id = $1 AND sequence > $2 ORDER BY sequence LIMIT 1";
+    /// With the bodies that are short; a long one is read when it is known to fit on the page.
+    WINDOW = "SELECT sequence, at, CAST(octet_length(body) AS BIGINT),
+            CASE WHEN octet_length(body) <= CAST($2 AS BIGINT) THEN body END, family, type
+        FROM events WHERE tenant_id = $1";
+    /// The same of every kind, for all who wait.
+    FRESH = kernel::sql![WINDOW, " AND sequence > $3 AND sequence <= $4 ORDER BY sequence LIMIT $5"];
+    BODIES = "SELECT sequence, body FROM events WHERE tenant_id = $1";
+    ONE = "SELECT body FROM events WHERE tenant_id = $1 AND id = $2";
+}
+
+/// A body that is short enough to be read before it is known whether it fits: a whole page of them does.
+const SHORT_BYTES_MAX: i64 = 4 << 10;
+
+/// An event of the feed, without its body if that is long.
+pub struct Told {
+    pub sequence: i64,
+    pub at: Timestamp,
+    pub bytes: usize,
+    pub family: String,
+    pub kind: String,
+    body: Option<String>,
+}
+
+impl FromRow for Told {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let bytes = usize::try_from(row.get::<i64>(2)?).map_err(Error::internal)?;
+        Ok(Told {
+            sequence: row.get(0)?,
+            at: row.get(1)?,
+            bytes,
+            family: row.get(4)?,
+            kind: row.get(5)?,
+            body: row.get(3)?,
+        })
+    }
+}
+
+/// The highest number that the tenant's writes have reached. Everything up to it is committed, because a tenant's
+/// writes come one after the other.
+pub async fn head(db: &Db) -> Result<i64> {
+    Ok(db.find(HEAD, args![]).await?.unwrap_or(0))
+}
+
+/// Whether all events behind this number are still there. They are removed in their order: while the very next one is
+/// there, or any before it, none behind it is gone.
+pub async fn is_kept(db: &Db, after: i64) -> Result<bool> {
+    Ok(db.find::<i64>(KEPT, args![after.saturating_add(1)]).await?.is_some())
+}
+
+/// The number and the moment of the first event behind a number, whatever it tells of.
+pub async fn find_next(db: &Db, after: i64) -> Result<Option<(i64, Timestamp)>> {
+    db.find(NEXT, args![after]).await
+}
+
+/// The body of one event of these families.
+pub async fn get(db: &Db, families: &[&'static str], id: EventId) -> Result<Box<RawValue>> {
+    let select = Select::new(ONE).bind(id).any("family", families.iter().copied()).limit(1);
+    let found: Vec<String> = db.select(&select).await?;
+    raw(found.into_iter().next().ok_or_else(Error::not_found)?)
+}
+
+/// Events of these families that are wanted, above `after` and up to `through`, in their order.
+pub async fn window(
+    db: &Db,
+    families: &[&'static str],
+    wanted: &Wanted,
+    (after, through): (i64, i64),
+    limit: usize,
+) -> Result<Vec<Told>> {
+    let select = Select::new(WINDOW)
+        .bind(SHORT_BYTES_MAX)
+        .any("family", families.iter().copied())
+        .raw("AND sequence > ? AND sequence <= ?", [after.into(), through.into()]);
+    let select = match wanted {
+        Wanted::All => select,
+        Wanted::AllButTests => select.raw("AND type <> ?", [WEBHOOK_TEST.name().into()]),
+        Wanted::Kinds(kinds) => {
+            let whole = kinds.iter().any(|kind| kind == CUSTOM_KINDS);
+            let kind = if whole { "CASE WHEN family = 'custom' THEN 'custom.*' ELSE type END" } else { "type" };
+            select.any(kind, kinds.iter().map(String::as_str))
+        }
+    };
+    db.select(&select.order(&["sequence"], Direction::Ascending).limit(limit)).await
+}
+
+/// Every event above `after` and up to `through`, with its body; none if they are more than so many or so many bytes.
+pub async fn list_fresh(
+    db: &Db,
+    (after, through): (i64, i64),
+    (events_max, bytes_max): (usize, usize),
+) -> Result<Option<Vec<(Told, Box<RawValue>)>>> {
+    let most = events_max as i64 + 1;
+    let told: Vec<Told> = db.list(FRESH, args![SHORT_BYTES_MAX, after, through, most]).await?;
+    if told.len() > events_max || told.iter().map(|one| one.bytes).sum::<usize>() > bytes_max {
+        return Ok(None);
+    }
+    bodies(db, told).await.map(Some)
+}
+
+/// These with their bodies, in their order. What is not there any more has been cleaned away meanwhile.
+pub async fn bodies(db: &Db, told: Vec<Told>) -> Result<Vec<(Told, Box<RawValue>)>> {
+    let long: Vec<i64> = told.iter().filter(|one| one.body.is_none()).map(|one| one.sequence).collect();
+    let mut read: HashMap<i64, String> = HashMap::new();
+    if !long.is_empty() {
+        let most = long.len();
+        let found: Vec<(i64, String)> = db.select(&Select::new(BODIES).any("sequence", long).limit(most)).await?;
+        read.extend(found);
+    }
+    let bodies = told.into_iter().filter_map(|mut one| {
+        let body = one.body.take().or_else(|| read.remove(&one.sequence))?;
+        Some(raw(body).map(|body| (one, body)))
+    });
+    bodies.collect()
+}
+
+fn raw(body: String) -> Result<Box<RawValue>> {
+    RawValue::from_string(body).map_err(Error::internal)
+}

@@ -1,0 +1,104 @@
+//! SQL of telling endpoints of an event, in the transaction that publishes it.
+//!
+//! By one `INSERT … SELECT` over the subscriptions there is one delivery for every endpoint that wants the event.
+
+use kernel::store::{Follower, Happening, Value};
+
+use feature_kit::subscription::matching_patterns;
+
+/// The endpoints that an event's three patterns match, numbered from here.
+macro_rules! subscribers {
+    ($first:literal, $second:literal, $third:literal) => {
+        concat!(
+            "(SELECT s.webhook_id FROM webhook_subscriptions s WHERE s.tenant_id = $1 AND s.pattern IN ($",
+            $first,
+            ", $",
+            $second,
+            ", $",
+            $third,
+            "))"
+        )
+    };
+}
+
+/// Rows of this event's own, beside the lanes: whoever publishes holds the tenant's clock, and waits for no lane with it.
+macro_rules! wake {
+    ($which:expr) => {
+        concat!(
+            "INSERT INTO lane_wakes (kind, tenant_id, key, sequence)
+            SELECT 'webhook', w.tenant_id, w.id, CAST($2 AS BIGINT) FROM webhooks w
+            WHERE w.tenant_id = $1 AND w.status = 'enabled' AND w.id IN ",
+            $which
+        )
+    };
+}
+
+/// The id of a delivery is that of its event with the endpoint's own four digits at the end. All are due at once, also where
+/// order counts: what an earlier event of the record is not done with is held back by the sender alone, which knows.
+macro_rules! deliver {
+    ($which:expr) => {
+        concat!(
+            "INSERT INTO deliveries (tenant_id, id, webhook_id, event_sequence, event_id, event_type, record_id, status,
+                skipped_reason, generation, next_attempt_at, tries, attempts, created_at)
+            SELECT w.tenant_id, 'dlv_' || substr($2, 5, 22) || w.code, w.id, $3, $2, $4,
+                CASE WHEN w.ordered THEN CAST($5 AS TEXT) END,
+                CASE WHEN w.status = 'enabled' THEN 'pending' ELSE 'skipped' END,
+                CASE WHEN w.status <> 'enabled' THEN w.status END,
+                w.generation,
+                CASE WHEN w.status = 'enabled' THEN CAST($6 AS BIGINT) END,
+                0, 0, $7
+            FROM webhooks w WHERE w.tenant_id = $1 AND w.id IN ",
+            $which
+        )
+    };
+}
+
+kernel::statements! {
+    /// Whether anybody wants an event. Three looks: an `IN` is a table of its own to SQLite, made each time.
+    SUBSCRIBED = "SELECT webhook_id FROM webhook_subscriptions WHERE tenant_id = $1 AND pattern = $2
+        UNION ALL SELECT webhook_id FROM webhook_subscriptions WHERE tenant_id = $1 AND pattern = $3
+        UNION ALL SELECT webhook_id FROM webhook_subscriptions WHERE tenant_id = $1 AND pattern = $4 LIMIT 1";
+    WAKE = wake!(subscribers!("3", "4", "5"));
+    WAKE_ONE = wake!("($3)");
+    DELIVER = deliver!(subscribers!("8", "9", "10"));
+    DELIVER_ONE = deliver!("($8)");
+}
+
+/// Every endpoint that wants to know.
+pub const SUBSCRIBERS: Follower = Follower {
+    name: "webhooks",
+    only_if: Some((SUBSCRIBED, subscribed)),
+    statements: &[(WAKE, waking), (DELIVER, delivering)],
+};
+/// The endpoint alone that the event is of, whatever it or others have subscribed to: tests.
+pub const ITSELF: Follower =
+    Follower { name: "webhooks", only_if: None, statements: &[(WAKE_ONE, waking_one), (DELIVER_ONE, delivering_one)] };
+
+fn subscribed(event: &Happening<'_>) -> Vec<Value> {
+    wanted(event).into()
+}
+
+fn waking(event: &Happening<'_>) -> Vec<Value> {
+    [event.sequence.into()].into_iter().chain(wanted(event)).collect()
+}
+
+fn delivering(event: &Happening<'_>) -> Vec<Value> {
+    told(event).into_iter().chain(wanted(event)).collect()
+}
+
+fn waking_one(event: &Happening<'_>) -> Vec<Value> {
+    vec![event.sequence.into(), event.record.into()]
+}
+
+fn delivering_one(event: &Happening<'_>) -> Vec<Value> {
+    told(event).into_iter().chain([event.record.into()]).collect()
+}
+
+fn wanted(event: &Happening<'_>) -> [Value; 3] {
+    matching_patterns(event.kind).map(Into::into)
+}
+
+fn told(event: &Happening<'_>) -> [Value; 6] {
+    let Happening { id, sequence, kind, record, at, now } = *event;
+    [id.into(), sequence.into(), kind.into(), record.into(), now.into(), at.into()]
+}

@@ -1,0 +1,234 @@
+//! `/api/admin/webhooks`
+
+use std::collections::BTreeMap;
+
+use axum::response::{IntoResponse, Response};
+use kernel::auth::Scope;
+use kernel::base::{Error, Result};
+use kernel::http::{
+    Access, Api, Caller, Created, FromParams, Idempotency, IfMatch, Json, NoContent, Once, One, OneOrPage, Page,
+    PageRequest, Params, Policy, Query, Rules, Versioned,
+};
+use kernel::operations;
+use kernel::outbound::Target;
+use kernel::rules;
+use utoipa::openapi::schema::AnyOfBuilder;
+use utoipa::openapi::{OneOfBuilder, Ref, RefOr, Schema};
+use utoipa::{IntoResponses, PartialSchema, ToSchema};
+
+use super::input::{Change, Input, Rotation};
+use super::{NewWebhook, Webhook, WebhookId, store};
+use super::{deliveries, events};
+
+/// The operations of the contract beside those of the specification: the log of deliveries, and the catalogue and feed of
+/// events.
+pub fn mount_more(api: Api) -> Api {
+    api.tenant(operations!(deliveries::routes::list, deliveries::routes::act))
+        .tenant(operations!(events::routes::list))
+        .schema::<Page<deliveries::Delivery>>()
+        .schema::<events::document::CataloguePage>()
+        .schema::<events::document::FeedPage>()
+}
+
+/// The operations of this feature, and the schemas that their answers refer to.
+pub fn mount(api: Api) -> Api {
+    api.tenant(operations!(list, create, replace, delete))
+        .schema::<Page<super::Webhook>>()
+        .schema::<super::NewWebhook>()
+}
+
+const PATH: &str = "/api/admin/webhooks";
+
+rules! {
+    Reading = Rules::new(Policy::Read, &[Scope::WebhooksRead]);
+    Writing = Rules::new(Policy::Write, &[Scope::WebhooksWrite]);
+}
+
+pub struct ListQuery {
+    id: Option<WebhookId>,
+    page: PageRequest,
+}
+
+impl FromParams for ListQuery {
+    fn from_params(params: &mut Params) -> Result<Self> {
+        let id = params.take_optional_id("One endpoint. Cannot be combined with the other parameters.")?;
+        Ok(ListQuery { id, page: PageRequest::take(params)? })
+    }
+}
+
+/// List webhook endpoints, or read one
+///
+/// Newest first. Never shows a secret or the value of a header.
+#[utoipa::path(
+    get, path = PATH, tag = "Control plane", operation_id = "list_webhooks", params(Query<ListQuery>)
+)]
+pub async fn list(caller: Access<Reading>, query: Query<ListQuery>) -> Result<OneOrPage<Webhook>> {
+    let db = caller.db();
+    let query = query.parse()?;
+    if let Some(id) = query.id {
+        return store::get(&db, id).await.map(OneOrPage::One);
+    }
+    let after = query.page.position(&caller, PATH)?;
+    let rows = store::list(&db, after, query.page.fetch()).await?;
+    let position = |webhook: &Webhook| vec![webhook.created_at.into(), webhook.id.into()];
+    query.page.page(&caller, PATH, rows, position).map(OneOrPage::Page)
+}
+
+/// Create a webhook endpoint
+///
+/// The answer is the only one that ever shows the `secret`: keep it, and verify every delivery with it as Standard
+/// Webhooks says.
+#[utoipa::path(
+    post, path = PATH, tag = "Control plane", operation_id = "create_webhook", request_body = Input
+)]
+pub async fn create(
+    caller: Access<Writing>,
+    idempotency: Idempotency,
+    query: Query<()>,
+    body: Json<Input>,
+) -> Result<Once<Created<NewWebhook>>> {
+    let db = caller.db();
+    query.parse()?;
+    let body = body.read().await?;
+    // Looked up before the transaction, and refused in it: a repeated request gets its first answer, whatever the name
+    // means by now.
+    let checked = check_target(&caller, &body.value.url).await;
+    let (grant, secrets, input) = (caller.grant(), caller.app().secrets.clone(), body.value);
+    idempotency
+        .once(&caller, &db, body.digest, async move |tx| {
+            checked?;
+            let rights = grant.confirm(tx).await?;
+            let made = store::create(tx, &rights, input, &secrets).await?;
+            Ok(Created::at(PATH, made.record.id, made))
+        })
+        .await
+}
+
+/// A name that does not resolve yet passes: the check when something is sent decides.
+async fn check_target(caller: &Caller, url: &Target) -> Result<()> {
+    let checked = caller.app().outbound.check(url, Some(caller.tenant_id())).await;
+    checked.map_err(|refusal| Error::target_not_allowed("/url", refusal.detail))
+}
+
+/// What PUT answers: the record, and after a rotation also the new secret.
+pub enum Changed {
+    Replaced(Box<Webhook>),
+    Rotated(Box<NewWebhook>),
+}
+
+impl IntoResponse for Changed {
+    fn into_response(self) -> Response {
+        match self {
+            Changed::Replaced(record) => Versioned(*record).into_response(),
+            Changed::Rotated(record) => Versioned(*record).into_response(),
+        }
+    }
+}
+
+impl IntoResponses for Changed {
+    fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+        kernel::http::documented::<Self>(
+            "200",
+            "The endpoint as it is now; after a rotation with the new `secret`, shown this once.",
+        )
+    }
+}
+
+impl PartialSchema for Changed {
+    fn schema() -> RefOr<Schema> {
+        // Not one of: an endpoint with its secret is also an endpoint.
+        let any_of = AnyOfBuilder::new()
+            .item(Ref::from_schema_name(Webhook::name()))
+            .item(Ref::from_schema_name(NewWebhook::name()));
+        any_of.into()
+    }
+}
+
+/// The body of PUT, for the document.
+impl PartialSchema for Change {
+    fn schema() -> RefOr<Schema> {
+        let names = [Input::name(), Rotation::name()];
+        names.into_iter().fold(OneOfBuilder::new(), |one_of, name| one_of.item(Ref::from_schema_name(name))).into()
+    }
+}
+
+impl ToSchema for Change {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "WebhookChange".into()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        for (name, schema) in [
+            (Input::name(), Input::schema()),
+            (Rotation::name(), Rotation::schema()),
+            (Webhook::name(), Webhook::schema()),
+        ] {
+            schemas.push((name.into(), schema));
+        }
+        Rotation::schemas(schemas);
+        Webhook::schemas(schemas);
+    }
+}
+
+/// Replace a webhook endpoint, or rotate its secret
+///
+/// An omitted optional field returns to its default. Enabling sends nothing of what was skipped; a recovery does. With
+/// `rotate_secret` alone, answers with a new `secret`, and both sign during the overlap; a second rotation ends the
+/// first one's overlap.
+#[utoipa::path(
+    put, path = PATH, tag = "Control plane", operation_id = "replace_webhook", params(Query<One<WebhookId>>), request_body = Change
+)]
+pub async fn replace(
+    caller: Access<Writing>,
+    if_match: IfMatch,
+    idempotency: Idempotency,
+    query: Query<One<WebhookId>>,
+    body: Json<Change>,
+) -> Result<Changed> {
+    let db = caller.db();
+    let id = query.parse()?.id;
+    let change = body.read().await?.value;
+    idempotency.check()?;
+    if let Change::Replace(input) = &change {
+        check_target(&caller, &input.url).await?;
+    }
+    let (grant, secrets) = (caller.grant(), caller.app().secrets.clone());
+    db.write(async move |tx| {
+        let rights = grant.confirm(tx).await?;
+        match change {
+            Change::Replace(input) => {
+                let changed = store::replace(tx, &rights, id, &if_match, *input, &secrets).await?;
+                Ok(Changed::Replaced(Box::new(changed)))
+            }
+            Change::RotateSecret { overlap_hours } => {
+                let rotated = store::rotate_secret(tx, &rights, id, &if_match, overlap_hours, &secrets).await?;
+                Ok(Changed::Rotated(Box::new(rotated)))
+            }
+        }
+    })
+    .await
+}
+
+/// Delete a webhook endpoint
+///
+/// Nothing more is sent to it. What was waiting stays in the log as skipped.
+#[utoipa::path(
+    delete, path = PATH, tag = "Control plane", operation_id = "delete_webhook", params(Query<One<WebhookId>>)
+)]
+pub async fn delete(
+    caller: Access<Writing>,
+    if_match: IfMatch,
+    idempotency: Idempotency,
+    query: Query<One<WebhookId>>,
+) -> Result<NoContent> {
+    let db = caller.db();
+    let id = query.parse()?.id;
+    idempotency.check()?;
+    let grant = caller.grant();
+    db.write(async move |tx| {
+        grant.confirm(tx).await?;
+        store::delete(tx, id, &if_match).await
+    })
+    .await?;
+    Ok(NoContent)
+}

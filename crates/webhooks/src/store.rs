@@ -1,0 +1,380 @@
+//! SQL of webhook endpoints.
+
+use std::collections::BTreeMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use kernel::args;
+use kernel::audit::{self, Changes, Entry};
+use kernel::auth::Rights;
+use kernel::base::seal::{Cell, Sealed, SealedColumn};
+use kernel::base::{Code, Error, HOUR_MS, Result, Secrets, Timestamp, Word};
+use kernel::http::IfMatch;
+use kernel::jobs::lanes;
+use kernel::outbound::Target;
+use kernel::store::{Db, Direction, Select, Tx, Value};
+use serde_json::json;
+
+use super::input::Input;
+use super::stored::StoredWebhook;
+use super::{NewWebhook, Status, WEBHOOK_LANE, WEBHOOKS_MAX, Webhook, WebhookId};
+use feature_kit::request_headers::{MASK, merge_headers};
+use feature_kit::subscription::check_subscription;
+
+kernel::columns! {
+    /// A record with what the sender has observed. The count is bounded, so that a large backlog costs no more.
+    pub struct WebhookColumns {
+        id = "w.id", name = "w.name", url = "w.url", events = "w.events", status = "w.status",
+        disabled_reason = "w.disabled_reason", header_names = "w.header_names", headers = "w.headers",
+        headers_version = "w.headers_version", rate_limit_per_second = "w.rate_limit_per_second", ordered = "w.ordered",
+        created_by_type = "w.created_by_type", created_by_id = "w.created_by_id", created_by_name = "w.created_by_name",
+        version = "w.version", created_at = "w.created_at", updated_at = "w.updated_at",
+        last_success_at = "s.last_success_at", last_failure_at = "s.last_failure_at",
+        consecutive_failures = "COALESCE(s.consecutive_failures, 0)", paused_until = "s.paused_until",
+        paused_reason = "s.paused_reason",
+        pending = "(SELECT COUNT(*) FROM (SELECT 1 AS one FROM deliveries d
+            WHERE d.tenant_id = w.tenant_id AND d.webhook_id = w.id AND d.status = 'pending' LIMIT 1000) counted)",
+        next_attempt_at = "(SELECT MIN(d.next_attempt_at) FROM deliveries d
+            WHERE d.tenant_id = w.tenant_id AND d.webhook_id = w.id AND d.status = 'pending')",
+        recovery_since = "r.since", recovery_until = "r.until", recovery_examined = "r.examined",
+        recovery_queued = "r.queued", recovery_started_at = "r.started_at", recovery_finished_at = "r.finished_at",
+        recovery_cancelled = "r.cancelled",
+    }
+}
+
+kernel::columns! {
+    /// What is written of a new endpoint.
+    struct NewWebhookColumns in "webhooks" {
+        id, code, name, url, events, status, disabled_reason, header_names, headers, headers_version,
+        rate_limit_per_second, ordered, generation, created_by_type, created_by_id, created_by_name, version, created_at,
+        updated_at,
+    }
+}
+
+kernel::columns! {
+    /// What is written of one that is replaced.
+    struct ReplacedColumns in "webhooks" by id {
+        id, name, url, events, status, disabled_reason, header_names, headers, headers_version, rate_limit_per_second,
+        ordered, version, updated_at,
+    }
+}
+
+kernel::statements! {
+    LIST = kernel::sql![
+        "SELECT ",
+        WebhookColumns::LIST,
+        " FROM webhooks w
+        LEFT JOIN webhook_states s ON s.tenant_id = w.tenant_id AND s.webhook_id = w.id
+        LEFT JOIN webhook_recoveries r ON r.tenant_id = w.tenant_id AND r.webhook_id = w.id
+        WHERE w.tenant_id = $1 AND w.deleted_at IS NULL"
+    ];
+    GET = kernel::sql![LIST, " AND w.id = $2"];
+    COUNT = "SELECT COUNT(*) FROM webhooks WHERE tenant_id = $1 AND deleted_at IS NULL";
+    LAST_CODE = "SELECT code FROM webhooks WHERE tenant_id = $1 ORDER BY code DESC LIMIT 1";
+    INSERT = NewWebhookColumns::INSERT;
+    INSERT_STATE = "INSERT INTO webhook_states (tenant_id, webhook_id, consecutive_failures, drained) VALUES ($1, $2, 0, 1)";
+    UPDATE = ReplacedColumns::UPDATE;
+    /// Whatever waits is of an older generation from now on.
+    SWITCH_OFF = "UPDATE webhooks SET generation = generation + 1 WHERE tenant_id = $1 AND id = $2";
+    END_RECOVERY = "UPDATE webhook_recoveries SET finished_at = $3, cancelled = TRUE
+        WHERE tenant_id = $1 AND webhook_id = $2 AND finished_at IS NULL";
+    SET_STATUS = "UPDATE webhooks SET status = $3, disabled_reason = $4, version = version + 1, updated_at = $5
+        WHERE tenant_id = $1 AND id = $2";
+    DELETE = "UPDATE webhooks SET deleted_at = $3, status = 'disabled', headers = $4, header_names = '[]', version = version + 1,
+            updated_at = $3 WHERE tenant_id = $1 AND id = $2";
+    TOUCH = "UPDATE webhooks SET version = version + 1, updated_at = $3 WHERE tenant_id = $1 AND id = $2";
+    SUBSCRIBE = "INSERT INTO webhook_subscriptions (tenant_id, pattern, webhook_id) VALUES ($1, $2, $3)";
+    UNSUBSCRIBE = "DELETE FROM webhook_subscriptions WHERE tenant_id = $1 AND webhook_id = $2";
+    FORGET_FAILURES = "UPDATE webhook_states SET consecutive_failures = 0, failing_since = NULL, paused_until = NULL,
+            paused_reason = NULL WHERE tenant_id = $1 AND webhook_id = $2";
+    /// What waits and was made when order did not count has yet to be told its record.
+    SET_RECORDS_MISSING = "UPDATE webhook_states SET records_missing = $3 WHERE tenant_id = $1 AND webhook_id = $2";
+    LAST_SECRET = "SELECT number FROM webhook_secrets WHERE tenant_id = $1 AND webhook_id = $2 ORDER BY number DESC LIMIT 1";
+    INSERT_SECRET = "INSERT INTO webhook_secrets (tenant_id, webhook_id, number, secret) VALUES ($1, $2, $3, $4)";
+    /// A second rotation ends the overlap of the first.
+    END_OVERLAP = "DELETE FROM webhook_secrets WHERE tenant_id = $1 AND webhook_id = $2 AND number < $3";
+    START_OVERLAP = "UPDATE webhook_secrets SET valid_until = $3 WHERE tenant_id = $1 AND webhook_id = $2";
+    DELETE_SECRETS = "DELETE FROM webhook_secrets WHERE tenant_id = $1 AND webhook_id = $2";
+}
+
+/// Where a body has them.
+const HEADERS: &str = "/headers";
+
+pub async fn get(db: &Db, id: WebhookId) -> Result<Webhook> {
+    Ok(db.one::<StoredWebhook>(GET, args![id]).await?.at(db.world().now()))
+}
+
+pub async fn list(db: &Db, after: Option<Vec<Value>>, limit: usize) -> Result<Vec<Webhook>> {
+    let order = ["w.created_at", "w.id"];
+    let mut select = Select::new(LIST);
+    if let Some(position) = after {
+        select = select.after(&order, Direction::Descending, position);
+    }
+    let rows: Vec<StoredWebhook> = db.select(&select.order(&order, Direction::Descending).limit(limit)).await?;
+    let now = db.world().now();
+    Ok(rows.into_iter().map(|webhook| webhook.at(now)).collect())
+}
+
+/// The endpoint inside a transaction.
+pub async fn read(tx: &mut Tx, id: WebhookId) -> Result<StoredWebhook> {
+    tx.one(GET, args![id]).await
+}
+
+pub async fn create(tx: &mut Tx, rights: &Rights, input: Input, secrets: &Secrets) -> Result<NewWebhook> {
+    check_subscription(rights, &input.events)?;
+    let now = tx.tick().await?.at;
+    let count: i64 = tx.one(COUNT, args![]).await?;
+    if count >= WEBHOOKS_MAX {
+        let detail = format!("A tenant has at most {WEBHOOKS_MAX} endpoints. Delete one that is no longer needed.");
+        return Err(Error::new(Code::LimitReached, detail));
+    }
+    let id = WebhookId::new(tx.world());
+    let code = next_code(tx.find(LAST_CODE, args![]).await?)?;
+    let headers = merge_headers(&BTreeMap::new(), true, input.headers, HEADERS).map_err(Error::invalid_fields)?;
+    let sealed = seal_headers(tx, secrets, id, 1, &headers)?;
+    let (status, reason) = wanted_status(input.enabled);
+    let by = tx.actor().who.clone();
+    let (name, names, events) = (input.name.into_string(), names_json(&headers)?, json_text(&input.events)?);
+    let row = NewWebhookColumns {
+        id: id.into(),
+        code: code.into(),
+        name: name.into(),
+        url: input.url.as_str().into(),
+        events: events.into(),
+        status: status.as_str().into(),
+        disabled_reason: reason.into(),
+        header_names: names.into(),
+        headers: sealed.into(),
+        headers_version: Value::Int(1),
+        rate_limit_per_second: input.rate_limit_per_second.into(),
+        ordered: input.ordered.into(),
+        generation: Value::Int(1),
+        created_by_type: by.kind.as_str().into(),
+        created_by_id: by.id.into(),
+        created_by_name: by.name.into(),
+        version: Value::Int(1),
+        created_at: now.into(),
+        updated_at: now.into(),
+    };
+    tx.later(INSERT, row.into_vec()).await?;
+    subscribe(tx, id, &input.events).await?;
+    tx.exec(INSERT_STATE, args![id]).await?;
+    lanes::make(tx, WEBHOOK_LANE, &id.to_string()).await?;
+    let secret = add_secret(tx, secrets, id, 1).await?;
+    audit::record(tx, Entry::new("webhook.create", "webhook", id)).await?;
+    Ok(NewWebhook { record: read(tx, id).await?.at(now), secret })
+}
+
+pub async fn replace(
+    tx: &mut Tx,
+    rights: &Rights,
+    id: WebhookId,
+    if_match: &IfMatch,
+    input: Input,
+    secrets: &Secrets,
+) -> Result<Webhook> {
+    check_subscription(rights, &input.events)?;
+    let now = tx.tick().await?.at;
+    let stored = read(tx, id).await?;
+    // What waits for the endpoint, or is sent again, is of the events it had.
+    check_subscription(rights, &stored.record.events)?;
+    if_match.check(stored.record.version)?;
+    let kept = open_headers(tx, secrets, id, &stored)?;
+    let old = stored.record;
+    let stays = Target::parse(&old.url).is_ok_and(|url| url.has_place_of(&input.url));
+    let headers = merge_headers(&kept, stays, input.headers, HEADERS).map_err(Error::invalid_fields)?;
+    let (status, reason) = if old.enabled == input.enabled {
+        (old.status, old.disabled_reason.as_deref())
+    } else {
+        wanted_status(input.enabled)
+    };
+    let name = input.name.into_string();
+    let mut changes = Changes::default();
+    changes.add("name", old.name.as_str(), name.as_str());
+    changes.add("url", old.url.as_str(), input.url.as_str());
+    changes.add("events", old.events.clone(), input.events.clone());
+    changes.add("status", old.status.as_str(), status.as_str());
+    changes.add("rate_limit_per_second", json!(old.rate_limit_per_second), json!(input.rate_limit_per_second));
+    changes.add("ordered", old.ordered, input.ordered);
+    if kept != headers {
+        // That they changed is told, not what they are.
+        changes.add("headers", json!(old.headers), json!(masked(&headers, &kept)));
+    }
+    if changes.is_empty() {
+        return Ok(read(tx, id).await?.at(now));
+    }
+    let version = old.version + 1;
+    let sealed = seal_headers(tx, secrets, id, version, &headers)?;
+    let (names, events) = (names_json(&headers)?, json_text(&input.events)?);
+    let row = ReplacedColumns {
+        id: id.into(),
+        name: name.into(),
+        url: input.url.as_str().into(),
+        events: events.into(),
+        status: status.as_str().into(),
+        disabled_reason: reason.into(),
+        header_names: names.into(),
+        headers: sealed.into(),
+        headers_version: version.into(),
+        rate_limit_per_second: input.rate_limit_per_second.into(),
+        ordered: input.ordered.into(),
+        version: version.into(),
+        updated_at: now.into(),
+    };
+    tx.later(UPDATE, row.into_vec()).await?;
+    tx.exec(UNSUBSCRIBE, args![id]).await?;
+    subscribe(tx, id, &input.events).await?;
+    audit::record(tx, Entry::new("webhook.update", "webhook", id).changes(changes)).await?;
+    if old.enabled && !input.enabled {
+        switch_off(tx, id, now).await?;
+    } else {
+        // The sender looks again at what it holds back or lets pass.
+        lanes::wake(tx, WEBHOOK_LANE, &id.to_string()).await?;
+    }
+    // Enabling is a new start, and what the old place answered says nothing about the new one. The lane is locked by
+    // now: the order of locks.
+    if (!old.enabled && input.enabled) || old.url != input.url.as_str() {
+        tx.exec(FORGET_FAILURES, args![id]).await?;
+    }
+    if old.ordered != input.ordered {
+        tx.exec(SET_RECORDS_MISSING, args![id, input.ordered]).await?;
+    }
+    Ok(read(tx, id).await?.at(now))
+}
+
+/// Makes the next secret; the one before it goes on signing for the overlap.
+pub async fn rotate_secret(
+    tx: &mut Tx,
+    rights: &Rights,
+    id: WebhookId,
+    if_match: &IfMatch,
+    overlap_hours: i64,
+    secrets: &Secrets,
+) -> Result<NewWebhook> {
+    let now = tx.tick().await?.at;
+    let old = read(tx, id).await?.record;
+    check_subscription(rights, &old.events)?;
+    if_match.check(old.version)?;
+    let last: i64 = tx.one(LAST_SECRET, args![id]).await?;
+    if overlap_hours == 0 {
+        tx.exec(DELETE_SECRETS, args![id]).await?;
+    } else {
+        tx.exec(END_OVERLAP, args![id, last]).await?;
+        tx.exec(START_OVERLAP, args![id, now.plus(overlap_hours * HOUR_MS)]).await?;
+    }
+    let secret = add_secret(tx, secrets, id, last + 1).await?;
+    tx.exec(TOUCH, args![id, now]).await?;
+    audit::record(tx, Entry::new("webhook.rotate_secret", "webhook", id)).await?;
+    Ok(NewWebhook { record: read(tx, id).await?.at(now), secret })
+}
+
+pub async fn delete(tx: &mut Tx, id: WebhookId, if_match: &IfMatch) -> Result<()> {
+    let now = tx.tick().await?.at;
+    if_match.check(read(tx, id).await?.record.version)?;
+    tx.exec(UNSUBSCRIBE, args![id]).await?;
+    tx.exec(DELETE_SECRETS, args![id]).await?;
+    tx.exec(DELETE, args![id, now, [0_u8; 0].as_slice()]).await?;
+    audit::record(tx, Entry::new("webhook.delete", "webhook", id)).await?;
+    switch_off(tx, id, now).await
+}
+
+/// Switches an endpoint off because of what this version of it answered. The endpoint as it is then, or none if it was off
+/// already or is another by now.
+pub async fn auto_disable(tx: &mut Tx, id: WebhookId, asked: i64, reason: &str) -> Result<Option<Webhook>> {
+    let now = tx.tick().await?.at;
+    let Some(old) = tx.find::<StoredWebhook>(GET, args![id]).await? else { return Ok(None) };
+    if !old.record.enabled || old.record.version != asked {
+        return Ok(None);
+    }
+    tx.exec(SET_STATUS, args![id, Status::AutoDisabled.as_str(), reason, now]).await?;
+    let mut changes = Changes::default();
+    changes.add("status", old.record.status.as_str(), Status::AutoDisabled.as_str());
+    audit::record(tx, Entry::new("webhook.auto_disable", "webhook", id).changes(changes)).await?;
+    switch_off(tx, id, now).await?;
+    Ok(Some(read(tx, id).await?.at(now)))
+}
+
+async fn switch_off(tx: &mut Tx, id: WebhookId, now: Timestamp) -> Result<()> {
+    tx.exec(SWITCH_OFF, args![id]).await?;
+    lanes::wake(tx, WEBHOOK_LANE, &id.to_string()).await?;
+    // Enabling sends nothing, so what a recovery had still to look at is left to the next one.
+    tx.exec(END_RECOVERY, args![id, now]).await.map(drop)
+}
+
+async fn subscribe(tx: &mut Tx, id: WebhookId, events: &[String]) -> Result<()> {
+    for pattern in events {
+        tx.exec(SUBSCRIBE, args![pattern, id]).await?;
+    }
+    Ok(())
+}
+
+fn wanted_status(enabled: bool) -> (Status, Option<&'static str>) {
+    if enabled { (Status::Enabled, None) } else { (Status::Disabled, Some("manual")) }
+}
+
+/// The digits that ids of deliveries end with; ordered like numbers, so the highest is the last.
+const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+const CODE_LEN: usize = 4;
+
+fn next_code(last: Option<String>) -> Result<String> {
+    let Some(last) = last else { return Ok("0".repeat(CODE_LEN)) };
+    let value = last.bytes().try_fold(0, |value, byte| Some(value * 32 + DIGITS.iter().position(|d| *d == byte)?));
+    let next = value.ok_or_else(|| Error::internal("the code of an endpoint is malformed"))? + 1;
+    if next >= 32_usize.pow(4) {
+        return Err(Error::new(Code::LimitReached, "This tenant has made more than a million endpoints."));
+    }
+    Ok((0..CODE_LEN)
+        .rev()
+        .map(|place| char::from(DIGITS[next / 32_usize.pow(u32::try_from(place).unwrap_or(0)) % 32]))
+        .collect())
+}
+
+/// `whsec_` and 32 random bytes, as Standard Webhooks writes them.
+async fn add_secret(tx: &mut Tx, secrets: &Secrets, id: WebhookId, number: i64) -> Result<String> {
+    let secret = format!("whsec_{}", BASE64.encode(tx.world().chance.bytes::<32>()));
+    let sealed = cell(tx, &SEALED_SECRETS, id, number)?.seal(secrets, &tx.world().chance, secret.as_bytes())?;
+    tx.exec(INSERT_SECRET, args![id, number, sealed]).await?;
+    Ok(secret)
+}
+
+/// What deliveries are signed with; the version is the secret's number.
+pub const SEALED_SECRETS: SealedColumn<Webhook> = SealedColumn::new("webhook_secrets");
+/// What is sent with every delivery; the version is the endpoint's at the last change of it.
+pub const SEALED_HEADERS: SealedColumn<Webhook> = SealedColumn::new("webhooks");
+
+fn cell(tx: &Tx, column: &SealedColumn<Webhook>, id: WebhookId, version: i64) -> Result<Cell> {
+    let tenant = tx.tenant_id().ok_or_else(|| Error::internal("an endpoint belongs to a tenant"))?;
+    Ok(column.cell(tenant, id, version))
+}
+
+fn seal_headers(
+    tx: &Tx,
+    secrets: &Secrets,
+    id: WebhookId,
+    version: i64,
+    headers: &BTreeMap<String, String>,
+) -> Result<Sealed> {
+    cell(tx, &SEALED_HEADERS, id, version)?.seal(secrets, &tx.world().chance, json_text(headers)?.as_bytes())
+}
+
+fn open_headers(tx: &Tx, secrets: &Secrets, id: WebhookId, stored: &StoredWebhook) -> Result<BTreeMap<String, String>> {
+    let plain = cell(tx, &SEALED_HEADERS, id, stored.headers_version)?.open(secrets, &stored.headers)?;
+    serde_json::from_slice(&plain).map_err(Error::internal)
+}
+
+/// The names, and beside each whether its value is another than before.
+fn masked(headers: &BTreeMap<String, String>, kept: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let mask = |(name, value): (&String, &String)| {
+        let same = kept.get(name) == Some(value);
+        (name.clone(), if same { MASK.to_owned() } else { format!("{MASK} (new)") })
+    };
+    headers.iter().map(mask).collect()
+}
+
+fn names_json(headers: &BTreeMap<String, String>) -> Result<String> {
+    json_text(&headers.keys().collect::<Vec<_>>())
+}
+
+fn json_text<T: serde::Serialize + ?Sized>(value: &T) -> Result<String> {
+    serde_json::to_string(value).map_err(Error::internal)
+}

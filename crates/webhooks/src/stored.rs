@@ -1,0 +1,86 @@
+//! An endpoint as it is read from its row.
+
+use kernel::base::seal::Sealed;
+use kernel::base::{Error, Result, Timestamp, Word};
+use kernel::store::{FromRow, Row};
+
+use super::store::WebhookColumns;
+use super::{Backlog, COUNTED_MAX, Recovery, RecoveryStatus, Status, Webhook, WebhookId};
+use feature_kit::request_headers::MASK;
+
+/// An endpoint as it is stored: the record, and its headers still sealed.
+pub struct StoredWebhook {
+    pub record: Webhook,
+    pub headers: Sealed,
+    pub headers_version: i64,
+}
+
+impl FromRow for StoredWebhook {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        const AT: WebhookColumns<usize> = WebhookColumns::AT;
+        let id: WebhookId = row.get(AT.id)?;
+        let texts = |index: usize| -> Result<Vec<String>> {
+            serde_json::from_str(&row.get::<String>(index)?).map_err(Error::internal)
+        };
+        let status = Status::stored(&row.get::<String>(AT.status)?)?;
+        let recovery = match row.get::<Option<Timestamp>>(AT.recovery_since)? {
+            None => None,
+            Some(since) => {
+                let finished_at: Option<Timestamp> = row.get(AT.recovery_finished_at)?;
+                let status = match (finished_at, row.get::<Option<bool>>(AT.recovery_cancelled)?) {
+                    (None, _) => RecoveryStatus::Running,
+                    (Some(_), Some(true)) => RecoveryStatus::Cancelled,
+                    (Some(_), _) => RecoveryStatus::Done,
+                };
+                Some(Recovery {
+                    webhook_id: id,
+                    since,
+                    until: row.get(AT.recovery_until)?,
+                    status,
+                    examined: row.get(AT.recovery_examined)?,
+                    queued: row.get(AT.recovery_queued)?,
+                    started_at: row.get(AT.recovery_started_at)?,
+                    finished_at,
+                })
+            }
+        };
+        let record = Webhook {
+            id,
+            name: row.get(AT.name)?,
+            url: row.get(AT.url)?,
+            events: texts(AT.events)?,
+            enabled: status == Status::Enabled,
+            headers: texts(AT.header_names)?.into_iter().map(|name| (name, MASK.to_owned())).collect(),
+            rate_limit_per_second: row.get(AT.rate_limit_per_second)?,
+            ordered: row.get(AT.ordered)?,
+            status,
+            disabled_reason: row.get(AT.disabled_reason)?,
+            last_success_at: row.get(AT.last_success_at)?,
+            last_failure_at: row.get(AT.last_failure_at)?,
+            consecutive_failures: row.get(AT.consecutive_failures)?,
+            backlog: Backlog {
+                pending: row.get::<i64>(AT.pending)?.min(COUNTED_MAX),
+                next_attempt_at: row.get(AT.next_attempt_at)?,
+                paused_until: row.get(AT.paused_until)?,
+                paused_reason: row.get(AT.paused_reason)?,
+            },
+            recovery,
+            created_by: row.actor([AT.created_by_type, AT.created_by_id, AT.created_by_name])?,
+            version: row.get(AT.version)?,
+            created_at: row.get(AT.created_at)?,
+            updated_at: row.get(AT.updated_at)?,
+        };
+        Ok(StoredWebhook { record, headers: row.get(AT.headers)?, headers_version: row.get(AT.headers_version)? })
+    }
+}
+
+impl StoredWebhook {
+    /// What is paused has gone on since.
+    pub fn at(mut self, now: Timestamp) -> Webhook {
+        let backlog = &mut self.record.backlog;
+        if backlog.paused_until.is_some_and(|until| until <= now) {
+            (backlog.paused_until, backlog.paused_reason) = (None, None);
+        }
+        self.record
+    }
+}

@@ -1,0 +1,61 @@
+//! The actions that belong to no other feature. Only an event is done inside the platform.
+
+use futures_util::future::BoxFuture;
+use kernel::auth::Rights;
+use kernel::base::Result;
+use kernel::events;
+use kernel::http::read_object;
+use kernel::store::Tx;
+use serde_json::{Map, Value, json};
+
+use super::{Approval, CustomEvent, Emit, HTTP_REQUEST, HttpRequest, Wait};
+use feature_kit::{Action, ActionEffect};
+
+pub const ACTIONS: &[Action] = &[
+    Action {
+        name: "event.emit",
+        about: "Emits an event `custom.<name>`, to which webhooks can subscribe and on which workflows can start.",
+        needs: &[],
+        example: || json!({"name": "deploy.finished", "data": {"version": "${{ input.version }}"}}),
+        check: |with| read_object::<Emit>(with).checked(),
+        effect: ActionEffect::Transaction(emit),
+    },
+    Action {
+        name: HTTP_REQUEST,
+        about: "Sends a request. Every attempt carries the same `Idempotency-Key`. A status outside 2xx fails unless it is \
+                expected. Values of headers are sealed and never shown.",
+        needs: &[],
+        example: || {
+            json!({"method": "POST", "url": "https://chat.example.com/hooks/ops", "headers": {"Authorization": "Bearer token"},
+                "body": {"text": "${{ event.data.subject }}"}})
+        },
+        check: |with| read_object::<HttpRequest>(with).checked(),
+        effect: ActionEffect::Http,
+    },
+    Action {
+        name: "wait",
+        about: "Waits so many `seconds`, or `until` a moment.",
+        needs: &[],
+        example: || json!({"seconds": 300}),
+        check: |with| read_object::<Wait>(with).checked(),
+        effect: ActionEffect::Wait,
+    },
+    Action {
+        name: "approval",
+        about: "Waits until somebody approves or rejects.",
+        needs: &[],
+        example: || json!({"message": "Reboot the file server?"}),
+        check: |with| read_object::<Approval>(with).checked(),
+        effect: ActionEffect::Approval,
+    },
+];
+
+/// In the order of its run: a run's events come in their order to whoever wants order.
+fn emit<'t>(tx: &'t mut Tx, _: &'t Rights, with: Map<String, Value>) -> BoxFuture<'t, Result<Value>> {
+    Box::pin(async move {
+        let (Emit { kind, data }, _) = read_object::<Emit>(with).into_result()?;
+        let run = tx.actor().request_id.clone().unwrap_or_default();
+        let published = events::publish_named(tx, &kind, run, &CustomEvent(data)).await?;
+        Ok(json!({"id": published.id.to_string(), "type": kind, "sequence": published.sequence}))
+    })
+}

@@ -1,0 +1,315 @@
+//! Whether a definition can be run, and what it is made of once it is read: found when it is saved, with the pointer of
+//! everything that is wrong.
+
+use std::collections::{HashMap, HashSet};
+
+use kernel::auth::{Scope, Scopes};
+use kernel::base::{Error, FieldError, Result as Answer};
+use kernel::http::Read;
+use kernel::outbound::{BadTarget, Target};
+use kernel::store::refer::Reference;
+use serde_json::{Map, Value};
+
+use super::depth::{DEPTH_MAX, is_shallow};
+use super::schedule::{Schedule, ScheduleField};
+use super::schema::InputSchema;
+use super::template::Template;
+use super::{DEFINITION_BYTES_MAX, Definition, EXPRESSIONS_MAX, Step, Trigger, secrets};
+use expressions::{Expression, Fault};
+use feature_kit::registry;
+use feature_kit::request_headers;
+use feature_kit::{Action, ActionEffect};
+
+/// More errors than this help nobody and only make the answer large.
+const ERRORS_MAX: usize = 100;
+/// What an expression that decides whether an event counts can see.
+const FILTER_ROOTS: &[&str] = &["event", "now"];
+/// What is wrong with a field whatever its value turns out to be.
+const OF_NAMES: &[&str] = &["unknown_field", "header_not_allowed", "duplicate_header", "not_alone"];
+
+/// A definition that was read and checked. It does not print: it may hold secrets.
+pub struct Compiled {
+    pub definition: Definition,
+    pub steps: Vec<CompiledStep>,
+    pub filter: Option<Expression>,
+    pub schedule: Option<Schedule>,
+    pub input_schema: Option<InputSchema>,
+    /// Records that it names itself, for `refer::check`.
+    pub references: Vec<Reference>,
+}
+
+/// A step of it, in the same place.
+pub struct CompiledStep {
+    pub action: &'static Action,
+    pub condition: Option<Expression>,
+    pub with: Template,
+    /// Places in the steps.
+    pub needs: Vec<usize>,
+}
+
+pub fn compile(definition: &Definition) -> Result<Compiled, Vec<FieldError>> {
+    let mut checking = Checking::default();
+    let bytes = serde_json::to_string(definition).map_or(usize::MAX, |text| text.len());
+    if bytes > DEFINITION_BYTES_MAX {
+        let detail = format!("a definition is at most {DEFINITION_BYTES_MAX} bytes of JSON, not {bytes}");
+        checking.wrong("/steps".to_owned(), "too_long", detail);
+        return Err(checking.errors);
+    }
+    let filter = checking.filter(&definition.on);
+    let schedule = checking.schedule(&definition.on);
+    let input_schema = definition.input_schema.as_ref().and_then(|schema| checking.input_schema(schema));
+    let places = checking.places(&definition.steps);
+    let mut steps = Vec::with_capacity(definition.steps.len());
+    for (at, step) in definition.steps.iter().enumerate() {
+        steps.extend(checking.step(at, step, &places));
+        if checking.expressions > EXPRESSIONS_MAX {
+            let detail = format!("have more than {EXPRESSIONS_MAX} expressions");
+            checking.wrong("/steps".to_owned(), "too_many", detail);
+            break;
+        }
+    }
+    checking.cycles(&definition.steps, &places);
+    let Checking { mut errors, references, .. } = checking;
+    if !errors.is_empty() {
+        errors.truncate(ERRORS_MAX);
+        return Err(errors);
+    }
+    Ok(Compiled { definition: definition.clone(), steps, filter, schedule, input_schema, references })
+}
+
+impl Compiled {
+    /// What whoever saves it must hold, then and when a run acts: what the actions need, and to read what starts it.
+    pub fn scopes(&self) -> Answer<Scopes> {
+        let of_actions = self.steps.iter().flat_map(|step| step.action.needs);
+        let read = match &self.definition.on {
+            Trigger::Event(event) => registry().scopes_needed(event.types.iter().map(String::as_str))?,
+            Trigger::Schedule(_) | Trigger::Manual(_) => Scopes::default(),
+        };
+        let words = [Scope::WorkflowsWrite].iter().chain(of_actions).map(|scope| scope.name());
+        Scopes::parse(words.chain(read.words().iter().map(String::as_str))).map_err(Error::internal)
+    }
+
+    /// Where its requests go as far as that is written out, each with the pointer of its `url`.
+    pub fn targets(&self) -> Vec<(String, Target)> {
+        let steps = self.definition.steps.iter().enumerate();
+        steps.filter_map(|(at, step)| Some((format!("/steps/{at}/with/url"), secrets::place_of(step)?.ok()?))).collect()
+    }
+}
+
+/// What was found so far.
+#[derive(Default)]
+struct Checking {
+    errors: Vec<FieldError>,
+    references: Vec<Reference>,
+    expressions: usize,
+}
+
+impl Checking {
+    fn wrong(&mut self, pointer: String, code: &'static str, detail: impl Into<String>) {
+        self.errors.push(FieldError { pointer, code, detail: detail.into() });
+    }
+
+    fn fault(&mut self, pointer: String, fault: &Fault) {
+        self.wrong(pointer, fault.code(), fault.to_string());
+    }
+
+    fn expression(&mut self, pointer: String, source: &str) -> Option<Expression> {
+        self.expressions += 1;
+        Expression::parse(source).map_err(|fault| self.fault(pointer, &fault)).ok()
+    }
+
+    fn filter(&mut self, on: &Trigger) -> Option<Expression> {
+        let Trigger::Event(event) = on else { return None };
+        let pointer = "/on/event/if".to_owned();
+        let filter = self.expression(pointer.clone(), event.condition.as_deref()?)?;
+        if let Some(root) = filter.roots().find(|root| !FILTER_ROOTS.contains(root)) {
+            let detail = format!("There is no {root} before a run begins; here are event and now.");
+            self.wrong(pointer, "bad_expression", detail);
+        }
+        Some(filter)
+    }
+
+    fn schedule(&mut self, on: &Trigger) -> Option<Schedule> {
+        let Trigger::Schedule(schedule) = on else { return None };
+        let bad = match Schedule::parse(&schedule.cron, &schedule.timezone) {
+            Ok(schedule) => return Some(schedule),
+            Err(bad) => bad,
+        };
+        // Where the one is wrong the other has not been looked at.
+        let zone = match bad.field {
+            ScheduleField::Cron => Schedule::parse("0 0 * * *", &schedule.timezone).err(),
+            ScheduleField::Timezone => None,
+        };
+        for bad in [Some(bad), zone].into_iter().flatten() {
+            self.wrong(format!("/on/schedule/{}", bad.field.name()), bad.code, bad.detail);
+        }
+        None
+    }
+
+    fn input_schema(&mut self, schema: &Value) -> Option<InputSchema> {
+        let parsed = InputSchema::parse(schema);
+        let tell = |faults: Vec<_>| {
+            for (pointer, code, detail) in faults {
+                self.wrong(format!("/input_schema{pointer}"), code, detail);
+            }
+        };
+        parsed.map_err(tell).ok()
+    }
+
+    /// Where each step stands.
+    fn places<'a>(&mut self, steps: &'a [Step]) -> HashMap<&'a str, usize> {
+        let mut places = HashMap::new();
+        for (at, step) in steps.iter().enumerate() {
+            if places.contains_key(step.id.as_str()) {
+                self.wrong(format!("/steps/{at}/id"), "duplicate_step", format!("there are two steps {}", step.id));
+            } else {
+                places.insert(step.id.as_str(), at);
+            }
+        }
+        places
+    }
+
+    fn step(&mut self, at: usize, step: &Step, places: &HashMap<&str, usize>) -> Option<CompiledStep> {
+        let action = registry().find_action(&step.uses);
+        if action.is_none() {
+            let uses: String = step.uses.chars().take(60).collect();
+            let known = registry().actions.iter().map(|action| action.name).collect::<Vec<_>>().join(", ");
+            let detail = format!("{uses:?} is not an action; known are {known}");
+            self.wrong(format!("/steps/{at}/uses"), "unknown_action", detail);
+        }
+        let needs = self.needs(at, step, places);
+        let pointer = format!("/steps/{at}/if");
+        let condition = step.condition.as_ref().map(|source| self.expression(pointer.clone(), source));
+        if let Some(Some(condition)) = &condition {
+            self.names(&pointer, condition, step, places);
+        }
+        let with = self.template(at, step, places)?;
+        if let Some(action) = action {
+            self.with(at, step, action, &with);
+        }
+        let condition = match condition {
+            Some(condition) => Some(condition?),
+            None => None,
+        };
+        Some(CompiledStep { action: action?, condition, with, needs })
+    }
+
+    fn needs(&mut self, at: usize, step: &Step, places: &HashMap<&str, usize>) -> Vec<usize> {
+        let mut needs = Vec::with_capacity(step.needs.len());
+        for (place, need) in step.needs.iter().enumerate() {
+            let pointer = format!("/steps/{at}/needs/{place}");
+            match places.get(need.as_str()) {
+                None => self.wrong(pointer, "unknown_step", "there is no such step"),
+                Some(known) if needs.contains(known) => self.wrong(pointer, "duplicate_step", "is named twice"),
+                Some(known) => needs.push(*known),
+            }
+        }
+        needs
+    }
+
+    fn template(&mut self, at: usize, step: &Step, places: &HashMap<&str, usize>) -> Option<Template> {
+        let prefix = format!("/steps/{at}/with");
+        let with = Value::Object(step.with.clone());
+        if !is_shallow(&with) {
+            self.wrong(prefix, "too_deep", format!("must be at most {DEPTH_MAX} deep"));
+            return None;
+        }
+        match Template::parse(&with) {
+            Ok(with) => {
+                for (pointer, expression) in with.expressions() {
+                    self.expressions += 1;
+                    self.names(&format!("{prefix}{pointer}"), expression, step, places);
+                }
+                Some(with)
+            }
+            Err(faults) => {
+                for (pointer, fault) in faults {
+                    self.fault(format!("{prefix}{pointer}"), &fault);
+                }
+                None
+            }
+        }
+    }
+
+    /// Whether the steps that an expression looks at are done before.
+    fn names(&mut self, pointer: &str, expression: &Expression, step: &Step, places: &HashMap<&str, usize>) {
+        for id in expression.steps() {
+            if !places.contains_key(id) {
+                self.wrong(pointer.to_owned(), "unknown_step", format!("there is no step {id}"));
+            } else if !step.needs.iter().any(|need| need == id) {
+                self.wrong(pointer.to_owned(), "missing_need", format!("steps.{id} needs {id} in the step's needs"));
+            }
+        }
+    }
+
+    /// What the action says. Of a text with an expression the value is not known yet, nor what would be wrong with it.
+    fn with(&mut self, at: usize, step: &Step, action: &Action, with: &Template) {
+        let templated: HashSet<&str> = with.templated().collect();
+        let Read { errors, references, .. } = (action.check)(step.with.clone());
+        let prefix = format!("/steps/{at}/with");
+        for error in errors {
+            if !templated.contains(error.pointer.as_str()) || OF_NAMES.contains(&error.code) {
+                self.wrong(format!("{prefix}{}", error.pointer), error.code, error.detail);
+            }
+        }
+        let known = references.into_iter().filter(|reference| !templated.contains(reference.pointer.as_str()));
+        self.references.extend(known.map(|reference| {
+            let pointer = format!("{prefix}{}", reference.pointer);
+            Reference { pointer, ..reference }
+        }));
+        if matches!(action.effect, ActionEffect::Http) {
+            self.http(&prefix, step, &templated);
+        }
+    }
+
+    /// What must be written out of a request, because its headers are secrets.
+    fn http(&mut self, prefix: &str, step: &Step, templated: &HashSet<&str>) {
+        if templated.contains("/headers") {
+            self.wrong(format!("{prefix}/headers"), "wrong_type", "must be an object");
+        }
+        let names = step.with.get("headers").and_then(Value::as_object).into_iter().flat_map(Map::keys);
+        for name in names.clone().filter(|name| !request_headers::is_header_name(name)) {
+            let pointer = format!("/headers/{}", name.replace('~', "~0").replace('/', "~1"));
+            // Where the value is known, the action has told of it.
+            if templated.contains(pointer.as_str()) {
+                self.wrong(format!("{prefix}{pointer}"), "invalid_header", request_headers::NOT_A_NAME);
+            }
+        }
+        if !templated.contains("/url") {
+            return;
+        }
+        let url = format!("{prefix}/url");
+        match secrets::place_of(step) {
+            Some(Err(BadTarget::NotAllowed(refusal))) => self.wrong(url, "target_not_allowed", refusal.detail),
+            Some(Err(BadTarget::NotAUrl(detail))) => self.wrong(url, "invalid_url", detail),
+            None if names.count() > 0 => {
+                let detail = "must have scheme, host and port written out where there are headers, whose values are for one \
+                              place alone";
+                self.wrong(url, "templated_host", detail);
+            }
+            Some(Ok(_)) | None => {}
+        }
+    }
+
+    /// Steps that wait for each other, or for what waits for them.
+    fn cycles(&mut self, steps: &[Step], places: &HashMap<&str, usize>) {
+        let needs = |step: &Step| step.needs.iter().filter_map(|need| places.get(need.as_str()).copied()).collect();
+        let needs: Vec<Vec<usize>> = steps.iter().map(needs).collect();
+        let mut left: HashSet<usize> = (0..steps.len()).collect();
+        loop {
+            // What needs none of those that are left, and what none of them needs, is in no circle.
+            let free = left.iter().copied().find(|at| {
+                let waits = needs[*at].iter().any(|need| left.contains(need));
+                let awaited = left.iter().any(|other| needs[*other].contains(at));
+                !waits || !awaited
+            });
+            match free {
+                Some(at) => drop(left.remove(&at)),
+                None => break,
+            }
+        }
+        for at in (0..steps.len()).filter(|at| left.contains(at)) {
+            self.wrong(format!("/steps/{at}/needs"), "cycle", "waits for itself, directly or by other steps");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! SQL of making runs of events: in the order in which they happened, and one of each.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use kernel::args;
+use kernel::base::{Code, Error, Result};
+use kernel::events::follow::{self, Head};
+use kernel::jobs::lanes::Lane;
+use kernel::store::{Db, Tx};
+use serde_json::{Value, json};
+
+use super::super::super::runs::store::{self as runs, NewRun};
+use super::super::super::{
+    DEPTH_MAX, FOLLOWER, RunError, RunId, RunTrigger, Settings, StepError, TriggerKind, WorkflowId,
+};
+use super::super::Running;
+use super::super::evaluate::passes;
+use super::super::store::Upkeep;
+use feature_kit::subscription::{is_for_one_endpoint, matching_patterns};
+
+kernel::statements! {
+    /// Who wants which events. A tenant has few.
+    TRIGGERS = "SELECT g.pattern, g.workflow_id, g.after_sequence, w.revision, w.name FROM workflow_triggers g
+        JOIN workflows w ON w.tenant_id = g.tenant_id AND w.id = g.workflow_id
+        WHERE g.tenant_id = $1 ORDER BY g.workflow_id, g.pattern LIMIT $2";
+    /// The revision in force, if the workflow wants what happened then.
+    IN_FORCE = "SELECT w.revision FROM workflows w WHERE w.tenant_id = $1 AND w.id = $2 AND w.enabled
+        AND w.deleted_at IS NULL AND EXISTS (SELECT 1 FROM workflow_triggers g
+            WHERE g.tenant_id = $1 AND g.workflow_id = $2 AND g.after_sequence < $3)";
+    COUNT_CHAIN = "SELECT COUNT(*) FROM (SELECT id FROM workflow_runs WHERE tenant_id = $1 AND root = $2 AND depth > 1
+        LIMIT $3) AS chain";
+}
+
+/// Workflows of a tenant are 200, and each has 50 patterns at most.
+const TRIGGERS_MAX: i64 = 10_000;
+/// Events looked at in one step.
+const HEADS_MAX: i64 = 1_000;
+/// Bodies read and filters evaluated in one step, and runs made of them.
+const RUNS_MAX: usize = 100;
+
+struct Wanted {
+    workflow_id: WorkflowId,
+    after_sequence: i64,
+    revision: i64,
+    name: String,
+}
+
+/// Makes runs of what has happened. One if there was anything to look at; none when the lane is lost.
+pub async fn step(engine: &Running, lane: &Lane) -> Result<Upkeep> {
+    let db = lane.db();
+    let Some(position) = follow::position(db, FOLLOWER).await? else { return Ok(Some(0)) };
+    let room = match queue_room(db, &engine.settings).await? {
+        // Events wait where they are until there is room for their runs.
+        0 => return Ok(Some(0)),
+        room => room.min(RUNS_MAX),
+    };
+    let (heads, triggers) = (follow::next(db, position, HEADS_MAX).await?, triggers(db).await?);
+    let mut reached = heads.last().map_or(position, |head| head.sequence);
+    let (mut made, mut judged, mut chains) = (Vec::new(), 0, Chains::default());
+    for head in &heads {
+        let wanted = wanted(&triggers, head);
+        if wanted.is_empty() {
+            continue;
+        }
+        // A run of the ninth depth is told of; whatever that sets off is left.
+        if head.chain.depth > DEPTH_MAX {
+            continue;
+        }
+        if judged > 0 && judged + wanted.len() > room {
+            reached = head.sequence - 1;
+            break;
+        }
+        let Some(event) = event(db, head.sequence).await? else { continue };
+        judged += wanted.len();
+        for workflow in wanted {
+            if let Some(new) = engine.judge(db, workflow, head, &event).await? {
+                made.extend(chains.link(db, new, engine.settings.runs_chained).await?.map(|new| (head.sequence, new)));
+            }
+            // Filters take their time, and others want theirs.
+            tokio::task::yield_now().await;
+        }
+    }
+    let (held, run_max_ms) = (lane.clone(), engine.settings.run_max_ms);
+    let written = db.write(async move |tx| {
+        tx.tick().await?;
+        if !held.hold(tx).await? {
+            return Ok(None);
+        }
+        // Somebody has switched off the last trigger meanwhile and perhaps on again: it begins anew, and so does this.
+        if !follow::advance(tx, FOLLOWER, position, reached).await? {
+            return Ok(Some(1));
+        }
+        for (number, new) in made {
+            make(tx, new, number, run_max_ms).await?;
+        }
+        tx.world().faults.check("follow.made.before_commit")?;
+        Ok(Some(1))
+    });
+    match written.await {
+        // Changed meanwhile: its events are judged anew, by what it says now.
+        Err(error) if error.code() == Code::Conflict => Ok(Some(1)),
+        written => written,
+    }
+}
+
+async fn make(tx: &mut Tx, new: NewRun, number: i64, run_max_ms: i64) -> Result<()> {
+    // Disabled meanwhile, if only for a moment: what it has not begun it does not begin.
+    let Some(revision) = tx.find::<i64>(IN_FORCE, args![new.workflow_id, number]).await? else { return Ok(()) };
+    if revision != new.revision {
+        return Err(Error::conflict("the workflow has been changed"));
+    }
+    let at = tx.tick().await?.at;
+    let id = RunId::new_numbered(tx.world(), at, number);
+    let run = new.at(id, at, run_max_ms);
+    runs::insert(tx, &run).await
+}
+
+async fn triggers(db: &Db) -> Result<HashMap<String, Vec<Wanted>>> {
+    let rows: Vec<(String, WorkflowId, i64, i64, String)> = db.list(TRIGGERS, args![TRIGGERS_MAX]).await?;
+    let mut triggers: HashMap<String, Vec<Wanted>> = HashMap::new();
+    for (pattern, workflow_id, after_sequence, revision, name) in rows {
+        triggers.entry(pattern).or_default().push(Wanted { workflow_id, after_sequence, revision, name });
+    }
+    Ok(triggers)
+}
+
+/// The workflows that want an event, each once. What goes to one endpoint alone is nobody's.
+fn wanted<'a>(triggers: &'a HashMap<String, Vec<Wanted>>, head: &Head) -> Vec<&'a Wanted> {
+    let mut wanted: Vec<&Wanted> = Vec::new();
+    if is_for_one_endpoint(&head.kind) {
+        return wanted;
+    }
+    for pattern in matching_patterns(&head.kind) {
+        for workflow in triggers.get(&pattern).into_iter().flatten() {
+            let known = wanted.iter().any(|known| known.workflow_id == workflow.workflow_id);
+            if !known && workflow.after_sequence < head.sequence {
+                wanted.push(workflow);
+            }
+        }
+    }
+    wanted.sort_by_key(|workflow| workflow.workflow_id);
+    wanted
+}
+
+async fn event(db: &Db, sequence: i64) -> Result<Option<Value>> {
+    let body = follow::body(db, sequence).await?;
+    // One that cannot be read keeps no other from being: whoever asks about it is told that there is nothing.
+    Ok(body.map(|body| serde_json::from_str(&body).unwrap_or(Value::Null)))
+}
+
+impl Running {
+    /// The run to be made of an event. A filter that fails is told of by a run that does, and so is a definition that cannot be
+    /// run any more.
+    async fn judge(&self, db: &Db, workflow: &Wanted, head: &Head, event: &Value) -> Result<Option<NewRun>> {
+        let now = db.world().now();
+        let error = match self.ready(db, workflow.workflow_id, workflow.revision).await? {
+            Err(error) => Some(error),
+            Ok(revision) => match revision.compiled.filter.as_ref().map(|filter| passes(filter, event, now)) {
+                Some(Ok(false)) => return Ok(None),
+                Some(Err(StepError { code, detail })) => Some(RunError { code, detail, step_id: None }),
+                Some(Ok(true)) | None => None,
+            },
+        };
+        let trigger = RunTrigger {
+            kind: TriggerKind::Event,
+            event_id: Some(head.id.to_string()),
+            scheduled_for: None,
+            late: false,
+            by: None,
+        };
+        let new = NewRun {
+            workflow_id: workflow.workflow_id,
+            workflow_name: workflow.name.clone(),
+            revision: workflow.revision,
+            depth: head.chain.depth + 1,
+            root: if head.chain.depth == 0 { head.sequence } else { head.chain.root },
+            trigger,
+            event_sequence: Some(head.sequence),
+            input: json!({}),
+            error,
+            dry_run: false,
+        };
+        Ok(Some(new))
+    }
+}
+
+/// How many runs belong to each chain of those that are looked at.
+#[derive(Default)]
+struct Chains(HashMap<i64, i64>);
+
+impl Chains {
+    /// Lets a run belong to its chain. The first that is too many is told of by a run that fails, and no other is made.
+    async fn link(&mut self, db: &Db, mut new: NewRun, most: i64) -> Result<Option<NewRun>> {
+        // One that was begun before chains were counted has no root; its depth bounds it.
+        if new.depth == 1 || new.root == 0 {
+            return Ok(Some(new));
+        }
+        let count = match self.0.entry(new.root) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => unknown.insert(db.one(COUNT_CHAIN, args![new.root, most + 1]).await?),
+        };
+        *count += 1;
+        if *count == most + 1 {
+            let detail = format!("More than {most} runs have come of one cause. No more of them are made.");
+            new.error = Some(RunError { code: "loop_detected".to_owned(), detail, step_id: None });
+        }
+        Ok((*count <= most + 1).then_some(new))
+    }
+}
+
+async fn queue_room(db: &Db, settings: &Settings) -> Result<usize> {
+    let queued: i64 = db.one(runs::COUNT_QUEUED, args![settings.runs_queued]).await?;
+    Ok(usize::try_from(settings.runs_queued - queued).unwrap_or(0))
+}

@@ -1,0 +1,194 @@
+//! `http.request`: a request to somewhere else, through the guard that all outgoing traffic passes.
+//!
+//! Every attempt of a step is the same bytes with the same `Idempotency-Key`, so that a receiver can tell a repeat. What a
+//! receiver echoes of the values of headers is masked before anything is kept.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use bytes::Bytes;
+use kernel::base::{Result, Timestamp};
+use kernel::http::read_object;
+use kernel::outbound::{FailureKind, Request, Response};
+use serde_json::{Map, Value, json};
+
+use super::super::actions::HttpRequest;
+use super::super::depth::is_shallow;
+use super::super::{Attempt, StepError};
+use super::Running;
+use super::act::store::{End, Job, Verdict};
+use feature_kit::request_headers::MASK;
+
+/// Of an answer, read at most; the rest is dropped.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+const USER_AGENT: &str = concat!("tenant-control/", env!("CARGO_PKG_VERSION"));
+static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// Shorter values are found in texts that have nothing to do with them.
+const SECRET_CHARS_MIN: usize = 6;
+/// Headers that say how an answer is wanted, and words that say of which kind a secret is: answers say the same.
+const PLAIN_HEADERS: [&str; 7] =
+    ["accept", "accept-charset", "accept-encoding", "accept-language", "cache-control", "content-type", "prefer"];
+const PLAIN_WORDS: [&str; 6] = ["bearer", "basic", "digest", "negotiate", "token", "apikey"];
+/// So much of the beginning of a secret, where an answer is cut off, is taken for one.
+const BEGINNING_CHARS_MIN: usize = 3;
+
+/// Sends it and tells what came back. None when nobody was asked for anything: it can be tried again a little later.
+pub async fn request(engine: &Running, job: &Job, with: Map<String, Value>, shown: Value) -> Result<Option<Verdict>> {
+    let (wanted, _) = read_object::<HttpRequest>(with).into_result()?;
+    let began_at = engine.node.world.now();
+    let secrets = secrets(&wanted.headers);
+    let Some(request) = build(engine, job, &wanted) else {
+        let error = fault("invalid_header", "A header cannot be sent as it is.".to_owned());
+        return Ok(Some(Verdict { input: Some(shown), attempt: None, end: End::FailedForGood(error) }));
+    };
+    engine.node.world.faults.pass("outside.before_send").await?;
+    let answer = engine.node.outbound.send(request).await;
+    engine.node.world.faults.pass("outside.answered").await?;
+    let ended_at = engine.node.world.now();
+    let (status, end) = match answer {
+        Err(failure) if failure.kind == FailureKind::HeldBack => return Ok(None),
+        Err(failure) => {
+            let error = fault(failure.kind.as_str(), redact(&failure.detail, &secrets));
+            let for_good = failure.kind == FailureKind::NotAllowed;
+            (failure.status, if for_good { End::FailedForGood(error) } else { End::Failed(error) })
+        }
+        Ok(response) if is_expected(&wanted, response.status) => {
+            (Some(response.status), End::Succeeded(output(&response, &secrets)))
+        }
+        Ok(response) => {
+            let error = fault("http_status", format!("The server answered {}.", response.status));
+            (Some(response.status), End::Failed(error))
+        }
+    };
+    let attempt = Some(attempt(job, began_at, ended_at, status, &end));
+    let is_late = job.step.deadline_at.is_some_and(|deadline| deadline <= ended_at);
+    let end = if is_late && !matches!(end, End::Succeeded(_)) { End::TimedOut } else { end };
+    Ok(Some(Verdict { input: Some(shown), attempt, end }))
+}
+
+/// What is expected, if anything is said about it; else a success.
+fn is_expected(wanted: &HttpRequest, status: u16) -> bool {
+    if wanted.expect_status.is_empty() { (200..300).contains(&status) } else { wanted.expect_status.contains(&status) }
+}
+
+fn build(engine: &Running, job: &Job, wanted: &HttpRequest) -> Option<Request> {
+    // A step's own time ends its requests, too.
+    let left_ms = job.step.deadline_at.map(|deadline| deadline.as_millis() - engine.node.world.now().as_millis());
+    let left = left_ms.map_or(Duration::MAX, |ms| Duration::from_millis(ms.max(1).unsigned_abs()));
+    let mut headers = HeaderMap::new();
+    for (name, value) in &wanted.headers {
+        headers.insert(HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?);
+    }
+    let body = match &wanted.body {
+        None => Bytes::new(),
+        Some(Value::String(text)) => {
+            kind(&mut headers, "text/plain; charset=utf-8");
+            Bytes::from(text.clone())
+        }
+        Some(json) => {
+            kind(&mut headers, "application/json");
+            Bytes::from(serde_json::to_vec(json).ok()?)
+        }
+    };
+    headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
+    let key = format!("{}.{}", job.run.run.id, job.step.name);
+    headers.insert(&IDEMPOTENCY_KEY, HeaderValue::try_from(key).ok()?);
+    Some(Request {
+        method: Method::from_bytes(wanted.method.as_bytes()).ok()?,
+        target: wanted.url.clone(),
+        headers,
+        body,
+        timeout: left.min(engine.settings.http_timeout),
+        body_max: ANSWER_BYTES_MAX,
+        for_whom: Some(job.tenant),
+    })
+}
+
+/// Of which kind a body is, unless the step says so itself.
+fn kind(headers: &mut HeaderMap, kind: &'static str) {
+    headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static(kind));
+}
+
+fn attempt(job: &Job, at: Timestamp, ended_at: Timestamp, status: Option<u16>, end: &End) -> Attempt {
+    let error = match end {
+        End::Failed(error) | End::FailedForGood(error) => Some(error.clone()),
+        End::Succeeded(_) | End::Skipped | End::TimedOut => None,
+    };
+    let attempt = super::act::store::attempt(job, at, ended_at, error);
+    Attempt { status_code: status.map(i64::from), ..attempt }
+}
+
+/// `{status, headers, body}`, the body as JSON where it says so and is.
+fn output(response: &Response, secrets: &[String]) -> Value {
+    let mut headers: BTreeMap<String, String> = BTreeMap::new();
+    for (name, value) in &response.headers {
+        let value = if name == header::SET_COOKIE { MASK.into() } else { String::from_utf8_lossy(value.as_bytes()) };
+        let value = redact(&value, secrets);
+        headers.entry(name.to_string()).and_modify(|known| *known = format!("{known}, {value}")).or_insert(value);
+    }
+    let truncated = response.body.len() >= ANSWER_BYTES_MAX;
+    let mut text = String::from_utf8_lossy(&response.body).into_owned();
+    if truncated {
+        mask_beginning(&mut text, secrets);
+    }
+    let is_json = response.headers.get(header::CONTENT_TYPE).is_some_and(|kind| {
+        let kind = kind.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        kind == "application/json" || kind.ends_with("+json")
+    });
+    // What is escaped is plain only when it is parsed.
+    let parsed: Option<Value> = if is_json { serde_json::from_str(&text).ok().filter(is_shallow) } else { None };
+    let body = redact_all(parsed.unwrap_or(Value::String(text)), secrets);
+    let mut output = json!({ "status": response.status, "headers": headers, "body": body });
+    if truncated {
+        output["truncated"] = true.into();
+    }
+    output
+}
+
+/// The values of headers, and the words of those that are several, as `Bearer <token>` is.
+fn secrets(headers: &BTreeMap<String, String>) -> Vec<String> {
+    let mut secrets: Vec<String> = Vec::new();
+    let is_plain = |words: &[&str], word: &str| words.iter().any(|known| known.eq_ignore_ascii_case(word));
+    for (_, value) in headers.iter().filter(|(name, _)| !is_plain(&PLAIN_HEADERS, name)) {
+        secrets.push(value.clone());
+        secrets.extend(value.split_whitespace().filter(|word| !is_plain(&PLAIN_WORDS, word)).map(str::to_owned));
+    }
+    secrets.retain(|secret| secret.chars().count() >= SECRET_CHARS_MIN);
+    // The longest first: a part of one must not keep the whole from being found.
+    secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+    secrets.dedup();
+    secrets
+}
+
+/// Masks what an answer that was cut off had begun to say of a secret.
+fn mask_beginning(text: &mut String, secrets: &[String]) {
+    let begins = |secret: &String| {
+        let lengths = secret.char_indices().map(|(at, _)| at).skip(BEGINNING_CHARS_MIN).collect::<Vec<_>>();
+        lengths.into_iter().rev().find(|length| text.ends_with(&secret[..*length]))
+    };
+    if let Some(length) = secrets.iter().filter_map(begins).max() {
+        text.truncate(text.len() - length);
+        text.push_str(MASK);
+    }
+}
+
+/// In every text of a value, names of fields among them.
+fn redact_all(value: Value, secrets: &[String]) -> Value {
+    match value {
+        Value::String(text) => Value::String(redact(&text, secrets)),
+        Value::Array(items) => items.into_iter().map(|item| redact_all(item, secrets)).collect(),
+        Value::Object(fields) => {
+            fields.into_iter().map(|(name, value)| (redact(&name, secrets), redact_all(value, secrets))).collect()
+        }
+        other => other,
+    }
+}
+
+fn redact(text: &str, secrets: &[String]) -> String {
+    secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), MASK))
+}
+
+fn fault(code: &str, detail: String) -> StepError {
+    StepError { code: code.to_owned(), detail }
+}

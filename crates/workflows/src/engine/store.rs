@@ -1,0 +1,401 @@
+//! SQL of runs under way: how they begin, go on and end. Everything here is in a transaction that holds the lane.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use kernel::args;
+use kernel::auth::authority;
+use kernel::base::{ActorRef, Code, Error, Result, Timestamp, Word};
+use kernel::events;
+use kernel::jobs::lanes::Lane;
+use kernel::jobs::steps::{self, Seen};
+use kernel::store::{Db, Tx};
+
+use super::super::plan::{self, plan};
+use super::super::runs::store::{self as runs, RunColumns};
+use super::super::runs::{StoredRun, parse_optional};
+use super::super::{
+    DEPTH_MAX, FOLLOWER, LANE_KEY, RunError, RunId, Settings, Status, Step, StepError, Trigger, WORKFLOW_LANE,
+    WORKFLOW_RUN_CANCELLED, WORKFLOW_RUN_FAILED, WORKFLOW_RUN_STARTED, WORKFLOW_RUN_SUCCEEDED, WORKFLOWS_MAX,
+    WorkflowId, tally,
+};
+use super::actor;
+use super::revisions::Revision;
+use feature_kit::registry;
+
+kernel::statements! {
+    OVERDUE = kernel::sql![
+        RunColumns::SELECT,
+        " AND ended_at IS NULL AND deadline_at <= $2 ORDER BY deadline_at, id LIMIT $3"
+    ];
+    QUEUED = kernel::sql![RunColumns::SELECT, " AND status = 'pending' ORDER BY id LIMIT $2"];
+    COUNT_RUNNING = "SELECT COUNT(*) FROM workflow_runs WHERE tenant_id = $1 AND status = 'running'";
+    /// The first run in the queue of each workflow of which none acts.
+    FIRST_OF_EACH = "SELECT (SELECT p.id FROM workflow_runs p WHERE p.tenant_id = $1 AND p.workflow_id = w.id
+                AND p.status = 'pending' ORDER BY p.id LIMIT 1)
+            FROM workflows w WHERE w.tenant_id = $1 AND w.deleted_at IS NULL
+                AND (SELECT a.id FROM workflow_runs a WHERE a.tenant_id = $1 AND a.workflow_id = w.id
+                    AND a.status = 'running' ORDER BY a.id LIMIT 1) IS NULL ORDER BY w.created_at, w.id LIMIT $2";
+    /// A deleted workflow whose runs are still to be ended.
+    ENDING = "SELECT id FROM workflows WHERE tenant_id = $1 AND ends_runs ORDER BY id LIMIT 1";
+    ENDED = "UPDATE workflows SET ends_runs = FALSE WHERE tenant_id = $1 AND id = $2";
+    /// Nobody runs a deleted one any more.
+    FORGET_HEADERS = "UPDATE workflow_revisions SET headers = $3 WHERE tenant_id = $1 AND workflow_id = $2 AND revision IN
+        (SELECT r.revision FROM workflow_revisions r WHERE r.tenant_id = $1 AND r.workflow_id = $2 AND r.headers <> $3
+            ORDER BY r.revision LIMIT $4)";
+    OPEN_OF = kernel::sql![RunColumns::SELECT, " AND workflow_id = $2 AND status = $3 ORDER BY id LIMIT $4"];
+    IS_DELETED = "SELECT id FROM workflows WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NOT NULL";
+    /// The first of all that can be waited for: a step, a schedule, the end of a run's time; and now, if a deleted workflow
+    /// has runs, if a run that waits may begin, or if events wait to be made runs of and there is room for them. Each is one
+    /// look at an index also where PostgreSQL knows nothing of the tables: not `MIN`, and the queue is counted for a follower
+    /// that is behind alone.
+    NEXT = "SELECT MIN(at) FROM (
+            SELECT (SELECT s.next_at FROM steps s
+                WHERE s.tenant_id = $1 AND s.kind = $2 AND s.lane = $3 AND s.next_at IS NOT NULL
+                ORDER BY s.next_at LIMIT 1) AS at
+            UNION ALL SELECT (SELECT w.next_run_at FROM workflows w WHERE w.tenant_id = $1 AND w.next_run_at IS NOT NULL
+                ORDER BY w.next_run_at LIMIT 1)
+            UNION ALL SELECT (SELECT r.deadline_at FROM workflow_runs r WHERE r.tenant_id = $1 AND r.ended_at IS NULL
+                ORDER BY r.deadline_at LIMIT 1)
+            UNION ALL SELECT CAST($4 AS BIGINT) FROM workflows w WHERE w.tenant_id = $1 AND w.ends_runs
+            UNION ALL SELECT CAST($4 AS BIGINT)
+                WHERE (SELECT r.id FROM workflow_runs r WHERE r.tenant_id = $1 AND r.status = 'pending'
+                    ORDER BY r.id LIMIT 1) IS NOT NULL
+                AND (SELECT COUNT(*) FROM workflow_runs r WHERE r.tenant_id = $1 AND r.status = 'running') < $5
+            UNION ALL SELECT CAST($4 AS BIGINT) FROM followers f WHERE f.tenant_id = $1 AND f.name = $6 AND f.behind
+                AND (SELECT COUNT(*) FROM (SELECT r.id FROM workflow_runs r
+                    WHERE r.tenant_id = f.tenant_id AND r.status = 'pending' LIMIT $7) queued) < $7
+        ) moments";
+}
+
+/// What [`NEXT`] binds.
+macro_rules! next_args {
+    ($lane:expr, $now:expr, $settings:expr) => {
+        args![$lane.kind(), $lane.key, $now, $settings.runs_in_flight, FOLLOWER, $settings.runs_queued]
+    };
+}
+
+/// Runs that one transaction begins or ends.
+const RUNS_MAX: i64 = 50;
+const OPEN: [Status; 3] = [Status::Pending, Status::Running, Status::Waiting];
+
+/// Whether the lane was held, and how many runs a step of upkeep was about.
+pub type Upkeep = Option<usize>;
+
+/// Ends runs whose time is over, and those of deleted workflows. None when the lane is lost.
+pub async fn end_some(lane: &Lane) -> Result<Upkeep> {
+    let now = lane.db().world().now();
+    let overdue: Vec<StoredRun> = lane.db().list(OVERDUE, args![now, RUNS_MAX]).await?;
+    if !overdue.is_empty() {
+        let ids = overdue.iter().map(|run| run.run.id).collect();
+        return end(lane, ids, Status::TimedOut).await;
+    }
+    let Some(deleted) = lane.db().find::<WorkflowId>(ENDING, args![]).await? else { return Ok(Some(0)) };
+    let mut ids = Vec::new();
+    for status in OPEN {
+        let open: Vec<StoredRun> = lane.db().list(OPEN_OF, args![deleted, status.as_str(), RUNS_MAX]).await?;
+        ids.extend(open.iter().map(|run| run.run.id));
+    }
+    if !ids.is_empty() {
+        return end(lane, ids, Status::Cancelled).await;
+    }
+    let held = lane.clone();
+    let done = lane.db().write(async move |tx| {
+        tx.tick().await?;
+        if !held.hold(tx).await? {
+            return Ok(None);
+        }
+        // No run of a deleted workflow is begun any more, so none has come since they were looked for.
+        let forgotten = tx.exec(FORGET_HEADERS, args![deleted, [0_u8; 0].as_slice(), RUNS_MAX]).await?;
+        if forgotten < RUNS_MAX.unsigned_abs() {
+            tx.exec(ENDED, args![deleted]).await?;
+        }
+        Ok(Some(1))
+    });
+    done.await
+}
+
+async fn end(lane: &Lane, ids: Vec<RunId>, status: Status) -> Result<Upkeep> {
+    let held = lane.clone();
+    let ended = lane.db().write(async move |tx| {
+        tx.tick().await?;
+        if !held.hold(tx).await? {
+            return Ok(None);
+        }
+        let mut stopped = 0;
+        for id in &ids {
+            let mut run = runs::read(tx, *id).await?;
+            if run.run.status.is_over() {
+                continue;
+            }
+            stopped += 1;
+            tx.act_as(actor(&run))?;
+            if status == Status::TimedOut {
+                let detail = format!("It was not over at {}.", run.run.deadline_at);
+                run.run.error = Some(RunError { code: "deadline_exceeded".to_owned(), detail, step_id: None });
+            }
+            stop(tx, &mut run, status).await?;
+        }
+        Ok(Some((ids.len(), stopped)))
+    });
+    let Some((looked_at, stopped)) = ended.await? else { return Ok(None) };
+    (0..stopped).for_each(|_| tally::count_run(status));
+    Ok(Some(looked_at))
+}
+
+/// Ends a run that cannot go on.
+pub async fn fail(lane: &Lane, id: RunId, error: RunError) -> Result<()> {
+    let held = lane.clone();
+    let failed = lane.db().write(async move |tx| {
+        tx.tick().await?;
+        if !held.hold(tx).await? {
+            return Ok(false);
+        }
+        let mut run = runs::read(tx, id).await?;
+        if run.run.status.is_over() {
+            return Ok(false);
+        }
+        tx.act_as(actor(&run))?;
+        run.run.error = Some(error);
+        stop(tx, &mut run, Status::Failed).await.map(|()| true)
+    });
+    if failed.await? {
+        tally::count_run(Status::Failed);
+    }
+    Ok(())
+}
+
+/// Ends a run, and all that is open of it.
+pub async fn stop(tx: &mut Tx, run: &mut StoredRun, status: Status) -> Result<()> {
+    let at = tx.tick().await?.at;
+    steps::end_all(tx, WORKFLOW_LANE, &run.run.id.to_string(), status, at).await?;
+    run.turn(status, at);
+    runs::save(tx, run).await?;
+    tell(tx, run).await
+}
+
+/// Runs whose turn has come, the first that came first: as many as may act at once, and beyond that one of each workflow of
+/// which none does. So a workflow whose servers do not answer keeps no other from going on.
+pub async fn queued(db: &Db, in_flight: i64) -> Result<Vec<StoredRun>> {
+    let running: i64 = db.one(COUNT_RUNNING, args![]).await?;
+    let room = (in_flight - running).clamp(0, RUNS_MAX);
+    let mut queued: Vec<StoredRun> = db.list(QUEUED, args![room.max(1)]).await?;
+    if queued.is_empty() {
+        return Ok(queued);
+    }
+    let of_each: Vec<Option<RunId>> = db.list(FIRST_OF_EACH, args![WORKFLOWS_MAX]).await?;
+    let mut first = Vec::new();
+    for id in of_each.into_iter().flatten() {
+        first.extend(runs::find(db, id).await?);
+    }
+    queued.truncate(usize::try_from(room).unwrap_or_default());
+    queued.retain(|run| first.iter().all(|other| other.run.id != run.run.id));
+    Ok(first.into_iter().chain(queued).collect())
+}
+
+/// Lets runs begin, each with the revision it is of. None when the lane is lost.
+pub async fn begin(lane: &Lane, begun: Vec<(RunId, Arc<Revision>)>) -> Result<Upkeep> {
+    let held = lane.clone();
+    let begun = lane.db().write(async move |tx| {
+        tx.tick().await?;
+        if !held.hold(tx).await? {
+            return Ok(None);
+        }
+        let mut looked_at = Vec::with_capacity(begun.len());
+        for (id, revision) in begun {
+            let mut run = runs::read(tx, id).await?;
+            if run.run.status != Status::Pending {
+                looked_at.push(None);
+                continue;
+            }
+            tx.act_as(actor(&run))?;
+            if is_deleted(tx, run.run.workflow_id).await? {
+                stop(tx, &mut run, Status::Cancelled).await?;
+            } else if let Some(error) = refusal(tx, &run, &revision).await? {
+                run.run.error = Some(error);
+                stop(tx, &mut run, Status::Failed).await?;
+            } else {
+                let at = tx.tick().await?.at;
+                run.turn(Status::Running, at);
+                tell(tx, &run).await?;
+                go_on(tx, &mut run, &revision.compiled.definition.steps).await?;
+            }
+            looked_at.push(Some(run.run.status));
+        }
+        tx.world().faults.check("runs.begin.before_commit")?;
+        Ok(Some(looked_at))
+    });
+    let Some(looked_at) = begun.await? else { return Ok(None) };
+    looked_at.iter().flatten().for_each(|status| tally::count_run(*status));
+    Ok(Some(looked_at.len()))
+}
+
+/// Why a run fails before it begins.
+async fn refusal(tx: &mut Tx, run: &StoredRun, revision: &Revision) -> Result<Option<RunError>> {
+    if let Some(error) = &run.run.error {
+        return Ok(Some(error.clone()));
+    }
+    let refused = |code: &str, detail: String| Some(RunError { code: code.to_owned(), detail, step_id: None });
+    if run.run.depth > DEPTH_MAX {
+        let detail = format!("More than {DEPTH_MAX} runs have set each other off, one after the other.");
+        return Ok(refused("loop_detected", detail));
+    }
+    let (Trigger::Event(on), Some(_)) = (&revision.compiled.definition.on, run.event_sequence) else { return Ok(None) };
+    // An event shows what it tells of.
+    let needed = registry().scopes_needed(on.types.iter().map(String::as_str))?;
+    match authority(tx, &revision.saved_by).await {
+        Ok(rights) => Ok(rights.scopes.missing_of(&needed).and_then(|scope| {
+            let by = &revision.saved_by.name;
+            refused("insufficient_scope", format!("The trigger needs {}, which {by} does not hold.", scope.name()))
+        })),
+        Err(error) => lost(error).map(|error| refused(&error.code, error.detail)),
+    }
+}
+
+/// A refusal as a step's error; a failure of ours is none.
+pub fn lost(error: Error) -> Result<StepError> {
+    let code = own_code(&error).unwrap_or(error.code());
+    if code.status() >= 500 {
+        return Err(error);
+    }
+    let fields: Vec<String> = error
+        .fields()
+        .iter()
+        .map(|field| format!("{} {}", field.pointer, field.detail.trim_end_matches('.')))
+        .collect();
+    let detail =
+        if fields.is_empty() { error.detail().to_owned() } else { format!("Not valid: {}.", fields.join("; ")) };
+    Ok(StepError { code: code.name().to_owned(), detail })
+}
+
+/// What a feature refuses with a code of its own has that code too where a field of `with` is the only fault.
+fn own_code(error: &Error) -> Option<Code> {
+    let (first, others) = error.fields().split_first()?;
+    let is_own = |code: &Code| code.name() == first.code && !Code::KERNEL.contains(code);
+    registry().error_codes.iter().copied().find(is_own).filter(|_| others.iter().all(|other| other.code == first.code))
+}
+
+pub async fn is_deleted(tx: &mut Tx, workflow: WorkflowId) -> Result<bool> {
+    Ok(tx.find::<WorkflowId>(IS_DELETED, args![workflow]).await?.is_some())
+}
+
+/// Goes on with a run after one of its steps has changed: begins what can, skips what cannot, and ends it when all is done.
+pub async fn go_on(tx: &mut Tx, run: &mut StoredRun, steps: &[Step]) -> Result<()> {
+    let (at, now) = (tx.tick().await?.at, tx.world().now());
+    let owner = run.run.id.to_string();
+    let known: HashMap<String, Status> = steps::states(tx, WORKFLOW_LANE, &owner).await?.into_iter().collect();
+    let states: Vec<Option<Status>> = steps.iter().map(|step| known.get(&step.id).copied()).collect();
+    let plan = plan(steps, &needs(steps), &states);
+    for place in plan.begin {
+        let mut ready = steps::Step::ready(owner.clone(), steps[place].id.clone(), at);
+        ready.next_at = Some(now);
+        ready.deadline_at = steps[place].timeout_seconds.map(|seconds| now.plus(seconds * 1_000));
+        steps::add(tx, WORKFLOW_LANE, LANE_KEY, &ready).await?;
+    }
+    for place in plan.skip {
+        let mut skipped = steps::Step::ready(owner.clone(), steps[place].id.clone(), at);
+        skipped.end(Status::Skipped, at);
+        steps::add(tx, WORKFLOW_LANE, LANE_KEY, &skipped).await?;
+    }
+    if matches!(plan.status, Status::Failed | Status::TimedOut) {
+        let noted = steps::errors(tx, WORKFLOW_LANE, &owner).await?;
+        let mut ended = Vec::with_capacity(steps.len());
+        for step in steps {
+            let noted = noted.iter().find(|(name, ..)| *name == step.id);
+            let error = noted.and_then(|(.., error)| error.as_deref());
+            ended.push((noted.map(|(_, state, _)| *state), parse_optional(error)?));
+        }
+        run.run.error = plan::error(steps, &ended, plan.status);
+    }
+    run.turn(plan.status, at);
+    if run.changed {
+        runs::save(tx, run).await?;
+    }
+    if plan.status.is_over() { tell(tx, run).await } else { Ok(()) }
+}
+
+/// The places of what each step needs.
+pub fn needs(steps: &[Step]) -> Vec<Vec<usize>> {
+    let place = |id: &String| steps.iter().position(|step| step.id == *id);
+    steps.iter().map(|step| step.needs.iter().filter_map(place).collect()).collect()
+}
+
+/// Tells of a run that has begun, or ended. Whoever made it end, it is told as the run's own, and so is how deep it is: what
+/// that sets off counts on from there.
+async fn tell(tx: &mut Tx, run: &StoredRun) -> Result<()> {
+    let kind = match run.run.status {
+        Status::Running => &WORKFLOW_RUN_STARTED,
+        Status::Succeeded | Status::Skipped => &WORKFLOW_RUN_SUCCEEDED,
+        Status::Failed | Status::TimedOut => &WORKFLOW_RUN_FAILED,
+        Status::Cancelled => &WORKFLOW_RUN_CANCELLED,
+        Status::Pending | Status::Waiting => return Ok(()),
+    };
+    let before = tx.act_as(actor(run))?;
+    let published = events::publish(tx, kind, run.run.id, &run.run).await.map(drop);
+    tx.act_again(before);
+    published
+}
+
+/// When something is to be done on the lane.
+pub async fn next(lane: &Lane, settings: &Settings) -> Result<Option<Timestamp>> {
+    lane.db().one(NEXT, next_args!(lane, lane.db().world().now(), settings)).await
+}
+
+/// Shows that this node lives, and which requests take long. False when the lane is lost.
+pub async fn tend(lane: &Lane, slow: Vec<Seen>) -> Result<bool> {
+    let held = lane.clone();
+    lane.db()
+        .write(async move |tx| {
+            if !held.hold(tx).await? {
+                return Ok(false);
+            }
+            steps::show(tx, WORKFLOW_LANE, &slow).await.map(|()| true)
+        })
+        .await
+}
+
+/// Gives the lane back, due again when something is to be done.
+pub async fn release(lane: &Lane, settings: Arc<Settings>, resting: Option<Timestamp>) -> Result<()> {
+    let held = lane.clone();
+    let released = lane.db().write(async move |tx| {
+        if !held.hold(tx).await? {
+            return Ok(false);
+        }
+        let now = tx.world().now();
+        // Not earlier than now: whoever has had a turn stands behind those that wait for theirs.
+        let due: Option<Timestamp> = tx.one(NEXT, next_args!(held, now, settings)).await?;
+        let due = due.map(|due| due.max(now));
+        let due = match (due, resting) {
+            (Some(due), Some(resting)) => Some(due.max(resting)),
+            (due, _) => due,
+        };
+        held.release(tx, due, None).await
+    });
+    released.await.map(drop)
+}
+
+/// The saver's rights, or why the step cannot act for them.
+pub async fn rights_for(
+    tx: &mut Tx,
+    saved_by: &ActorRef,
+    action: &feature_kit::Action,
+) -> Result<Result<kernel::auth::Rights, StepError>> {
+    let rights = match authority(tx, saved_by).await {
+        Ok(rights) => rights,
+        Err(error) => return lost(error).map(Err),
+    };
+    let wanted = action.needs.iter().chain(&[kernel::auth::Scope::WorkflowsWrite]);
+    let missing = wanted.copied().find(|scope| !rights.scopes.holds(*scope));
+    Ok(match missing {
+        None => Ok(rights),
+        Some(scope) => {
+            let detail = format!(
+                "{} needs the scope {}, which {}, who saved the workflow, does not hold.",
+                action.name,
+                scope.name(),
+                saved_by.name
+            );
+            Err(StepError { code: "insufficient_scope".to_owned(), detail })
+        }
+    })
+}

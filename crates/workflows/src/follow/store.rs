@@ -1,0 +1,37 @@
+//! SQL of waking workflows for an event, in the transaction that publishes it. They read it behind its commit, in order.
+
+use kernel::store::{Follower, Happening, Value};
+
+use super::super::FOLLOWER;
+use feature_kit::subscription::matching_patterns;
+
+kernel::statements! {
+    /// Whether any workflow wants an event. Three looks: an `IN` is a table of its own to SQLite, made each time.
+    WANTED = "SELECT workflow_id FROM workflow_triggers WHERE tenant_id = $1 AND pattern = $2
+        UNION ALL SELECT workflow_id FROM workflow_triggers WHERE tenant_id = $1 AND pattern = $3
+        UNION ALL SELECT workflow_id FROM workflow_triggers WHERE tenant_id = $1 AND pattern = $4 LIMIT 1";
+    /// A row of this event's own, beside the lane, which is not waited for.
+    WAKE = "INSERT INTO lane_wakes (kind, tenant_id, key, sequence) SELECT l.kind, l.tenant_id, l.key, CAST($2 AS BIGINT) FROM lanes l
+        WHERE l.kind = 'workflow' AND l.tenant_id = $1 AND l.key = 'all' AND EXISTS (SELECT 1 FROM workflow_triggers t
+            WHERE t.tenant_id = $1 AND t.pattern IN ($3, $4, $5))";
+    /// Unless it has more to read already. What has happened since it came to the end was wanted by nobody.
+    FALL_BEHIND = "UPDATE followers SET position = $2, behind = TRUE
+        WHERE tenant_id = $1 AND name = 'workflows' AND NOT behind AND EXISTS (SELECT 1 FROM workflow_triggers t
+            WHERE t.tenant_id = $1 AND t.pattern IN ($3, $4, $5))";
+}
+
+/// Workflows that start on events.
+pub const TRIGGERS: Follower =
+    Follower { name: FOLLOWER, only_if: Some((WANTED, wanted)), statements: &[(WAKE, waking), (FALL_BEHIND, falling)] };
+
+fn wanted(event: &Happening<'_>) -> Vec<Value> {
+    matching_patterns(event.kind).map(Into::into).into()
+}
+
+fn waking(event: &Happening<'_>) -> Vec<Value> {
+    [event.sequence.into()].into_iter().chain(wanted(event)).collect()
+}
+
+fn falling(event: &Happening<'_>) -> Vec<Value> {
+    [(event.sequence - 1).into()].into_iter().chain(wanted(event)).collect()
+}

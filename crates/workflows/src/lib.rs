@@ -1,0 +1,485 @@
+//! Workflows: what one is made of, what its runs look like, and what is told of them.
+//!
+//! What a request may say is in `definition`, what is wrong with it in `check`; `runs` keeps the history, `engine` works on
+//! what is due. Expressions, templates, schedules and schemas of inputs are each a module of their own, and know nothing of
+//! the rest.
+
+pub mod actions;
+pub mod check;
+pub mod definition;
+mod depth;
+mod document;
+pub mod dry_run {
+    pub mod store;
+}
+pub mod engine;
+mod feature;
+/// Being woken by what is published.
+pub mod follow {
+    pub mod store;
+}
+pub mod jobs;
+pub mod plan;
+/// Taking workflows and their runs out of the future.
+pub mod repair {
+    pub mod store;
+}
+/// What is kept, and for how long.
+pub mod retention {
+    pub mod store;
+}
+pub mod routes;
+pub mod runs;
+pub mod saving;
+pub mod schedule;
+pub mod schema;
+pub mod secrets;
+pub mod store;
+mod stored;
+pub mod tally;
+pub mod template;
+
+use std::time::Duration;
+
+pub use feature::FEATURE;
+use kernel::base::{ActorRef, DAY_MS, Id, Identified, RecordId, Timestamp};
+use kernel::events::EventKind;
+use kernel::http::Record;
+pub use kernel::jobs::steps::State as Status;
+use kernel::store::refer::Referrer;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use people::organizations::OrganizationId;
+
+pub const WORKFLOW_RUN_STARTED: EventKind<Run> = EventKind::new("workflow.run.started", "A run began to act.");
+pub const WORKFLOW_RUN_SUCCEEDED: EventKind<Run> =
+    EventKind::new("workflow.run.succeeded", "A run came to its end; what failed in it was allowed to.");
+pub const WORKFLOW_RUN_FAILED: EventKind<Run> =
+    EventKind::new("workflow.run.failed", "A run failed or ran out of time; `error` says where and why.");
+pub const WORKFLOW_RUN_CANCELLED: EventKind<Run> =
+    EventKind::new("workflow.run.cancelled", "Somebody cancelled a run, or deleted its workflow.");
+pub const WORKFLOW_APPROVAL_REQUESTED: EventKind<ApprovalRequested> = EventKind::new(
+    "workflow.approval.requested",
+    "A run waits until somebody approves or rejects; `approval` says what.",
+);
+
+pub type WorkflowId = Id<Workflow>;
+
+impl Identified for Workflow {
+    const PREFIX: &'static str = "wf";
+    const ABOUT: &'static str = "The workflow to act on.";
+}
+
+pub type RunId = Id<Run>;
+
+impl Identified for Run {
+    const PREFIX: &'static str = "run";
+    const ABOUT: &'static str = "The run to act on.";
+}
+
+/// Workflows as they refer to organizations.
+pub const OF_ORGANIZATION: Referrer =
+    Referrer { prefix: OrganizationId::PREFIX, what: "workflows", find: store::OF_ORGANIZATION };
+
+/// The kind of the lanes on which workflows run, and the key of a tenant's one.
+pub const WORKFLOW_LANE: &str = "workflow";
+pub const LANE_KEY: &str = "all";
+/// The name under which workflows follow events, and that of their steps.
+pub const FOLLOWER: &str = "workflows";
+
+/// Workflows of a tenant.
+pub const WORKFLOWS_MAX: i64 = 200;
+pub const STEPS_MAX: usize = 50;
+/// Of a whole definition as JSON.
+pub const DEFINITION_BYTES_MAX: usize = 128 << 10;
+/// Of what is given to a run by hand.
+pub const INPUT_BYTES_MAX: usize = 64 << 10;
+/// Of all that the steps of one run are given and answer: what a request about a run shows, and what is read to show it.
+pub const RUN_BYTES_MAX: usize = 4 << 20;
+/// Less than this of one step is not worth a look at all the others.
+pub const STEP_BYTES_SMALL: usize = 16 << 10;
+/// Expressions of one definition.
+pub const EXPRESSIONS_MAX: usize = 500;
+pub const RETRIES_MAX: i64 = 10;
+pub const BACKOFF_SECONDS_MAX: i64 = 24 * 60 * 60;
+pub const BACKOFF_SECONDS_DEFAULT: i64 = 10;
+/// Of a step and of a wait.
+pub const SECONDS_MAX: i64 = 28 * 24 * 60 * 60;
+/// Runs that set each other off, one after the other.
+pub const DEPTH_MAX: i64 = 8;
+
+/// What the operator decides about workflows.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Runs of a tenant that act at once; others wait for their turn. One that waits for an approval or a moment does not count.
+    pub runs_in_flight: i64,
+    /// Runs of a tenant that wait for their turn; beyond, events wait and calls are refused.
+    pub runs_queued: i64,
+    /// Runs that one event, call or moment of a schedule sets off by way of others. Depth alone would let two workflows that
+    /// start on everything make tens of thousands of one ticket.
+    pub runs_chained: i64,
+    /// A run that is not over by then is ended.
+    pub run_max_ms: i64,
+    /// For one `http.request`, the answer's body included.
+    pub http_timeout: Duration,
+    /// Steps of one tenant under way at once on its node.
+    pub steps_under_way: usize,
+    /// Tenants whose workflows one node works on at once.
+    pub lanes_max: usize,
+    /// How long a tenant is worked on while others wait for a turn.
+    pub tenure: Duration,
+    /// How long steps under way are waited for when the process stops.
+    pub stop_max: Duration,
+}
+
+impl Settings {
+    /// Of the steps under way, those that may be requests: servers that do not answer keep no other step of the tenant waiting.
+    pub fn requests_under_way(&self) -> usize {
+        (self.steps_under_way * 3 / 4).max(1)
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            runs_in_flight: 100,
+            runs_queued: 50_000,
+            runs_chained: 1_000,
+            run_max_ms: 28 * DAY_MS,
+            http_timeout: Duration::from_mins(1),
+            steps_under_way: 32,
+            lanes_max: 512,
+            tenure: Duration::from_secs(5),
+            stop_max: Duration::from_secs(5),
+        }
+    }
+}
+
+/// What a revision of a workflow says; the values of headers are masked wherever it is shown or stored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Definition {
+    pub name: String,
+    pub on: Trigger,
+    pub input_schema: Option<Value>,
+    pub steps: Vec<Step>,
+}
+
+/// What starts a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = WorkflowTrigger)]
+pub enum Trigger {
+    Event(EventTrigger),
+    Schedule(ScheduleTrigger),
+    Manual(ManualTrigger),
+}
+
+/// Events of these kinds, if they pass the filter.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = WorkflowEventTrigger)]
+pub struct EventTrigger {
+    /// Kinds of events, `<family>.*`, or `*`. Each needs the `read` scope of its family.
+    pub types: Vec<String>,
+    /// A CEL expression over `event`; without one every event counts.
+    #[serde(rename = "if")]
+    #[schema(required)]
+    pub condition: Option<String>,
+}
+
+/// Moments of a calendar.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = WorkflowScheduleTrigger)]
+pub struct ScheduleTrigger {
+    /// Five fields: minute, hour, day of the month, month, day of the week.
+    pub cron: String,
+    /// A name of the IANA time zone database.
+    pub timezone: String,
+}
+
+/// Calls alone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = WorkflowManualTrigger)]
+pub struct ManualTrigger {}
+
+/// One step of a workflow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = WorkflowStep)]
+pub struct Step {
+    pub id: String,
+    /// The action.
+    pub uses: String,
+    /// What the action is given; strings may hold `${{ CEL }}`.
+    pub with: Map<String, Value>,
+    /// A CEL expression; when it is false the step is skipped, and what needs it too.
+    #[serde(rename = "if")]
+    #[schema(required)]
+    pub condition: Option<String>,
+    /// Steps that must be done before.
+    pub needs: Vec<String>,
+    pub retry: RetryRule,
+    /// From when its turn came, waiting and retries included.
+    #[schema(required)]
+    pub timeout_seconds: Option<i64>,
+    pub on_error: OnError,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = WorkflowRetry)]
+pub struct RetryRule {
+    /// Retries after the first attempt.
+    pub max: i64,
+    /// Before the first retry; doubled for each that follows, up to an hour.
+    pub backoff_seconds: i64,
+}
+
+impl Default for RetryRule {
+    fn default() -> Self {
+        RetryRule { max: 0, backoff_seconds: BACKOFF_SECONDS_DEFAULT }
+    }
+}
+
+kernel::words! {
+    /// What a failed step means for its run.
+    #[derive(Deserialize)]
+    #[schema(as = WorkflowOnError)]
+    pub enum OnError { Fail "fail", Continue "continue" }
+}
+
+/// A workflow, with the revision in force.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "id": "wf_01jd8z6v2mfkpb7h3q9xw5t4ra", "name": "Escalate", "enabled": true,
+    "on": {"event": {"types": ["ticket.created"], "if": "event.data.priority == 'critical'"}}, "input_schema": null,
+    "steps": [{"id": "note", "uses": "ticket.comment",
+        "with": {"ticket_id": "${{ event.data.id }}", "body": "Somebody is on call.", "public": false},
+        "if": null, "needs": [], "retry": {"max": 0, "backoff_seconds": 10}, "timeout_seconds": null, "on_error": "fail"}],
+    "revision": 1, "next_run_at": null,
+    "saved_by": {"type": "user", "id": "usr_01jd8z6v2mfkpb7h3q9xw5t4rb", "name": "Admin"},
+    "created_by": {"type": "user", "id": "usr_01jd8z6v2mfkpb7h3q9xw5t4rb", "name": "Admin"},
+    "version": 1, "created_at": "2026-11-15T08:00:00.000Z", "updated_at": "2026-11-15T08:00:00.000Z"
+}))]
+pub struct Workflow {
+    #[schema(value_type = String)]
+    pub id: WorkflowId,
+    pub name: String,
+    /// Whether it starts on events, on its schedule and on calls.
+    pub enabled: bool,
+    pub on: Trigger,
+    /// The JSON Schema that the input of a call must fit.
+    #[schema(required, value_type = Option<Object>)]
+    pub input_schema: Option<Value>,
+    pub steps: Vec<Step>,
+    /// Rises with each change of the definition. Runs keep theirs.
+    pub revision: i64,
+    /// When its schedule fires next.
+    #[schema(value_type = Option<String>, format = DateTime, required)]
+    pub next_run_at: Option<Timestamp>,
+    /// Whose authority its runs have.
+    pub saved_by: ActorRef,
+    pub created_by: ActorRef,
+    pub version: i64,
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    #[schema(value_type = String, format = DateTime)]
+    pub updated_at: Timestamp,
+}
+
+impl Record for Workflow {
+    fn version(&self) -> i64 {
+        self.version
+    }
+}
+
+/// A run of a workflow.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = WorkflowRun, example = json!({
+    "id": "run_01jd8z6v2mfkpb7h3q9xw5t4rc", "workflow_id": "wf_01jd8z6v2mfkpb7h3q9xw5t4ra", "workflow_name": "Escalate",
+    "revision": 1, "status": "succeeded", "dry_run": false, "depth": 1,
+    "trigger": {"type": "event", "event_id": "evt_01jd8z6v2mfkpb7h3q9xw5t4rd", "scheduled_for": null, "late": false, "by": null},
+    "input": {}, "error": null, "deadline_at": "2026-12-13T08:00:00.000Z",
+    "started_at": "2026-11-15T08:00:00.000Z", "ended_at": "2026-11-15T08:00:00.120Z",
+    "version": 2, "created_at": "2026-11-15T08:00:00.000Z", "updated_at": "2026-11-15T08:00:00.120Z"
+}))]
+pub struct Run {
+    #[schema(value_type = String)]
+    pub id: RunId,
+    #[schema(value_type = String)]
+    pub workflow_id: WorkflowId,
+    pub workflow_name: String,
+    /// Of the workflow when the run began.
+    pub revision: i64,
+    pub status: Status,
+    pub dry_run: bool,
+    /// How many runs have led to this one, itself included.
+    pub depth: i64,
+    pub trigger: RunTrigger,
+    /// What it was given.
+    #[schema(value_type = Object)]
+    pub input: Value,
+    #[schema(required)]
+    pub error: Option<RunError>,
+    /// It is ended then at the latest.
+    #[schema(value_type = String, format = DateTime)]
+    pub deadline_at: Timestamp,
+    #[schema(value_type = Option<String>, format = DateTime, required)]
+    pub started_at: Option<Timestamp>,
+    #[schema(value_type = Option<String>, format = DateTime, required)]
+    pub ended_at: Option<Timestamp>,
+    pub version: i64,
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    #[schema(value_type = String, format = DateTime)]
+    pub updated_at: Timestamp,
+}
+
+impl Record for Run {
+    fn version(&self) -> i64 {
+        self.version
+    }
+}
+
+/// What started a run.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = WorkflowRunTrigger)]
+pub struct RunTrigger {
+    #[serde(rename = "type")]
+    pub kind: TriggerKind,
+    #[schema(required)]
+    pub event_id: Option<String>,
+    /// The moment of the schedule.
+    #[schema(value_type = Option<String>, format = DateTime, required)]
+    pub scheduled_for: Option<Timestamp>,
+    /// Whether it began more than a minute after that, because nobody was there to begin it.
+    pub late: bool,
+    /// Who called.
+    #[schema(required)]
+    pub by: Option<ActorRef>,
+}
+
+kernel::words! {
+    #[schema(as = WorkflowTriggerKind)]
+    pub enum TriggerKind { Event "event", Schedule "schedule", Manual "manual" }
+}
+
+/// Why a run failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = WorkflowRunError)]
+pub struct RunError {
+    pub code: String,
+    pub detail: String,
+    /// The step that failed.
+    #[schema(required)]
+    pub step_id: Option<String>,
+}
+
+/// A run with each of its steps.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = WorkflowRunDetail, example = json!({
+    "id": "run_01jd8z6v2mfkpb7h3q9xw5t4rc", "workflow_id": "wf_01jd8z6v2mfkpb7h3q9xw5t4ra", "workflow_name": "Escalate",
+    "revision": 1, "status": "succeeded", "dry_run": false, "depth": 1,
+    "trigger": {"type": "manual", "event_id": null, "scheduled_for": null, "late": false,
+        "by": {"type": "user", "id": "usr_01jd8z6v2mfkpb7h3q9xw5t4rb", "name": "Admin"}},
+    "input": {"minutes": 5}, "error": null, "deadline_at": "2026-12-13T08:00:00.000Z",
+    "started_at": "2026-11-15T08:00:00.000Z", "ended_at": "2026-11-15T08:00:00.120Z",
+    "version": 2, "created_at": "2026-11-15T08:00:00.000Z", "updated_at": "2026-11-15T08:00:00.120Z",
+    "steps": [{"id": "pause", "uses": "wait", "status": "succeeded", "input": {"seconds": 300},
+        "output": {"until": "2026-11-15T08:05:00.000Z"}, "error": null,
+        "attempts": [{"number": 1, "at": "2026-11-15T08:00:00.000Z", "ended_at": "2026-11-15T08:05:00.000Z", "error": null,
+            "status_code": null, "duration_ms": 300_000}],
+        "next_attempt_at": null, "ready_at": "2026-11-15T08:00:00.000Z", "started_at": "2026-11-15T08:00:00.000Z",
+        "ended_at": "2026-11-15T08:05:00.000Z"}]
+}))]
+pub struct RunDetail {
+    #[serde(flatten)]
+    pub run: Run,
+    /// In the order of the definition.
+    pub steps: Vec<RunStep>,
+}
+
+impl Record for RunDetail {
+    fn version(&self) -> i64 {
+        self.run.version
+    }
+}
+
+/// A step of a run.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = WorkflowRunStep)]
+pub struct RunStep {
+    pub id: String,
+    pub uses: String,
+    pub status: Status,
+    /// What the action was given, after its expressions were evaluated; values of headers are masked.
+    #[schema(required, value_type = Option<Object>)]
+    pub input: Option<Box<RawValue>>,
+    /// What the action answered.
+    #[schema(required, value_type = Option<Object>)]
+    pub output: Option<Box<RawValue>>,
+    #[schema(required)]
+    pub error: Option<StepError>,
+    pub attempts: Vec<Attempt>,
+    #[schema(value_type = Option<String>, format = DateTime, required)]
+    pub next_attempt_at: Option<Timestamp>,
+    /// When all that it needs was done.
+    #[schema(value_type = Option<String>, format = DateTime, required)]
+    pub ready_at: Option<Timestamp>,
+    #[schema(value_type = Option<String>, format = DateTime, required)]
+    pub started_at: Option<Timestamp>,
+    #[schema(value_type = Option<String>, format = DateTime, required)]
+    pub ended_at: Option<Timestamp>,
+}
+
+/// Why a step failed, or an attempt of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = WorkflowStepError)]
+pub struct StepError {
+    pub code: String,
+    pub detail: String,
+}
+
+/// One attempt of a step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = WorkflowAttempt)]
+pub struct Attempt {
+    pub number: i64,
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    #[schema(value_type = Option<String>, format = DateTime, required)]
+    pub ended_at: Option<Timestamp>,
+    #[schema(required)]
+    pub error: Option<StepError>,
+    /// What a server answered to `http.request`.
+    #[schema(required)]
+    pub status_code: Option<i64>,
+    pub duration_ms: i64,
+}
+
+/// A run that waits for somebody's word.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "id": "run_01jd8z6v2mfkpb7h3q9xw5t4rc", "workflow_id": "wf_01jd8z6v2mfkpb7h3q9xw5t4ra", "workflow_name": "Reboot",
+    "revision": 1, "status": "waiting", "dry_run": false, "depth": 1,
+    "trigger": {"type": "manual", "event_id": null, "scheduled_for": null, "late": false,
+        "by": {"type": "user", "id": "usr_01jd8z6v2mfkpb7h3q9xw5t4rb", "name": "Admin"}},
+    "input": {}, "error": null, "deadline_at": "2026-12-13T08:00:00.000Z",
+    "started_at": "2026-11-15T08:00:00.000Z", "ended_at": null,
+    "version": 2, "created_at": "2026-11-15T08:00:00.000Z", "updated_at": "2026-11-15T08:00:00.000Z",
+    "approval": {"step_id": "ask", "message": "Reboot the file server?"}
+}))]
+#[schema(as = WorkflowApprovalRequested)]
+pub struct ApprovalRequested {
+    #[serde(flatten)]
+    pub run: Run,
+    pub approval: Approval,
+}
+
+/// What is to be approved.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = WorkflowApproval)]
+pub struct Approval {
+    pub step_id: String,
+    pub message: String,
+}

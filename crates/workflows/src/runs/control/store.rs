@@ -1,0 +1,168 @@
+//! SQL of what people do with a run: cancel it, go on from where it failed, approve or reject.
+//!
+//! The lane is locked before the run is read, so that nobody who works on the run is in the middle of something: what they
+//! begin afterwards finds the steps as they are left here.
+
+use kernel::args;
+use kernel::audit::{self, Entry};
+use kernel::base::{Error, Result, Timestamp};
+use kernel::http::IfMatch;
+use kernel::jobs::lanes;
+use kernel::jobs::steps;
+use kernel::store::Tx;
+use serde_json::json;
+
+use super::super::super::engine::store::{go_on, is_deleted, needs, stop};
+use super::super::super::{
+    Attempt, Definition, LANE_KEY, OnError, RunDetail, RunId, Settings, Status, StepError, WORKFLOW_LANE,
+};
+use super::super::store::{read, save};
+use super::super::{StoredRun, detail, forbidden, parse};
+use super::Control;
+
+kernel::statements! {
+    DEFINITION = "SELECT definition FROM workflow_revisions WHERE tenant_id = $1 AND workflow_id = $2 AND revision = $3";
+}
+
+pub async fn control(
+    tx: &mut Tx,
+    id: RunId,
+    if_match: &IfMatch,
+    control: Control,
+    settings: &Settings,
+) -> Result<RunDetail> {
+    tx.tick().await?;
+    lanes::wake(tx, WORKFLOW_LANE, LANE_KEY).await?;
+    let mut run = read(tx, id).await?;
+    if_match.check(run.run.version)?;
+    let definition: Definition =
+        parse(&tx.one::<String>(DEFINITION, args![run.run.workflow_id, run.run.revision]).await?)?;
+    let (action, done) = control.deed();
+    let status = run.run.status;
+    match &control {
+        Control::Cancel if !status.is_over() => stop(tx, &mut run, Status::Cancelled).await?,
+        Control::Retry if matches!(status, Status::Failed | Status::TimedOut) && !run.run.dry_run => {
+            retry(tx, &mut run, &definition, settings).await?;
+        }
+        Control::Approve(step) if !status.is_over() => decide(tx, &mut run, &definition, step.as_deref(), true).await?,
+        Control::Reject(step) if !status.is_over() => decide(tx, &mut run, &definition, step.as_deref(), false).await?,
+        _ => return Err(forbidden(status, done)),
+    }
+    audit::record(tx, Entry::new(action, "workflow_run", id)).await?;
+    let noted = steps::read_all(tx, WORKFLOW_LANE, &id.to_string()).await?;
+    detail(run.run, &definition, &noted)
+}
+
+/// Begins anew what has failed, and forgets what was skipped because of it.
+async fn retry(tx: &mut Tx, run: &mut StoredRun, definition: &Definition, settings: &Settings) -> Result<()> {
+    if is_deleted(tx, run.run.workflow_id).await? {
+        let detail = "The workflow of this run has been deleted.";
+        return Err(Error::new(feature_kit::INVALID_TRANSITION, detail));
+    }
+    let (at, now, owner) = (tx.tick().await?.at, tx.world().now(), run.run.id.to_string());
+    let noted = steps::read_all(tx, WORKFLOW_LANE, &owner).await?;
+    let needs = needs(&definition.steps);
+    let mut anew = vec![false; definition.steps.len()];
+    for (place, step) in definition.steps.iter().enumerate() {
+        let Some(known) = noted.iter().find(|known| known.name == step.id) else { continue };
+        // One without an error of its own was ended with the run.
+        let is_why = step.on_error == OnError::Fail || known.error.is_none();
+        if matches!(known.state, Status::Failed | Status::TimedOut) && is_why {
+            anew[place] = true;
+            let mut again = steps::Step { attempt: known.attempt, ..steps::Step::ready(&owner, &step.id, at) };
+            if step.uses == "http.request" {
+                // `now` stays what it was: the same name is on the same request.
+                again.ready_at = known.ready_at;
+            }
+            again.next_at = Some(now);
+            again.deadline_at = step.timeout_seconds.map(|seconds| now.plus(seconds * 1_000));
+            again.attempts.clone_from(&known.attempts);
+            steps::save(tx, WORKFLOW_LANE, LANE_KEY, &again).await?;
+        }
+    }
+    if !anew.contains(&true) {
+        let why = run.run.error.as_ref().map_or("", |error| error.code.as_str());
+        return Err(Error::new(
+            feature_kit::INVALID_TRANSITION,
+            format!("No step of this run has failed ({why}), so there is none to go on from."),
+        ));
+    }
+    // Whatever needs one that is begun anew, at any remove.
+    for _ in 0..definition.steps.len() {
+        for place in 0..anew.len() {
+            anew[place] |= needs[place].iter().any(|need| anew[*need]);
+        }
+    }
+    for (place, step) in definition.steps.iter().enumerate() {
+        let skipped = noted.iter().any(|known| known.name == step.id && known.state == Status::Skipped);
+        if anew[place] && skipped {
+            steps::forget(tx, WORKFLOW_LANE, &owner, &step.id).await?;
+        }
+    }
+    run.run.error = None;
+    run.run.deadline_at = now.plus(settings.run_max_ms);
+    run.turn(Status::Running, at);
+    save(tx, run).await
+}
+
+/// Somebody's word on what waits for it.
+async fn decide(
+    tx: &mut Tx,
+    run: &mut StoredRun,
+    definition: &Definition,
+    step_id: Option<&str>,
+    approved: bool,
+) -> Result<()> {
+    let owner = run.run.id.to_string();
+    let is_approval = |name: &str| definition.steps.iter().any(|step| step.id == name && step.uses == "approval");
+    let mut waiting = steps::read_all(tx, WORKFLOW_LANE, &owner).await?;
+    waiting.retain(|step| step.state == Status::Waiting && is_approval(&step.name));
+    if let Some(wanted) = step_id {
+        waiting.retain(|step| step.name == wanted);
+    }
+    let mut step = match (waiting.len(), waiting.pop()) {
+        (1, Some(step)) => step,
+        (0, _) | (_, None) => {
+            let detail = "Nothing of this run waits for an approval.";
+            return Err(Error::new(feature_kit::INVALID_TRANSITION, detail));
+        }
+        (_, Some(_)) => {
+            let detail = "is required, for several steps wait for an approval";
+            return Err(Error::invalid("/step_id", "required", detail));
+        }
+    };
+    let (at, now) = (tx.tick().await?.at, tx.world().now());
+    // What has run out of time is only yet to be noted as such.
+    if step.deadline_at.is_some_and(|deadline| deadline <= now) {
+        let detail = "The time for this approval is over.";
+        return Err(Error::new(feature_kit::INVALID_TRANSITION, detail));
+    }
+    let by = tx.actor().who.clone();
+    let error = (!approved)
+        .then(|| StepError { code: "approval_rejected".to_owned(), detail: format!("{} rejected it.", by.name) });
+    let mut attempts: Vec<Attempt> = parse(&step.attempts)?;
+    attempts.push(decision(&step, at, error.clone()));
+    step.attempts = json(&attempts)?;
+    step.attempt += 1;
+    step.output = Some(json(&json!({ "approved": approved, "by": by, "at": at }))?);
+    step.error = error.as_ref().map(json).transpose()?;
+    step.end(if approved { Status::Succeeded } else { Status::Failed }, at);
+    steps::save(tx, WORKFLOW_LANE, LANE_KEY, &step).await?;
+    go_on(tx, run, &definition.steps).await
+}
+
+fn decision(step: &steps::Step, at: Timestamp, error: Option<StepError>) -> Attempt {
+    let began = step.started_at.unwrap_or(step.ready_at);
+    Attempt {
+        number: step.attempt + 1,
+        at: began,
+        ended_at: Some(at),
+        error,
+        status_code: None,
+        duration_ms: at.as_millis() - began.as_millis(),
+    }
+}
+
+fn json<T: serde::Serialize>(value: &T) -> Result<String> {
+    serde_json::to_string(value).map_err(Error::internal)
+}

@@ -1,0 +1,122 @@
+//! Runs: their history, and what people do with one.
+
+pub mod control;
+pub mod list {
+    pub mod store;
+}
+pub mod start {
+    pub mod store;
+}
+pub mod store;
+
+use kernel::base::{Error, Result, Timestamp, Word};
+use kernel::jobs::steps;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::{Definition, Run, RunDetail, RunStep, Status};
+
+/// A run as it is stored.
+#[derive(Clone, Debug)]
+pub struct StoredRun {
+    pub run: Run,
+    pub event_sequence: Option<i64>,
+    /// Where the chain of runs began to which it belongs.
+    pub root: i64,
+    /// Whether it is another than in its row.
+    pub changed: bool,
+}
+
+impl StoredRun {
+    /// What expressions see of it.
+    pub fn scope(&self) -> Value {
+        let run = &self.run;
+        json!({
+            "id": run.id, "workflow_id": run.workflow_id, "workflow_name": run.workflow_name, "revision": run.revision,
+            "trigger": run.trigger, "depth": run.depth, "dry_run": run.dry_run, "created_at": run.created_at,
+        })
+    }
+
+    /// Goes from one status to another; false if it is there already.
+    pub fn turn(&mut self, status: Status, at: Timestamp) -> bool {
+        let run = &mut self.run;
+        if run.status == status {
+            return false;
+        }
+        self.changed = true;
+        run.status = status;
+        run.version += 1;
+        run.updated_at = at;
+        run.ended_at = status.is_over().then_some(at);
+        if status == Status::Running && run.started_at.is_none() {
+            run.started_at = Some(at);
+        }
+        true
+    }
+}
+
+/// A run with its steps, those whose turn has not come among them.
+pub fn detail(run: Run, definition: &Definition, noted: &[steps::Step]) -> Result<RunDetail> {
+    let mut shown = Vec::with_capacity(definition.steps.len());
+    for step in &definition.steps {
+        let noted = noted.iter().find(|noted| noted.name == step.id);
+        shown.push(match noted {
+            Some(noted) => show(step, noted)?,
+            None => RunStep {
+                id: step.id.clone(),
+                uses: step.uses.clone(),
+                status: unbegun(run.status),
+                input: None,
+                output: None,
+                error: None,
+                attempts: Vec::new(),
+                next_attempt_at: None,
+                ready_at: None,
+                started_at: None,
+                ended_at: None,
+            },
+        });
+    }
+    Ok(RunDetail { run, steps: shown })
+}
+
+/// A step whose turn has not come is as its run has left it.
+fn unbegun(run: Status) -> Status {
+    match run {
+        Status::Pending | Status::Running | Status::Waiting => Status::Pending,
+        Status::Cancelled | Status::TimedOut => run,
+        Status::Succeeded | Status::Failed | Status::Skipped => Status::Skipped,
+    }
+}
+
+fn show(step: &super::Step, noted: &steps::Step) -> Result<RunStep> {
+    let retried = noted.state == Status::Pending && noted.attempt > 0;
+    Ok(RunStep {
+        id: step.id.clone(),
+        uses: step.uses.clone(),
+        status: noted.state,
+        input: parse_optional(noted.input.as_deref())?,
+        output: parse_optional(noted.output.as_deref())?,
+        error: parse_optional(noted.error.as_deref())?,
+        attempts: parse(&noted.attempts)?,
+        next_attempt_at: noted.next_at.filter(|_| retried),
+        ready_at: Some(noted.ready_at),
+        started_at: noted.started_at,
+        ended_at: noted.ended_at,
+    })
+}
+
+/// What a column holds as JSON, which was written by us.
+pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T> {
+    serde_json::from_str(text).map_err(Error::internal)
+}
+
+pub fn parse_optional<T: DeserializeOwned>(text: Option<&str>) -> Result<Option<T>> {
+    text.map(parse).transpose()
+}
+
+/// Why a run that is in this status cannot do that.
+pub fn forbidden(status: Status, doing: &str) -> Error {
+    let detail = format!("A run that is {} cannot be {doing}.", status.as_str());
+    Error::new(feature_kit::INVALID_TRANSITION, detail)
+}

@@ -1,0 +1,91 @@
+//! Values of headers are secrets: they are kept apart from the definition, which has a mask in their place.
+//!
+//! A value stays with the place that it was given for: scheme, host and port of its step's `url`, which must be written out
+//! where there are headers. So a stored value never goes where its saver did not say.
+
+use std::collections::BTreeMap;
+
+use kernel::base::FieldError;
+use kernel::outbound::{BadTarget, Target};
+use serde_json::{Map, Value};
+
+use super::actions::HTTP_REQUEST;
+use super::{Definition, Step};
+use feature_kit::request_headers::{MASK, merge_headers};
+
+/// By step and name.
+pub type StepHeaders = BTreeMap<String, BTreeMap<String, String>>;
+
+/// Where expressions begin.
+const TEMPLATE: &str = "${{";
+
+/// Takes the values out.
+pub fn take(definition: &mut Definition) -> StepHeaders {
+    let mut taken = StepHeaders::new();
+    for step in &mut definition.steps {
+        let id = step.id.clone();
+        for (name, value) in headers_of(step).into_iter().flatten() {
+            if let Value::String(text) = value {
+                let value = std::mem::replace(text, MASK.to_owned());
+                taken.entry(id.clone()).or_default().insert(name.clone(), value);
+            }
+        }
+    }
+    taken
+}
+
+/// Puts them back.
+pub fn put(definition: &mut Definition, values: &StepHeaders) {
+    for step in &mut definition.steps {
+        let Some(values) = values.get(&step.id) else { continue };
+        for (name, value) in headers_of(step).into_iter().flatten() {
+            if let Some(kept) = values.get(name) {
+                *value = kept.as_str().into();
+            }
+        }
+    }
+}
+
+/// Puts what is stored where the mask stands in what is given, and tells where it cannot.
+pub fn keep(given: &mut Definition, old: &Definition, kept: &StepHeaders) -> Vec<FieldError> {
+    let (mut errors, nothing) = (Vec::new(), BTreeMap::new());
+    for (at, step) in given.steps.iter_mut().enumerate() {
+        let before = old.steps.iter().find(|before| before.id == step.id);
+        let stays = before.is_some_and(|before| goes_where(before, step));
+        let kept = kept.get(&step.id).unwrap_or(&nothing);
+        let Some(headers) = headers_of(step) else { continue };
+        let texts = headers.iter().filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
+        match merge_headers(kept, stays, texts.collect(), &format!("/steps/{at}/with/headers")) {
+            Ok(merged) => headers.extend(merged.into_iter().map(|(name, value)| (name, value.into()))),
+            Err(wrong) => errors.extend(wrong),
+        }
+    }
+    errors
+}
+
+fn headers_of(step: &mut Step) -> Option<&mut Map<String, Value>> {
+    if step.uses != HTTP_REQUEST {
+        return None;
+    }
+    step.with.get_mut("headers")?.as_object_mut()
+}
+
+/// Whether a request of the one goes to the place of the other.
+fn goes_where(one: &Step, other: &Step) -> bool {
+    match (place_of(one), place_of(other)) {
+        (Some(Ok(one)), Some(Ok(other))) => one.has_place_of(&other),
+        _ => false,
+    }
+}
+
+/// Where the requests of a step go, as far as it is written out; none if an expression decides.
+pub fn place_of(step: &Step) -> Option<Result<Target, BadTarget>> {
+    if step.uses != HTTP_REQUEST {
+        return None;
+    }
+    let url = step.with.get("url")?.as_str()?;
+    let Some((literal, _)) = url.split_once(TEMPLATE) else { return Some(Target::parse(url)) };
+    let (scheme, rest) = literal.split_once("://")?;
+    let authority = &rest[..rest.find(['/', '?'])?];
+    Some(Target::parse(&format!("{scheme}://{authority}/")))
+}

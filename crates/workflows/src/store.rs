@@ -1,0 +1,417 @@
+//! SQL of workflows and their revisions.
+//!
+//! Whatever is changed here moves the tenant's clock first, and wakes the lane on which its workflows run last.
+
+use kernel::args;
+use kernel::audit::{self, Changes, Entry};
+use kernel::auth::Rights;
+use kernel::base::seal::{Sealed, SealedColumn};
+use kernel::base::{ActorRef, Code, Error, Result, Secrets, TenantId, Timestamp};
+use kernel::events::follow;
+use kernel::http::{IfMatch, PageBytes};
+use kernel::jobs::lanes;
+use kernel::store::{CursorKey, Db, Direction, Select, Tick, Tx, Value, refer};
+use serde_json::json;
+
+use super::check::Compiled;
+use super::saving::{Current, Saving};
+use super::schedule::Schedule;
+use super::secrets::{self, StepHeaders};
+use super::stored::{StoredRevision, StoredWorkflow};
+use super::{Definition, FOLLOWER, LANE_KEY, Trigger, WORKFLOW_LANE, WORKFLOWS_MAX, Workflow, WorkflowId};
+use feature_kit::registry;
+use feature_kit::request_headers::MASK;
+
+kernel::columns! {
+    /// A record with the revision in force.
+    pub struct WorkflowColumns {
+        id = "w.id", enabled = "w.enabled", revision = "w.revision", next_run_at = "w.next_run_at",
+        definition = "r.definition", headers = "r.headers", saved_by_type = "r.saved_by_type",
+        saved_by_id = "r.saved_by_id", saved_by_name = "r.saved_by_name", created_by_type = "w.created_by_type",
+        created_by_id = "w.created_by_id", created_by_name = "w.created_by_name", version = "w.version",
+        created_at = "w.created_at", updated_at = "w.updated_at",
+    }
+}
+
+kernel::columns! {
+    /// What is read of a revision by whoever runs it.
+    pub struct RevisionColumns {
+        workflow_name = "w.name", definition = "r.definition", headers = "r.headers", saved_by_type = "r.saved_by_type",
+        saved_by_id = "r.saved_by_id", saved_by_name = "r.saved_by_name",
+    }
+}
+
+kernel::columns! {
+    /// What is written of a new workflow.
+    struct NewWorkflowColumns in "workflows" {
+        id, name, enabled, revision, next_run_at, created_by_type, created_by_id, created_by_name, version, created_at,
+        updated_at,
+    }
+}
+
+kernel::columns! {
+    /// What is written of one that is changed.
+    struct ChangedColumns in "workflows" by id { id, name, enabled, revision, next_run_at, version, updated_at }
+}
+
+kernel::columns! {
+    /// All of a revision.
+    struct NewRevisionColumns in "workflow_revisions" {
+        workflow_id, revision, definition, headers, saved_by_type, saved_by_id, saved_by_name, saved_at,
+    }
+}
+
+kernel::statements! {
+    /// One workflow that names an organization in the definition in force. There are at most so many of them; CROSS JOIN keeps
+    /// SQLite from starting at the revisions, which only grow.
+    OF_ORGANIZATION = "SELECT w.id FROM workflows w CROSS JOIN workflow_revisions r
+        WHERE w.tenant_id = $1 AND w.deleted_at IS NULL
+            AND r.tenant_id = w.tenant_id AND r.workflow_id = w.id AND r.revision = w.revision
+            AND r.definition LIKE '%' || CAST($2 AS TEXT) || '%' LIMIT 1";
+    /// Where each stands, and how large it is.
+    LIST = "SELECT w.created_at, w.id, CAST(octet_length(r.definition) AS BIGINT) FROM workflows w
+        JOIN workflow_revisions r ON r.tenant_id = w.tenant_id AND r.workflow_id = w.id AND r.revision = w.revision
+        WHERE w.tenant_id = $1 AND w.deleted_at IS NULL";
+    FULL = kernel::sql![
+        "SELECT ",
+        WorkflowColumns::LIST,
+        " FROM workflows w
+        JOIN workflow_revisions r ON r.tenant_id = w.tenant_id AND r.workflow_id = w.id AND r.revision = w.revision
+        WHERE w.tenant_id = $1 AND w.deleted_at IS NULL"
+    ];
+    GET = kernel::sql![FULL, " AND w.id = $2"];
+    GET_REVISION = kernel::sql![
+        "SELECT ",
+        RevisionColumns::LIST,
+        " FROM workflow_revisions r JOIN workflows w ON w.tenant_id = r.tenant_id AND w.id = r.workflow_id
+        WHERE r.tenant_id = $1 AND r.workflow_id = $2 AND r.revision = $3"
+    ];
+    COUNT = "SELECT COUNT(*) FROM workflows WHERE tenant_id = $1 AND deleted_at IS NULL";
+    INSERT = NewWorkflowColumns::INSERT;
+    UPDATE = ChangedColumns::UPDATE;
+    INSERT_REVISION = NewRevisionColumns::INSERT;
+    /// A revision that is not in force any more, if no run is of it: nobody can ask for it.
+    DROP_REVISION = "DELETE FROM workflow_revisions WHERE tenant_id = $1 AND workflow_id = $2 AND revision = $3
+            AND revision <> (SELECT w.revision FROM workflows w WHERE w.tenant_id = $1 AND w.id = $2)
+            AND NOT EXISTS (SELECT 1 FROM workflow_runs r WHERE r.tenant_id = $1 AND r.workflow_id = $2 AND r.revision = $3)";
+    DELETE = "UPDATE workflows SET deleted_at = $3, ends_runs = TRUE, enabled = FALSE, next_run_at = NULL, version = version + 1, updated_at = $3
+        WHERE tenant_id = $1 AND id = $2";
+    ANY_TRIGGER = "SELECT workflow_id FROM workflow_triggers WHERE tenant_id = $1 LIMIT 1";
+    TRIGGERS_OF = "SELECT pattern, after_sequence FROM workflow_triggers WHERE tenant_id = $1 AND workflow_id = $2
+        ORDER BY pattern";
+    INSERT_TRIGGER = "INSERT INTO workflow_triggers (tenant_id, pattern, workflow_id, after_sequence) VALUES ($1, $2, $3, $4)";
+    DELETE_TRIGGERS = "DELETE FROM workflow_triggers WHERE tenant_id = $1 AND workflow_id = $2";
+}
+
+/// What is sent with the requests of a revision; the version is the revision's number.
+pub const SEALED_HEADERS: SealedColumn<Workflow> = SealedColumn::new("workflow_revisions.headers");
+
+/// The longest value that the audit trail repeats.
+const AUDITED_BYTES_MAX: usize = 1_000;
+
+/// Where a workflow stands in the list.
+pub type Place = (Timestamp, WorkflowId);
+
+pub async fn get(db: &Db, id: WorkflowId) -> Result<Workflow> {
+    Ok(db.one::<StoredWorkflow>(GET, args![id]).await?.record)
+}
+
+/// Newest first: where each stands and how large it is, then as many as fit; and behind which the next page starts.
+pub async fn list(db: &Db, after: Option<Place>, limit: usize) -> Result<(Vec<Workflow>, Option<Place>)> {
+    let order = ["w.created_at", "w.id"];
+    let mut select = Select::new(LIST);
+    if let Some(place) = after {
+        select = select.after(&order, Direction::Descending, place.to_position());
+    }
+    let select = select.order(&order, Direction::Descending).limit(limit + 1);
+    let found: Vec<(Timestamp, WorkflowId, i64)> = db.select(&select).await?;
+    let mut bytes = PageBytes::default();
+    let fits = |(.., size): &&(Timestamp, WorkflowId, i64)| bytes.fits(usize::try_from(*size).unwrap_or_default());
+    let shown: Vec<Place> = found.iter().take(limit).take_while(fits).map(|(at, id, _)| (*at, *id)).collect();
+    if shown.is_empty() {
+        return Ok((Vec::new(), None));
+    }
+    let select = Select::new(FULL).any("w.id", shown.iter().map(|(_, id)| *id));
+    let rows: Vec<StoredWorkflow> = db.select(&select.order(&order, Direction::Descending).limit(shown.len())).await?;
+    let next = shown.last().copied().filter(|_| found.len() > shown.len());
+    Ok((rows.into_iter().map(|row| row.record).collect(), next))
+}
+
+/// For whoever is about to change it.
+pub async fn current(db: &Db, secrets: &Secrets, id: WorkflowId) -> Result<Current> {
+    let StoredWorkflow { record, headers } = db.one(GET, args![id]).await?;
+    let headers = open(db.tenant_id(), secrets, id, record.revision, &headers)?;
+    Ok(Current { version: record.version, enabled: record.enabled, definition: record.definition(), headers })
+}
+
+/// What a run goes by.
+pub struct Revision {
+    pub workflow_name: String,
+    /// With the values of its headers.
+    pub definition: Definition,
+    pub saved_by: ActorRef,
+}
+
+/// A revision, of a workflow that may be deleted by now: then the values of its headers are gone.
+pub async fn revision(db: &Db, secrets: &Secrets, id: WorkflowId, revision: i64) -> Result<Revision> {
+    let stored: StoredRevision = db.one(GET_REVISION, args![id, revision]).await?;
+    let StoredRevision { workflow_name, mut definition, headers, saved_by } = stored;
+    secrets::put(&mut definition, &open(db.tenant_id(), secrets, id, revision, &headers)?);
+    Ok(Revision { workflow_name, definition, saved_by })
+}
+
+pub async fn create(tx: &mut Tx, rights: &Rights, saving: Saving, secrets: &Secrets) -> Result<Workflow> {
+    let Tick { at: now, sequence } = tx.tick().await?;
+    check_saver(tx, rights, &saving.compiled, "").await?;
+    let count: i64 = tx.one(COUNT, args![]).await?;
+    if count >= WORKFLOWS_MAX {
+        let detail = format!("A tenant has at most {WORKFLOWS_MAX} workflows. Delete one that is no longer needed.");
+        return Err(Error::new(Code::LimitReached, detail));
+    }
+    let id = WorkflowId::new(tx.world());
+    let Saving { compiled, enabled } = saving;
+    let by = tx.actor().who.clone();
+    let row = NewWorkflowColumns {
+        id: id.into(),
+        name: compiled.definition.name.as_str().into(),
+        enabled: enabled.into(),
+        revision: Value::Int(1),
+        next_run_at: next_run(tx, enabled, &compiled.definition.on)?.into(),
+        created_by_type: by.kind.as_str().into(),
+        created_by_id: by.id.into(),
+        created_by_name: by.name.into(),
+        version: Value::Int(1),
+        created_at: now.into(),
+        updated_at: now.into(),
+    };
+    tx.later(INSERT, row.into_vec()).await?;
+    tx.changed("workflow", id).await?;
+    let mut definition = compiled.definition;
+    let headers = secrets::take(&mut definition);
+    write_revision(tx, id, 1, &definition, &headers, secrets).await?;
+    set_triggers(tx, id, enabled, &definition.on, sequence).await?;
+    audit::record(tx, Entry::new("workflow.create", "workflow", id)).await?;
+    wake(tx).await?;
+    Ok(read(tx, id).await?.record)
+}
+
+/// What is asked of a workflow.
+pub enum Change {
+    Enable(bool),
+    /// A definition that was checked against a version of it; none where it could not be read.
+    Save {
+        version: Option<i64>,
+        saving: Result<Box<Saving>>,
+    },
+}
+
+pub async fn change(
+    tx: &mut Tx,
+    rights: &Rights,
+    id: WorkflowId,
+    if_match: &IfMatch,
+    change: Change,
+    secrets: &Secrets,
+) -> Result<Workflow> {
+    let Tick { at: now, sequence } = tx.tick().await?;
+    let StoredWorkflow { record: old, headers } = read(tx, id).await?;
+    if_match.check(old.version)?;
+    let before = old.definition();
+    let (new, enabled) = match change {
+        Change::Enable(enabled) => (None, enabled),
+        Change::Save { version, .. } if version.is_some_and(|version| version != old.version) => {
+            return Err(Error::conflict(
+                "Somebody else changed the workflow at the same time. Read it, and try again.",
+            ));
+        }
+        Change::Save { saving, .. } => {
+            let Saving { compiled, enabled } = *saving?;
+            (Some(compiled), enabled)
+        }
+    };
+    let kept = open(tx.tenant_id(), secrets, id, old.revision, &headers)?;
+    let new = new.map(|compiled| {
+        let mut definition = compiled.definition.clone();
+        let headers = secrets::take(&mut definition);
+        (compiled, definition, headers)
+    });
+    let new = new.filter(|(_, definition, headers)| *definition != before || *headers != kept);
+    if new.is_none() && enabled == old.enabled {
+        return Ok(old);
+    }
+    let revision = old.revision + i64::from(new.is_some());
+    if let Some((compiled, definition, headers)) = &new {
+        let named = serde_json::to_string(&before).map_err(Error::internal)?;
+        check_saver(tx, rights, compiled, &named).await?;
+        write_revision(tx, id, revision, definition, headers, secrets).await?;
+        let changes = changes(&before, definition, kept != *headers, (old.revision, revision))?;
+        audit::record(tx, Entry::new("workflow.update", "workflow", id).changes(changes)).await?;
+    }
+    let definition = new.as_ref().map_or(&before, |(_, definition, _)| definition);
+    // A moment that has come already is not passed over.
+    let kept = old.next_run_at.filter(|_| enabled && old.enabled && definition.on == before.on);
+    let next_run_at = match kept {
+        Some(kept) => Some(kept),
+        None => next_run(tx, enabled, &definition.on)?,
+    };
+    let row = ChangedColumns {
+        id: id.into(),
+        name: definition.name.as_str().into(),
+        enabled: enabled.into(),
+        revision: revision.into(),
+        next_run_at: next_run_at.into(),
+        version: (old.version + 1).into(),
+        updated_at: now.into(),
+    };
+    tx.later(UPDATE, row.into_vec()).await?;
+    tx.changed("workflow", id).await?;
+    drop_revision(tx, id, old.revision).await?;
+    set_triggers(tx, id, enabled, &definition.on, sequence).await?;
+    if enabled != old.enabled {
+        let action = if enabled { "workflow.enable" } else { "workflow.disable" };
+        audit::record(tx, Entry::new(action, "workflow", id)).await?;
+    }
+    wake(tx).await?;
+    Ok(read(tx, id).await?.record)
+}
+
+/// Forgets a revision that is neither in force nor that of a run. Whoever makes a run has the tenant's clock, as whoever
+/// calls this, and looks which one is in force.
+pub async fn drop_revision(tx: &mut Tx, id: WorkflowId, revision: i64) -> Result<()> {
+    tx.later(DROP_REVISION, vec![id.into(), revision.into()]).await
+}
+
+/// Its runs stay readable; those that are not over are ended by whoever works on the lane.
+pub async fn delete(tx: &mut Tx, id: WorkflowId, if_match: &IfMatch) -> Result<()> {
+    let now = tx.tick().await?.at;
+    if_match.check(read(tx, id).await?.record.version)?;
+    tx.exec(DELETE, args![id, now]).await?;
+    tx.changed("workflow", id).await?;
+    tx.exec(DELETE_TRIGGERS, args![id]).await?;
+    audit::record(tx, Entry::new("workflow.delete", "workflow", id)).await?;
+    wake(tx).await
+}
+
+async fn read(tx: &mut Tx, id: WorkflowId) -> Result<StoredWorkflow> {
+    tx.one(GET, args![id]).await
+}
+
+/// Runs have the authority of whoever saves: nobody lends what they do not hold. And what is named must be there, but for what
+/// was named `before`: that is no new reference.
+async fn check_saver(tx: &mut Tx, rights: &Rights, compiled: &Compiled, before: &str) -> Result<()> {
+    rights.require_all(&compiled.scopes()?, "A workflow with these steps and events")?;
+    let named = compiled.references.iter().map(|reference| reference.id.clone());
+    let kept: Vec<String> = named.filter(|id| before.contains(id.as_str())).collect();
+    refer::ask(tx, &registry().referable, &compiled.references).await?.check_but(tx, &kept).await
+}
+
+/// By this node's clock, as everything about lanes.
+fn next_run(tx: &Tx, enabled: bool, on: &Trigger) -> Result<Option<Timestamp>> {
+    match on {
+        Trigger::Schedule(schedule) if enabled => {
+            let parsed = Schedule::parse(&schedule.cron, &schedule.timezone);
+            let parsed = parsed.map_err(|bad| Error::internal(format!("a stored schedule: {}", bad.detail)))?;
+            Ok(parsed.next_after(tx.world().now()))
+        }
+        Trigger::Schedule(_) | Trigger::Event(_) | Trigger::Manual(_) => Ok(None),
+    }
+}
+
+async fn write_revision(
+    tx: &mut Tx,
+    id: WorkflowId,
+    revision: i64,
+    definition: &Definition,
+    headers: &StepHeaders,
+    secrets: &Secrets,
+) -> Result<()> {
+    let now = tx.tick().await?.at;
+    let tenant = tx.tenant_id().ok_or_else(of_nobody)?;
+    let plain = json_text(headers)?;
+    let sealed = SEALED_HEADERS.cell(tenant, id, revision).seal(secrets, &tx.world().chance, plain.as_bytes())?;
+    let by = tx.actor().who.clone();
+    let row = NewRevisionColumns {
+        workflow_id: id.into(),
+        revision: revision.into(),
+        definition: json_text(definition)?.into(),
+        headers: sealed.into(),
+        saved_by_type: by.kind.as_str().into(),
+        saved_by_id: by.id.into(),
+        saved_by_name: by.name.into(),
+        saved_at: now.into(),
+    };
+    tx.later(INSERT_REVISION, row.into_vec()).await
+}
+
+/// Nothing where it was deleted.
+fn open(
+    tenant: Option<TenantId>,
+    secrets: &Secrets,
+    id: WorkflowId,
+    revision: i64,
+    sealed: &Sealed,
+) -> Result<StepHeaders> {
+    if sealed.is_empty() {
+        return Ok(StepHeaders::new());
+    }
+    let tenant = tenant.ok_or_else(of_nobody)?;
+    let plain = SEALED_HEADERS.cell(tenant, id, revision).open(secrets, sealed)?;
+    serde_json::from_slice(&plain).map_err(Error::internal)
+}
+
+/// Which events start it from now on. What it waited for already it goes on to wait for: events that nobody has looked at
+/// yet are not lost by a change.
+async fn set_triggers(tx: &mut Tx, id: WorkflowId, enabled: bool, on: &Trigger, sequence: i64) -> Result<()> {
+    let wanted: &[String] = match on {
+        Trigger::Event(event) if enabled => &event.types,
+        Trigger::Event(_) | Trigger::Schedule(_) | Trigger::Manual(_) => &[],
+    };
+    let any: Option<String> = tx.find(ANY_TRIGGER, args![]).await?;
+    if any.is_none() && !wanted.is_empty() {
+        follow::begin(tx, FOLLOWER).await?;
+    }
+    let before: Vec<(String, i64)> = tx.list(TRIGGERS_OF, args![id]).await?;
+    tx.exec(DELETE_TRIGGERS, args![id]).await?;
+    for pattern in wanted {
+        let known = before.iter().find(|(known, _)| known == pattern);
+        let after = known.map_or(sequence, |(_, after)| *after);
+        tx.exec(INSERT_TRIGGER, args![pattern, id, after]).await?;
+    }
+    Ok(())
+}
+
+async fn wake(tx: &mut Tx) -> Result<()> {
+    lanes::ensure(tx, WORKFLOW_LANE, LANE_KEY).await?;
+    lanes::wake(tx, WORKFLOW_LANE, LANE_KEY).await
+}
+
+/// What differs, long values left out. That values of headers changed is told, not what they are.
+fn changes(old: &Definition, new: &Definition, headers: bool, (from, to): (i64, i64)) -> Result<Changes> {
+    let mut changes = Changes::default();
+    changes.add("revision", from, to);
+    changes.add("name", old.name.as_str(), new.name.as_str());
+    let parts = [
+        ("on", json!(old.on), json!(new.on)),
+        ("input_schema", json!(old.input_schema), json!(new.input_schema)),
+        ("steps", json!(old.steps), json!(new.steps)),
+    ];
+    for (field, old, new) in parts.into_iter().filter(|(_, old, new)| old != new) {
+        changes.tell(field, &brief(old)?, &brief(new)?);
+    }
+    if headers {
+        changes.tell("headers", &json!(MASK), &json!(format!("{MASK} (new)")));
+    }
+    Ok(changes)
+}
+
+fn brief(value: serde_json::Value) -> Result<serde_json::Value> {
+    Ok(if json_text(&value)?.len() > AUDITED_BYTES_MAX { json!({"truncated": true}) } else { value })
+}
+
+fn json_text<T: serde::Serialize>(value: &T) -> Result<String> {
+    serde_json::to_string(value).map_err(Error::internal)
+}
+
+fn of_nobody() -> Error {
+    Error::internal("a workflow belongs to a tenant")
+}
