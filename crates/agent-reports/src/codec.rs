@@ -1,4 +1,4 @@
-//! How a body is packed, told by its first bytes: agents' Content-Type headers contradict each other.
+//! Compression of bodies, detected by the first bytes: agents' Content-Type headers contradict each other.
 
 use std::borrow::Cow;
 use std::io::{Read, Write};
@@ -10,11 +10,11 @@ use flate2::{Compression, Decompress, FlushDecompress, Status};
 use super::refusal::Refusal;
 use super::text;
 
-/// Two hundred times a usual report, and small enough that a few at a time do not hurt a small machine. A stream is given up
-/// at the first byte beyond, so a bomb costs this much memory and no more.
+/// Two hundred times a usual report, and small enough that a small machine can hold a few at a time. A stream is refused at
+/// the first byte beyond, so a decompression bomb costs no more memory than this.
 pub const INFLATED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// The least by which the output grows: a usual report takes a handful of steps.
+/// Least growth of the output buffer: a usual report takes a handful of steps.
 const GROWTH_BYTES_MIN: usize = 64 * 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum Codec {
     Plain,
 }
 
-/// Tells the codec by what the bytes are.
+/// Detects the codec by the first bytes.
 pub fn detect(body: &[u8]) -> Result<Codec, Refusal> {
     if body.starts_with(&[0x1f, 0x8b]) {
         return Ok(Codec::Gzip);
@@ -46,12 +46,12 @@ fn is_zlib(body: &[u8]) -> bool {
     method & 0x0f == 8 && method >> 4 <= 7 && check.is_multiple_of(31) && flags & 0x20 == 0
 }
 
-/// Unpacks a body, whole and checked, or refuses it.
+/// Inflates a whole body and verifies its checksum, or refuses it.
 pub fn inflate(body: &[u8], codec: Codec) -> Result<Cow<'_, [u8]>, Refusal> {
     inflate_at_most(body, codec, INFLATED_BYTES_MAX)
 }
 
-/// With the bound as a parameter, so that a test need not fill the real one.
+/// The limit is a parameter, so that tests need not reach the real one.
 pub fn inflate_at_most(body: &[u8], codec: Codec, bytes_max: usize) -> Result<Cow<'_, [u8]>, Refusal> {
     match codec {
         Codec::Plain if body.len() > bytes_max => Err(too_large(bytes_max)),
@@ -61,7 +61,7 @@ pub fn inflate_at_most(body: &[u8], codec: Codec, bytes_max: usize) -> Result<Co
     }
 }
 
-/// By hand and not with the reader of the crate, which takes a stream that was cut off for one that ended.
+/// Not with the reader of the crate, which treats a truncated stream as complete.
 fn inflate_zlib(body: &[u8], bytes_max: usize) -> Result<Vec<u8>, Refusal> {
     let mut stream = Decompress::new(true);
     let mut inflated = Vec::new();
@@ -86,8 +86,8 @@ fn inflate_zlib(body: &[u8], bytes_max: usize) -> Result<Vec<u8>, Refusal> {
     }
 }
 
-/// Makes room when there is none left: as much again as really came, and never beyond the bound and the one byte that shows
-/// that it was passed.
+/// Reserves room when the buffer is full: it doubles, but never beyond the limit and the one byte that shows that the limit
+/// was exceeded.
 fn grow(inflated: &mut Vec<u8>, bytes_max: usize) -> Result<(), Refusal> {
     if inflated.len() < inflated.capacity() {
         return Ok(());
@@ -104,7 +104,7 @@ fn inflate_gzip(body: &[u8], bytes_max: usize) -> Result<Vec<u8>, Refusal> {
         grow(&mut inflated, bytes_max)?;
         let length_before = inflated.len();
         let room = inflated.capacity() - length_before;
-        // What a reader fills has to be there first: `take` and `read_to_end` would look for the end in a second buffer.
+        // A reader needs an initialized buffer; `take` and `read_to_end` would probe for the end with a second buffer.
         inflated.resize(length_before + room, 0);
         let read = decoder
             .read(inflated.get_mut(length_before..).unwrap_or_default())
@@ -127,8 +127,8 @@ fn trailing() -> Refusal {
     Refusal::malformed("There are more bytes after the end of the compressed stream.")
 }
 
-/// Packs an answer as the request was packed: the OCS agent reads nothing else. At the usual level, because FusionInventory
-/// knows zlib by the two bytes 78 9C, and another level begins otherwise.
+/// Compresses an answer with the codec of the request: the OCS agent reads nothing else. The level is the default, because
+/// FusionInventory recognizes zlib by the bytes 78 9C, and other levels start differently.
 pub fn encode(codec: Codec, answer: &[u8]) -> Vec<u8> {
     let packed = match codec {
         Codec::Plain => return answer.to_vec(),
@@ -141,6 +141,6 @@ pub fn encode(codec: Codec, answer: &[u8]) -> Vec<u8> {
             encoder.write_all(answer).and_then(|()| encoder.finish())
         }
     };
-    // Writing into memory does not fail.
+    // Writing to memory does not fail.
     packed.unwrap_or_default()
 }

@@ -1,40 +1,40 @@
-//! Puts a report together, entry by entry, as the readers of both languages come upon them.
+//! Assembles a report from the sections and fields that the XML and JSON parsers read.
 
 use super::Message;
 use super::refusal::Refusal;
 use super::sections::{Agent, Report};
 use super::text::{LABEL_BYTES_MAX, label};
 
-/// Ten times a large workstation's packages. What is beyond is not a machine, or not honest.
+/// Ten times the packages of a large workstation. A report with more is broken or hostile.
 pub const SOFTWARE_MAX: usize = 10_000;
-/// A storage server with several shelves.
+/// Enough for a storage server with several shelves.
 pub const DISKS_MAX: usize = 500;
-/// A container host mounts one for each container.
+/// Enough for a container host, which mounts one for each container.
 pub const VOLUMES_MAX: usize = 1_000;
-/// Entries, one for each address; a container host has one for each container.
+/// Entries, one for each address: enough for a container host with one for each container.
 pub const NICS_MAX: usize = 1_000;
-/// Addresses of one card: a web server of the old kind has one for each site.
+/// Addresses of one card: enough for a web server with one for each site.
 pub const NIC_IPS_MAX: usize = 100;
-/// Sockets; virtual machines may show every core as one.
+/// Sockets; virtual machines may present every core as one.
 pub const CPUS_MAX: usize = 1_000;
 
-/// Of all texts that are read into a report: ten times what a large machine's come to.
+/// Bytes of all texts of a report: ten times those of a large machine.
 pub const TEXT_BYTES_MAX: usize = 8 << 20;
 
-/// The longest name of a section or field that is known here is half as long.
+/// Twice the longest known name of a section or field.
 const NAME_BYTES_MAX: usize = 32;
 
-/// The name of a query that is not known, as it is repeated in logs.
+/// Characters of an unknown query name that errors repeat.
 const QUERY_CHARS_MAX: usize = 100;
 
-/// The sections that are read. Every other one is skipped.
+/// The sections that are parsed. All others are skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Section {
     AccountInfo,
     Hardware,
     Bios,
     OperatingSystem,
-    /// Within the operating system.
+    /// Nested in the operating system.
     TimeZone,
     Cpus,
     Drives,
@@ -44,7 +44,7 @@ pub enum Section {
 }
 
 impl Section {
-    /// The section of the content with this name, in lower case.
+    /// The section with this lower-case name.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "accountinfo" => Self::AccountInfo,
@@ -75,14 +75,14 @@ impl Section {
         }
     }
 
-    /// The section that stands in a field of this one.
+    /// The section nested in a field of this one.
     pub fn nested(self, field: &str) -> Option<Self> {
         (self == Self::OperatingSystem && field == "timezone").then_some(Self::TimeZone)
     }
 }
 
-/// A name of a section or field in lower case, without an allocation: a report has twenty thousand of them. A name that is
-/// too long to be known is empty.
+/// The name of a section or field in lower case, without an allocation: a report has twenty thousand of them. A name longer
+/// than any known one becomes empty.
 #[derive(Clone, Copy)]
 pub struct Name {
     bytes: [u8; NAME_BYTES_MAX],
@@ -103,7 +103,7 @@ impl Name {
     }
 }
 
-/// What the readers fill.
+/// The message under construction, which the parsers fill.
 #[derive(Default)]
 pub struct Collector {
     pub query: Option<String>,
@@ -112,7 +112,7 @@ pub struct Collector {
     pub version: Option<String>,
     pub has_content: bool,
     pub report: Report,
-    /// Entries seen of networks: fewer are kept, because those of one card are put together.
+    /// Network entries read. The report has fewer, because entries of one card are merged.
     nic_entries: usize,
     text_bytes: usize,
     account_key: Option<String>,
@@ -120,7 +120,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Notes that the message carries a section, though perhaps without entries.
+    /// Marks a section as present, even if it has no entries.
     pub fn open_section(&mut self, section: Section) {
         let report = &mut self.report;
         match section {
@@ -175,9 +175,9 @@ impl Collector {
         }
     }
 
-    /// A field of the entry that was opened last.
+    /// Sets a field of the entry that was opened last.
     pub fn set(&mut self, section: Section, field: &str, value: &str) {
-        // What is longer is cut.
+        // Longer values are cut.
         self.text_bytes += value.len().min(LABEL_BYTES_MAX);
         let report = &mut self.report;
         match section {
@@ -213,7 +213,7 @@ impl Collector {
             Section::Networks => return self.join_nic(),
             Section::Softwares => {
                 let Some(entries) = &mut self.report.software else { return Ok(()) };
-                // Software without a name is nothing that anybody could look for.
+                // Software without a name cannot be searched.
                 entries.pop_if(|entry| entry.name.is_empty());
                 if let Some(entry) = entries.last_mut() {
                     entry.name_without_arch();
@@ -224,7 +224,7 @@ impl Collector {
         Ok(())
     }
 
-    /// Puts the addresses of the last network entry to the card they belong to, if an earlier entry was of the same.
+    /// Merges the last network entry into an earlier entry of the same card, if there is one.
     fn join_nic(&mut self) -> Result<(), Refusal> {
         let Some(nics) = &mut self.report.nics else { return Ok(()) };
         let Some(last) = nics.pop() else { return Ok(()) };
@@ -255,7 +255,7 @@ impl Collector {
         self.report.agent = Agent::named(value);
     }
 
-    /// The message, once all of it was seen: its parts come in any order.
+    /// Completes the message. Only now is everything known: its parts come in any order.
     pub fn finish(self) -> Result<Message, Refusal> {
         let Some(query) = self.query else {
             return Err(Refusal::malformed("The message does not say what it is: QUERY or action is missing."));

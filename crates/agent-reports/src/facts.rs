@@ -1,7 +1,7 @@
-//! What a device looks like, from a report: our shapes and units instead of the agents'.
+//! The facts of a report, in our shapes and units instead of the agents'.
 //!
-//! Every group is `None` when the report does not carry its section, so that a partial report changes what it tells and
-//! nothing else. Within a group `None` means that the machine has no such thing, or a placeholder for it.
+//! A group is `None` if the report does not have its section, so that a partial report changes only the sections it has.
+//! Within a group `None` means that the machine has no such value, or only a placeholder.
 
 use kernel::base::Timestamp;
 
@@ -54,7 +54,7 @@ pub struct Network {
     pub primary_mac: Option<String>,
 }
 
-/// The software is taken out of the report: it is most of it.
+/// Moves the software out of the report instead of copying it: it is most of the report.
 pub fn facts(report: &mut Report) -> Facts {
     let software = report.software.take().map(software);
     let report = &*report;
@@ -86,12 +86,12 @@ fn host(report: &Report) -> Option<Host> {
     })
 }
 
-/// Agents on Unix read it from `last`, whose closing line "wtmp begins …" some take for a user where nobody signed in.
+/// Agents on Unix read the user from `last`. If nobody signed in, some take its closing line "wtmp begins …" for a user.
 fn last_logged_user(hardware: &Hardware) -> Option<String> {
     hardware.last_logged_user.clone().or_else(|| hardware.user_id.clone()).filter(|user| user != "wtmp")
 }
 
-/// The system's maker before the board's before the firmware's.
+/// The manufacturer of the system is preferred to that of the board, and that to the firmware's.
 fn machine(bios: &Bios) -> Machine {
     let first_real =
         |labels: &[&Option<String>]| labels.iter().find_map(|label| real_label(label.as_deref()?)).map(str::to_owned);
@@ -132,14 +132,14 @@ fn system(report: &Report) -> Option<System> {
     })
 }
 
-/// The OCS agent writes the short name as the name and the full one, "Debian GNU/Linux 12 (bookworm)", as a comment.
+/// The OCS agent sends the short name as the name and the full one, "Debian GNU/Linux 12 (bookworm)", as a comment.
 fn hardware_os_name(hardware: &Hardware) -> Option<String> {
     let name = hardware.os_name.as_deref()?;
     let full = hardware.os_comments.as_deref().filter(|comments| comments.starts_with(name));
     Some(full.unwrap_or(name).to_owned())
 }
 
-/// The build of `10.0.19045`.
+/// The build is the third number, as in `10.0.19045`.
 fn windows_build(version: &str) -> Option<String> {
     version.split('.').nth(2).map(str::to_owned)
 }
@@ -160,7 +160,7 @@ fn cpu(report: &Report) -> Option<Cpu> {
     })
 }
 
-/// A disk, and not a drive for discs or tapes, nor memory or a file that plays one.
+/// `None` for optical and tape drives, RAM disks and loop devices.
 fn disk(entry: &DiskEntry) -> Option<Disk> {
     let size_bytes = entry.size_bytes.filter(|&bytes| bytes > 0)?;
     let told = [&entry.kind, &entry.description].into_iter().flatten();
@@ -182,14 +182,14 @@ fn disk(entry: &DiskEntry) -> Option<Disk> {
     })
 }
 
-/// Some agents tell the bus as the description.
+/// Some agents send the bus as the description.
 fn is_bus(word: &str) -> bool {
     ["ata", "sata", "ide", "scsi", "sas", "usb", "nvme", "fc", "1394", "mmc", "iscsi"]
         .iter()
         .any(|bus| word.eq_ignore_ascii_case(bus))
 }
 
-/// A volume that can fill up: no discs, no images, which are always full, and no other machine's disk.
+/// A volume that can fill up: `None` for optical discs and images, which are always full, and for network drives.
 fn volume(entry: &DriveEntry) -> Option<Volume> {
     let filesystem = entry.filesystem.as_deref().unwrap_or_default().to_ascii_lowercase();
     let kind = entry.kind.as_deref().unwrap_or_default().to_ascii_lowercase();
@@ -199,7 +199,7 @@ fn volume(entry: &DriveEntry) -> Option<Volume> {
     if is_image || is_elsewhere || entry.total_bytes.unwrap_or(0) == 0 {
         return None;
     }
-    // On Windows the letter is the place, and the other two are a kind and a label.
+    // On Windows the letter is the mount point; `kind` and `volume` are the drive type and the label.
     let (mount, device) = match &entry.letter {
         Some(letter) => (Some(letter.clone()), None),
         None => (entry.kind.clone(), entry.volume.clone()),
@@ -219,12 +219,12 @@ fn network(entries: &[NicEntry], default_gateway: Option<&str>) -> Network {
     Network { nics: entries.iter().filter(|entry| !is_loopback(entry)).map(nic).collect(), primary_ip, primary_mac }
 }
 
-/// Each program once, in an order that does not depend on the agent's mood. Of several entries that tell more or less of one
-/// program the same stays, in whichever order they came.
+/// Each program once, in an order that does not depend on the agent. Of several entries for one program the same one is
+/// kept, whatever their order.
 fn software(mut entries: Vec<Software>) -> Vec<Software> {
     entries.sort_by(|one, other| {
         let program = (&one.name, &one.version, &one.arch).cmp(&(&other.name, &other.version, &other.arch));
-        // The other way round: what is told comes before what is not.
+        // Descending, so that entries with values come before entries without.
         let (told, other_told) =
             ((&one.publisher, &one.source, &one.installed_at), (&other.publisher, &other.source, &other.installed_at));
         program.then_with(|| other_told.cmp(&told))

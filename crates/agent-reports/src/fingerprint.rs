@@ -1,12 +1,11 @@
-//! What of a report says something: the same machine, asked twice, gives the same parts.
+//! The fingerprint of a report: two reports of an unchanged machine have the same.
 //!
-//! Left out is what moves at every run (when the agent ran, how long it took, what it thinks has changed, how long the
-//! machine is up) and the sections that are dropped unread anyway: a list of processes is never the same twice. Free space
-//! stays in: it moves, and it matters. One pass, nothing copied. A body that is broken is told apart by its bytes like any other;
-//! `parse` refuses it later.
+//! It leaves out content that changes at every run (the time and duration of the run, the agent's change flags, the uptime)
+//! and sections that are never parsed: a list of processes is never the same twice. Free space is included: it changes, and
+//! it matters. One pass, no copies. A malformed body gets a fingerprint too; `parse_message` refuses it later.
 
-/// The elements that do not count, tags and all: some are there in one run and missing in the next. The last two are looked
-/// at closer.
+/// The elements that are left out with their tags: some are present in one run and missing in the next. The last two are
+/// left out only in part.
 const XML_STARTS: [&[u8]; 10] = [
     b"<LOGDATE>",
     b"<ETIME>",
@@ -19,17 +18,17 @@ const XML_STARTS: [&[u8]; 10] = [
     DESCRIPTION,
     BOOT_TIME,
 ];
-/// Does not count when it has the machine's running time in it, as the OCS agent writes it: `x86_64/00-00-00 22:44:18`.
+/// Left out if it has the uptime in it, as the OCS agent writes it: `x86_64/00-00-00 22:44:18`.
 const DESCRIPTION: &[u8] = b"<DESCRIPTION>";
-/// Counts to ten minutes: agents subtract the running time from the clock, and are a second off now and then.
+/// Compared to ten minutes: agents subtract the uptime from the clock, and are a second off now and then.
 const BOOT_TIME: &[u8] = b"<BOOT_TIME>";
 const JSON_BOOT_TIME: &[u8] = b"\"boot_time\"";
 
-/// What is left out of `2026-11-15 13:53:06`, from its end.
+/// The length of `2026-11-15 13:53:06`, and how much is left out at its end.
 const BOOT_TIME_LENGTH: usize = 19;
 const BOOT_TIME_MOVING: usize = 4;
 
-/// The keys whose value does not count.
+/// The keys whose values are left out.
 const JSON_STARTS: [&[u8]; 8] = [
     b"\"logdate\"",
     b"\"etime\"",
@@ -41,12 +40,11 @@ const JSON_STARTS: [&[u8]; 8] = [
     JSON_BOOT_TIME,
 ];
 
-/// The version of what is made of a body. Whoever changes how reports are read raises it: the same body says something else
-/// then, and a digest that was stored before must not keep it from being read.
+/// The version of the parser. A change of how reports are parsed must raise it: the same body then has other facts, and a
+/// digest stored before must not keep it from being parsed.
 const READER: &[u8] = b"2\n";
 
-/// The inflated body as slices in their order, without what moves, behind the version of the reader. Together they are what a
-/// digest is made of.
+/// The input of the digest: the version of the parser, then the slices of the inflated body without its volatile content.
 pub fn fingerprint_parts(inflated: &[u8]) -> impl Iterator<Item = &[u8]> {
     let is_json = super::text::first_byte(super::text::without_mark(inflated)) == Some(b'{');
     let parts = Parts { rest: inflated, find_moving: if is_json { find_in_json } else { find_in_xml } };
@@ -72,7 +70,7 @@ impl<'a> Iterator for Parts<'a> {
     }
 }
 
-/// Where the next of the starts stands, which all begin with the same byte, and which it is.
+/// Finds the next of the starts, which all begin with the same byte.
 fn find_start(
     bytes: &[u8],
     mut position: usize,
@@ -82,7 +80,7 @@ fn find_start(
     loop {
         position += find_byte(bytes.get(position..)?, first)?;
         let here = bytes.get(position..)?;
-        // The second byte rules nearly everything out: looking at each start is slow.
+        // The second byte rules out nearly everything: comparing with each start is slow.
         let second = here.get(1)?;
         if starts.iter().any(|start| start.get(1) == Some(second))
             && let Some(start) = starts.iter().find(|start| here.starts_with(start))
@@ -93,8 +91,8 @@ fn find_start(
     }
 }
 
-/// Where the next thing that does not count begins and ends. A tag without an end ends the search: looking on from every
-/// such tag to the end of the body would take as long as a hostile body likes.
+/// The range of the next volatile content. A tag without an end tag ends the search: searching from every such tag to the
+/// end of the body would take quadratic time for a hostile body.
 fn find_in_xml(bytes: &[u8]) -> Option<(usize, usize)> {
     let mut position = 0;
     loop {
@@ -118,7 +116,7 @@ fn find_in_xml(bytes: &[u8]) -> Option<(usize, usize)> {
     }
 }
 
-/// Where the element ends, by the name after its `<`, the `>` included.
+/// Finds the end tag of an element; `name` is the name with its `>`.
 fn find_end_tag(content: &[u8], name: &[u8]) -> Option<usize> {
     let mut position = 0;
     loop {
@@ -145,7 +143,7 @@ fn find_in_json(bytes: &[u8]) -> Option<(usize, usize)> {
         let (found, key) = find_start(bytes, position, b'"', &JSON_STARTS)?;
         position = found + key.len();
         let space = bytes.get(position..)?.iter().position(|byte| !byte.is_ascii_whitespace())?;
-        // The same word may be a value.
+        // The same text may be a value and not a key.
         if bytes.get(position + space) == Some(&b':') {
             let start = position + space + 1;
             let length = value_length(bytes.get(start..)?)?;
@@ -164,7 +162,7 @@ fn find_in_json(bytes: &[u8]) -> Option<(usize, usize)> {
     }
 }
 
-/// The length of a JSON value with the space before it, whatever it is.
+/// The length of any JSON value, with the space before it.
 fn value_length(bytes: &[u8]) -> Option<usize> {
     let mut depth = 0_usize;
     let mut position = 0;
@@ -180,7 +178,7 @@ fn value_length(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// The length of the text of a string after its opening quote, the closing one included.
+/// The length of a string after its opening quote, including the closing one.
 fn string_length(bytes: &[u8]) -> Option<usize> {
     let mut position = 0;
     loop {

@@ -1,9 +1,9 @@
-//! Which numbers of a machine are its own, and which are what the maker forgot to fill in.
+//! Distinguishes real serial numbers, UUIDs and hardware addresses from placeholders of the manufacturer.
 //!
-//! Devices are matched by these, so a placeholder that is believed joins two machines, which is worse than a number that is
-//! not believed: then there are two devices where there should be one, and a person can join them.
+//! Devices are matched by these values. An accepted placeholder merges two machines, which is worse than a rejected real
+//! value: that leaves two devices where there should be one, and a person can merge them.
 
-/// What stands where a serial number, a model or an asset tag should, in lower case and with single spaces.
+/// Placeholders for a serial number, a model or an asset tag, in lower case and with single spaces.
 const PLACEHOLDERS: [&str; 70] = [
     "n/a",
     "na",
@@ -96,21 +96,21 @@ const PLACEHOLDER_UUIDS: [&str; 12] = [
     "ffffff00-ffff-ffff-ffff-ffffffffffff",
 ];
 
-/// Beginnings of MACs that software gives to every machine it runs on, or to many.
+/// Prefixes of MACs that software assigns to many machines.
 const SHARED_MACS: [&str; 13] = [
-    "00:50:56:c0:00:", // VMware's own cards on a host
+    "00:50:56:c0:00:", // VMware's host adapters
     "00:ff:",          // TAP adapters
     "02:42:",          // Docker
-    "0a:00:27:",       // VirtualBox's own cards on a host
+    "0a:00:27:",       // VirtualBox's host adapters
     "08:00:58:00:00:", // a VPN adapter
-    "20:41:53:59:4e:", // RAS Async, spelled out
-    "33:50:6f:45:",    // PPPoE, spelled out
-    "50:50:54:50:",    // PPTP, spelled out
+    "20:41:53:59:4e:", // the RAS async adapter, its name in ASCII
+    "33:50:6f:45:",    // PPPoE, its name in ASCII
+    "50:50:54:50:",    // PPTP, its name in ASCII
     "00:05:9a:3c:7",   // a VPN adapter
     "00:09:0f:fe:00:", // a VPN adapter
     "00:53:45:00:",    // WAN miniport
     "02:00:4c:4f:4f:", // Microsoft's loopback adapter
-    "00:00:5e:00:",    // shared by routers that stand in for each other
+    "00:00:5e:00:",    // VRRP, shared by redundant routers
 ];
 
 /// The serial number, unless it is a placeholder.
@@ -124,7 +124,7 @@ pub fn real_serial(value: &str) -> Option<&str> {
     (!letters().all(|character| Some(character) == first)).then_some(value)
 }
 
-/// A model, a maker or an asset tag, unless it is a placeholder.
+/// A model, a manufacturer or an asset tag, unless it is a placeholder.
 pub fn real_label(value: &str) -> Option<&str> {
     let value = value.trim();
     if !value.chars().any(char::is_alphanumeric) {
@@ -136,7 +136,7 @@ pub fn real_label(value: &str) -> Option<&str> {
     (!PLACEHOLDERS.contains(&plain.as_str()) && !PLACEHOLDERS.contains(&bare)).then_some(value)
 }
 
-/// The UUID in lower case with its hyphens, unless it is none or a placeholder.
+/// The UUID in lower case with hyphens, unless it is invalid or a placeholder.
 pub fn real_uuid(value: &str) -> Option<String> {
     let digits = hexadecimal(value.trim().trim_start_matches('{').trim_end_matches('}'), &['-'])?;
     if digits.len() != 32 {
@@ -152,8 +152,8 @@ pub fn real_uuid(value: &str) -> Option<String> {
     (!is_placeholder(&uuid) && !has_placeholder_twin).then_some(uuid)
 }
 
-/// The same machine's UUID as a reader with the other byte order shows it: SMBIOS 2.6 turned the first three groups around,
-/// and not every tool followed.
+/// The UUID of the same machine in the other byte order: SMBIOS 2.6 swapped the bytes of the first three groups, and not
+/// every tool followed.
 pub fn uuid_twin(uuid: &str) -> Option<String> {
     let digits = hexadecimal(uuid, &['-'])?;
     if digits.len() != 32 {
@@ -167,7 +167,7 @@ pub fn uuid_twin(uuid: &str) -> Option<String> {
     hyphenated(&twin)
 }
 
-/// The MAC in lower case with colons, unless it is none or one that machines share.
+/// The MAC in lower case with colons, unless it is invalid or shared by machines.
 pub fn real_mac(value: &str) -> Option<String> {
     let mac = normal_mac(value)?;
     let first = u8::from_str_radix(mac.get(..2)?, 16).ok()?;
@@ -175,7 +175,7 @@ pub fn real_mac(value: &str) -> Option<String> {
     (!is_group && !SHARED_MACS.iter().any(|start| mac.starts_with(start))).then_some(mac)
 }
 
-/// The MAC in lower case with colons, whatever it was written with. All zeros and all ones are no card's.
+/// The MAC in lower case with colons, from any notation. All zeros and all ones are invalid.
 pub fn normal_mac(value: &str) -> Option<String> {
     let digits = hexadecimal(value.trim(), &[':', '-', '.'])?;
     if digits.len() != 12 || digits.bytes().all(|digit| digit == b'0') || digits.bytes().all(|digit| digit == b'f') {
@@ -185,7 +185,7 @@ pub fn normal_mac(value: &str) -> Option<String> {
     Some(pairs?.join(":"))
 }
 
-/// The hexadecimal digits of a value in lower case; nothing if there is anything else but these separators.
+/// The hexadecimal digits of a value in lower case; `None` if it has anything but digits and these separators.
 fn hexadecimal(value: &str, separators: &[char]) -> Option<String> {
     value
         .chars()

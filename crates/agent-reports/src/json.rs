@@ -1,7 +1,7 @@
-//! The JSON of the GLPI agent, read as it streams by.
+//! Parses the JSON of the GLPI agent as a stream.
 //!
 //! Strict in structure: a section is an object or a list of objects. Lenient in scalars: agents send numbers as texts and
-//! texts as numbers. What has no field here goes to `IgnoredAny`, which keeps nothing.
+//! texts as numbers. Unknown fields go to `IgnoredAny`, which keeps nothing.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ pub fn parse(bytes: &[u8]) -> Result<Message, Refusal> {
     }
     let mut collector = state.collector;
     if collector.query.is_none() && collector.has_content {
-        // The format's own default.
+        // The default of the format.
         collector.query = Some("inventory".to_owned());
     }
     collector.finish()
@@ -39,9 +39,9 @@ pub fn parse(bytes: &[u8]) -> Result<Message, Refusal> {
 #[derive(Default)]
 struct State {
     collector: Collector,
-    /// The section that is being read, for what is said about an error.
+    /// The current section, for error details.
     section: Option<Section>,
-    /// The parser's own errors cannot carry it.
+    /// The errors of the JSON parser cannot carry a refusal.
     refusal: Option<Refusal>,
 }
 
@@ -127,7 +127,7 @@ impl<'de> Visitor<'de> for ContentSeed<'_> {
         Ok(())
     }
 
-    /// Other tasks have another content; an inventory without one is refused at the end.
+    /// Other tasks have other content; an inventory without content is refused at the end.
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
         while list.next_element::<IgnoredAny>()?.is_some() {}
         Ok(())
@@ -190,13 +190,13 @@ impl<'de> Visitor<'de> for SectionSeed<'_> {
         state.note(closed)
     }
 
-    /// A section that is null is one that is not told.
+    /// A null section counts as absent.
     fn visit_unit<E>(self) -> Result<(), E> {
         Ok(())
     }
 }
 
-/// A scalar as text, or each scalar of a list. An object has no field here and is passed over.
+/// A scalar as text, or each scalar of a list. Objects are skipped.
 struct Scalar<'f>(&'f mut dyn FnMut(&str));
 
 impl<'de> DeserializeSeed<'de> for Scalar<'_> {

@@ -1,4 +1,4 @@
-//! What a device is, and what runs on it, in the few words that lists are filtered by.
+//! The type and the platform of a device, which lists are filtered by.
 
 use super::parts::{DeviceType, Platform};
 use super::sections::Report;
@@ -23,7 +23,7 @@ const SERVER_CHASSIS: [&str; 11] = [
 const WORKSTATION_CHASSIS: [&str; 9] =
     ["desktop", "tower", "mini pc", "all in one", "all-in-one", "pizza box", "space-saving", "sealed-case", "stick pc"];
 
-/// Makers and models of machines that are not there. The OCS agent does not always say it otherwise.
+/// Manufacturers and models of virtual machines. The OCS agent does not always report `VMSYSTEM`.
 const VIRTUAL_MODELS: [&str; 7] = ["virtual machine", "vmware", "virtualbox", "qemu", "kvm", "hvm domu", "bochs"];
 
 const LINUX_NAMES: [&str; 15] = [
@@ -44,8 +44,7 @@ const LINUX_NAMES: [&str; 15] = [
     "mint",
 ];
 
-/// `None` when this message alone cannot tell: a partial one without the hardware, or without the operating system where
-/// that decides.
+/// `None` if a partial report is not enough: it lacks the hardware, or the operating system where that decides.
 pub fn kind(report: &Report) -> Option<DeviceType> {
     match report.item_type.as_deref().map(str::to_ascii_lowercase).as_deref() {
         Some("networkequipment") => return Some(DeviceType::Network),
@@ -70,7 +69,7 @@ pub fn kind(report: &Report) -> Option<DeviceType> {
     if report.partial && names.is_empty() {
         return None;
     }
-    // Before the desktops: many a small server stands in a tower.
+    // Before the desktop chassis: many small servers have a tower chassis.
     if names.contains("server") {
         return Some(DeviceType::Server);
     }
@@ -85,7 +84,7 @@ pub fn kind(report: &Report) -> Option<DeviceType> {
     })
 }
 
-/// `None` when a partial message does not tell the operating system.
+/// `None` if a partial report lacks the operating system.
 pub fn platform(report: &Report) -> Option<Platform> {
     let names = os_names(report);
     if names.is_empty() {
@@ -127,7 +126,7 @@ fn chassis(report: &Report) -> String {
     hardware.or(bios).unwrap_or_default().to_ascii_lowercase()
 }
 
-/// Every name of the operating system that was told, in lower case.
+/// All reported names of the operating system, in lower case.
 fn os_names(report: &Report) -> String {
     let mut names = Vec::new();
     if let Some(os) = &report.os {

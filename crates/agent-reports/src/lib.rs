@@ -1,11 +1,11 @@
-//! Reads what inventory agents send: FusionInventory and OCS XML, GLPI-agent JSON, plain or compressed.
+//! Parses the messages of inventory agents: FusionInventory and OCS XML, GLPI-agent JSON, plain or compressed.
 //!
-//! Pure functions over bytes: no clock, no store, no network. A body is judged by what its bytes are, never by what its
-//! headers say. What is not wanted (environment variables, processes, users and every section without a field here) is
-//! skipped while reading and never exists in memory as text of its own.
+//! Pure functions over bytes: no clock, no store, no network. The bytes of a body decide its format, never its headers.
+//! Unused content (environment variables, processes, users and every section without a field here) is skipped while
+//! parsing and never copied into memory.
 //!
-//! The steps are apart because the caller compares before it reads: `inflate`, then `fingerprint_parts` into a digest, and
-//! only when that is new `parse` and `facts`.
+//! The steps are separate because the caller compares digests before it parses: `inflate_body`, then `fingerprint_parts`
+//! into a digest, and only if the digest is new `parse_message` and `extract_facts`.
 
 mod answers;
 mod codec;
@@ -41,7 +41,7 @@ pub use sections::{Agent, Bios, CpuEntry, DiskEntry, DriveEntry, Hardware, NicEn
 
 pub use text::LABEL_CHARS_MAX;
 
-/// A body, read.
+/// A parsed body.
 #[derive(Debug)]
 pub struct Received {
     pub codec: Codec,
@@ -49,21 +49,21 @@ pub struct Received {
     pub message: Message,
 }
 
-/// The language of the body, in which it is also answered.
+/// The format of a message, which its answer uses too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Language {
     Xml,
     Json,
 }
 
-/// What the agent wants.
+/// A message of an agent.
 #[derive(Debug, PartialEq)]
 pub enum Message {
-    /// XML: the agent asks what it should do.
+    /// XML: the agent asks for its tasks.
     Prolog {
         device_id: String,
     },
-    /// JSON: the same question.
+    /// JSON: the agent asks for its tasks.
     Contact {
         device_id: String,
         name: Option<String>,
@@ -71,11 +71,11 @@ pub enum Message {
         tag: Option<String>,
     },
     Inventory(Box<Report>),
-    /// A task that is not offered here, by its name.
+    /// A task that is not supported, by its name.
     Other(String),
 }
 
-/// Reads a body as it came over the wire. Blocking: it costs processor time alone.
+/// Parses a body as it was sent. Blocking: it uses only processor time.
 pub fn read(body: &[u8]) -> Result<Received, Refusal> {
     let codec = detect(body)?;
     let inflated = inflate(body, codec)?;
@@ -83,7 +83,7 @@ pub fn read(body: &[u8]) -> Result<Received, Refusal> {
     Ok(Received { codec, language, message })
 }
 
-/// Reads an inflated body.
+/// Parses an inflated body.
 pub fn parse(inflated: &[u8]) -> Result<(Language, Message), Refusal> {
     let content = text::without_mark(inflated);
     match text::first_byte(content) {

@@ -1,4 +1,4 @@
-//! The parts of a device as they are kept and shown, whatever an agent calls them.
+//! The parts of a device as stored and served, independent of the agents' names for them.
 
 use kernel::base::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Network cards and addresses: what is a card at all, and which one a person would call the machine's own.
+//! Network cards and addresses: which entries are cards, and which card is the primary one.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -6,11 +6,11 @@ use super::identity::normal_mac;
 use super::parts::Nic;
 use super::sections::NicEntry;
 
-/// Names of interfaces that software makes. One of them is the machine's own only when there is nothing else.
+/// Name prefixes of virtual interfaces. One of them is primary only if there is no other card.
 const VIRTUAL_NAMES: [&str; 14] =
     ["docker", "veth", "br-", "virbr", "ifb", "lo", "tun", "tap", "wg", "zt", "cni", "flannel", "cali", "vethernet"];
 
-/// The addresses in a value: some agents write several, with their prefix or their scope.
+/// The addresses in a value: some agents send several, with prefix length or scope.
 pub fn addresses(value: &str) -> impl Iterator<Item = String> {
     value.split([',', ';', ' ']).filter_map(|piece| {
         let address = piece.split(['/', '%']).next().unwrap_or_default();
@@ -23,7 +23,7 @@ pub fn addresses(value: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// Whether the card only talks to the machine itself.
+/// Whether the entry is a loopback interface.
 pub fn is_loopback(entry: &NicEntry) -> bool {
     let is_kind = |word: &str| entry.kind.as_deref().is_some_and(|kind| kind.eq_ignore_ascii_case(word));
     let name = entry.name.as_deref().unwrap_or_default();
@@ -35,7 +35,7 @@ pub fn nic(entry: &NicEntry) -> Nic {
         name: entry.name.clone(),
         mac: entry.mac.as_deref().and_then(normal_mac),
         r#type: entry.kind.as_deref().map(|kind| match kind.to_ascii_lowercase().as_str() {
-            // The kernel's word for it, which the OCS agent repeats for some cards.
+            // The kernel's name, which the OCS agent sends for some cards.
             "ether" => "ethernet".to_owned(),
             other => other.to_owned(),
         }),
@@ -44,11 +44,10 @@ pub fn nic(entry: &NicEntry) -> Nic {
     }
 }
 
-/// The address and the MAC of the card that a person would name: up, with an IPv4 address, on the way to the gateway, and
-/// not made by software.
+/// The address and the MAC of the primary card: it is up, has an IPv4 address, leads to the gateway, and is not virtual.
 pub fn primary(entries: &[NicEntry], default_gateway: Option<&str>) -> (Option<String>, Option<String>) {
     let gateway: Option<Ipv4Addr> = default_gateway.and_then(|gateway| gateway.parse().ok());
-    // The last of equals wins in `max_by_key`; the first is meant.
+    // `max_by_key` returns the last of equals; reversed, it returns the first.
     let best = entries.iter().rev().filter(|entry| !is_loopback(entry)).max_by_key(|entry| {
         let looks_virtual = looks_virtual(entry);
         (
@@ -66,7 +65,7 @@ pub fn primary(entries: &[NicEntry], default_gateway: Option<&str>) -> (Option<S
     (address, best.mac.as_deref().and_then(normal_mac))
 }
 
-/// How much an address says about where to reach the machine.
+/// How useful an address is to reach the machine; higher is better.
 fn rank(ip: &str) -> Option<u8> {
     Some(match ip.parse().ok()? {
         IpAddr::V4(address) if address.is_link_local() || address.is_loopback() => 1,
@@ -80,14 +79,14 @@ fn looks_virtual(entry: &NicEntry) -> bool {
     is_made(entry.name.as_deref().unwrap_or_default())
 }
 
-/// Whether an interface of this name is made by software.
+/// Whether an interface with this name is virtual.
 pub fn is_made(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     VIRTUAL_NAMES.iter().any(|start| name.starts_with(start))
 }
 
-/// Whether the gateway is this card's: the agent says so, or, since it tells no masks here, it is one of the 256 neighbours
-/// of an address.
+/// Whether the gateway belongs to this card: the agent says so, or the gateway shares the first three octets with an address
+/// of the card. Netmasks are not parsed.
 fn leads_to(entry: &NicEntry, gateway: Option<Ipv4Addr>) -> bool {
     let own: Option<Ipv4Addr> = entry.gateway.as_deref().and_then(|gateway| gateway.parse().ok());
     let Some(gateway) = gateway else { return own.is_some_and(|own| !own.is_unspecified()) };

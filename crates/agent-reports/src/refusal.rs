@@ -1,9 +1,9 @@
-//! Why a body was not taken.
+//! Why a body is refused.
 
 use std::fmt;
 
-/// A refusal: what kind, and one sentence for whoever reads the agent's log. It never repeats the body's content, only names
-/// of sections and fields that are written in this code.
+/// A refusal: its kind, and one sentence for the reader of the agent's log. It never repeats content of the body, only names
+/// of sections and fields from this code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     pub kind: RefusalKind,
@@ -12,13 +12,13 @@ pub struct Refusal {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefusalKind {
-    /// More bytes than are read.
+    /// More bytes than allowed.
     TooLarge,
-    /// Broken: cut off, wrong checksum, not well formed, a needed field missing.
+    /// Broken: truncated, wrong checksum, not well formed, a required field missing.
     Malformed,
-    /// Whole perhaps, but not something that is read here.
+    /// Perhaps valid, but of a type that is not supported.
     Unsupported,
-    /// More entries than are kept.
+    /// More entries than allowed.
     TooMany,
 }
 

@@ -1,6 +1,6 @@
-//! A report as the agent tells it: the sections and fields that are kept, under the agents' names for them.
+//! A report in the structure of the agents: the sections and fields that are parsed.
 //!
-//! A section is `None` when the message does not carry it: a partial report has only those that changed.
+//! A section is `None` if the message does not have it: a partial report has only the sections that changed.
 
 use kernel::base::Timestamp;
 
@@ -13,10 +13,10 @@ use super::text::{DECIMAL_MB_BYTES, MIB_BYTES, day_ms, flag, label, local_time_m
 pub struct Report {
     pub device_id: String,
     pub tag: Option<String>,
-    /// What the machine is, in JSON alone: `Computer`, `NetworkEquipment`, …
+    /// The type of machine, only in JSON: `Computer`, `NetworkEquipment`, …
     pub item_type: Option<String>,
     pub partial: bool,
-    /// The OCS agent says it in its User-Agent header alone; `Agent::named` reads that too.
+    /// The OCS agent names itself only in its User-Agent header; `AgentInfo::from_label` parses that too.
     pub agent: Option<Agent>,
     pub hardware: Option<Hardware>,
     pub bios: Option<Bios>,
@@ -35,7 +35,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Reads a name with its version: `FusionInventory-Agent_v2.6`.
+    /// Parses a name with its version: `FusionInventory-Agent_v2.6`.
     pub fn named(value: &str) -> Option<Self> {
         let value = label(value)?;
         Some(match value.rsplit_once("_v") {
@@ -60,7 +60,7 @@ pub struct Hardware {
     pub vm_system: Option<String>,
     pub last_logged_user: Option<String>,
     pub user_id: Option<String>,
-    /// The OCS agent has the operating system only here.
+    /// The OCS agent reports the operating system only here.
     pub os_name: Option<String>,
     pub os_version: Option<String>,
     pub os_comments: Option<String>,
@@ -86,7 +86,7 @@ impl Hardware {
             "processort" => self.processor = label(value),
             "processorn" => self.processor_count = number(value),
             "arch" => self.arch = label(value),
-            // The OCS agent on Unix puts architecture and running time here: `x86_64/00-00-00 22:44:18`.
+            // The OCS agent on Unix sends architecture and uptime here: `x86_64/00-00-00 22:44:18`.
             "description" if self.arch.is_none() => {
                 self.arch =
                     value.split_once('/').filter(|(_, time)| time.contains(':')).and_then(|(arch, _)| label(arch));
@@ -106,7 +106,7 @@ pub struct Bios {
     pub model: Option<String>,
     pub board_model: Option<String>,
     pub asset_tag: Option<String>,
-    /// The chassis as the OCS agent tells it.
+    /// The chassis as the OCS agent reports it.
     pub chassis_type: Option<String>,
 }
 
@@ -156,7 +156,7 @@ impl OperatingSystem {
         }
     }
 
-    /// Agents tell the machine's local time, and its offset from UTC beside it.
+    /// Agents send the machine's local time, and its offset from UTC separately.
     pub fn boot_time_ms(&self) -> Option<i64> {
         local_time_ms(self.boot_time.as_deref()?, self.timezone_offset.as_deref())
     }
@@ -176,7 +176,7 @@ impl CpuEntry {
             "name" => self.name = label(value),
             "type" if self.name.is_none() => self.name = label(value),
             "core" | "cores" => self.cores = number(value),
-            // The OCS agent's word; the other `arch` is that of the instruction set's family.
+            // The OCS agent's name for it; its field `arch` is the family of the instruction set.
             "cpuarch" => self.arch = label(value),
             _ => {}
         }
@@ -185,7 +185,7 @@ impl CpuEntry {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct DriveEntry {
-    /// On Windows what kind of drive it is, elsewhere where it is mounted.
+    /// On Windows the type of drive, elsewhere the mount point.
     pub kind: Option<String>,
     /// On Windows the volume's label, elsewhere the device.
     pub volume: Option<String>,
@@ -230,7 +230,7 @@ impl DiskEntry {
         match field {
             "name" => self.name = label(value),
             "model" => self.model = label(value),
-            // Both are sent by some agents, and one of them may be empty.
+            // Some agents send both, and one of them may be empty.
             "serial" | "serialnumber" => self.serial = label(value).or(self.serial.take()),
             "type" => self.kind = label(value),
             "description" => self.description = label(value),
@@ -241,7 +241,7 @@ impl DiskEntry {
     }
 }
 
-/// A network card. Agents send one entry for each address; entries of one card are put together.
+/// A network card. Agents send one entry for each address; entries of one card are merged.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct NicEntry {
     pub name: Option<String>,
@@ -261,8 +261,8 @@ impl NicEntry {
             "type" => self.kind = label(value),
             "status" => self.is_up = label(value).map(|status| status.eq_ignore_ascii_case("up")),
             "virtualdev" => self.is_virtual = flag(value),
-            // The OCS agent has both families in the one field.
-            // One more than is allowed is enough to refuse it.
+            // The OCS agent sends both address families in one field.
+            // One address more than allowed is enough to refuse the report.
             "ipaddress" | "ipaddress6" => {
                 let room = (NIC_IPS_MAX + 1).saturating_sub(self.ips.len());
                 self.ips.extend(addresses(value).take(room));

@@ -1,25 +1,25 @@
-//! Single values: texts, numbers, sizes and times as agents write them.
+//! Parses single values: texts, numbers, sizes and times as agents write them.
 //!
-//! Lenient on purpose: a value that says nothing becomes nothing, and never costs the rest of the report.
+//! Lenient on purpose: an unusable value becomes `None` and never invalidates the rest of the report.
 
 use jiff::civil::{Date, DateTime};
 use jiff::tz::Offset;
 
-/// No name, version or serial number of a real machine is longer, and a row with a few of them stays small.
+/// No name, version or serial number of a real machine is longer, and rows stay small.
 pub const LABEL_CHARS_MAX: usize = 500;
-/// In the widest of letters.
+/// At four bytes per character.
 pub const LABEL_BYTES_MAX: usize = 4 * LABEL_CHARS_MAX;
 
-/// Beyond this nothing of a single field is looked at.
+/// The rest of a longer field is ignored.
 pub const FIELD_BYTES_MAX: usize = 64 * 1024;
 
 pub const MIB_BYTES: i64 = 1_048_576;
 pub const DECIMAL_MB_BYTES: i64 = 1_000_000;
 
-/// Digits after the point that count: more than a byte of a decimal megabyte.
+/// Decimal places that are parsed: finer than one byte of a decimal megabyte.
 const FRACTION_DIGITS_MAX: usize = 9;
 
-/// Years of dates that are believed: before it are the clocks of machines without a battery.
+/// Earlier dates are implausible: they come from machines whose clock lost its battery.
 const YEAR_MIN: i16 = 1980;
 
 /// The bytes after a UTF-8 byte order mark, if there is one.
@@ -32,10 +32,10 @@ pub fn first_byte(bytes: &[u8]) -> Option<u8> {
     bytes.iter().copied().find(|byte| !byte.is_ascii_whitespace())
 }
 
-/// A text as it is kept: trimmed, without control characters, cut. Nothing left is `None`.
+/// A text trimmed, without control characters and cut to the limit; `None` if nothing is left.
 pub fn label(value: &str) -> Option<String> {
     let value = value.trim();
-    // Nearly every value is short and clean. 0xC2 begins the other control characters, besides some letters.
+    // Nearly every value is short and clean. 0xC2 starts the other control characters, and some letters.
     let is_clean = value.bytes().all(|byte| byte >= 0x20 && byte != 0x7f && byte != 0xc2);
     if is_clean && value.len() <= LABEL_CHARS_MAX {
         return (!value.is_empty()).then(|| value.to_owned());
@@ -50,12 +50,12 @@ pub fn label(value: &str) -> Option<String> {
     (!trimmed.is_empty()).then(|| trimmed.to_owned())
 }
 
-/// The whole number a value begins with.
+/// The integer at the start of a value.
 pub fn number(value: &str) -> Option<i64> {
     size(value, 1)
 }
 
-/// A size in units of so many bytes, what stands after the point included.
+/// A size in units of so many bytes, including decimal places.
 pub fn size(value: &str, unit_bytes: i64) -> Option<i64> {
     let value = value.trim();
     let (whole, rest) = split_digits(value);
@@ -76,7 +76,7 @@ fn split_digits(value: &str) -> (&str, &str) {
     value.split_at_checked(end).unwrap_or((value, ""))
 }
 
-/// Yes and no as agents write them.
+/// A boolean as agents write it.
 pub fn flag(value: &str) -> Option<bool> {
     match value.trim().to_ascii_lowercase().as_str() {
         "1" | "true" | "yes" | "on" => Some(true),
@@ -85,9 +85,9 @@ pub fn flag(value: &str) -> Option<bool> {
     }
 }
 
-/// The day of an installation, as milliseconds at midnight UTC: `dd/mm/yyyy`, `yyyy/mm/dd`, `yyyy-mm-dd`, `yyyymmdd`, with or
-/// without a time of day behind. `yyyy/mm/dd hh:mm:ss` is not believed: the OCS agent writes it for Debian's packages, and
-/// counts the months from zero.
+/// The day of an installation, as milliseconds at midnight UTC: `dd/mm/yyyy`, `yyyy/mm/dd`, `yyyy-mm-dd`, `yyyymmdd`, with
+/// or without a time of day. `yyyy/mm/dd hh:mm:ss` is rejected: the OCS agent writes it for Debian packages, and counts
+/// months from zero.
 pub fn day_ms(value: &str) -> Option<i64> {
     let value = value.trim();
     let day = value.split([' ', 'T']).next()?;
@@ -105,7 +105,7 @@ pub fn day_ms(value: &str) -> Option<i64> {
     believed(date.to_datetime(jiff::civil::Time::midnight()), Offset::UTC)
 }
 
-/// A local time `yyyy-mm-dd hh:mm:ss` with its zone's offset `+0200`; without an offset it is taken for UTC.
+/// A local time `yyyy-mm-dd hh:mm:ss` with the offset of its zone, `+0200`; without an offset it is read as UTC.
 pub fn local_time_ms(value: &str, offset: Option<&str>) -> Option<i64> {
     let time: DateTime = value.trim().parse().ok()?;
     let offset = match offset {

@@ -1,7 +1,7 @@
-//! The XML of the FusionInventory and OCS agents, read event by event.
+//! Parses the XML of the FusionInventory and OCS agents, event by event.
 //!
-//! The document has fixed levels: REQUEST, CONTENT, a section, a field. Each level is a loop of its own, nothing recurses,
-//! and what is not known is skipped without being kept. Document types and entities are refused: no agent sends them.
+//! The document has fixed levels: REQUEST, CONTENT, a section, a field. Each level is its own loop, nothing recurses, and
+//! unknown elements are skipped. Document types and entities are refused: no agent sends them.
 
 use std::borrow::Cow;
 
@@ -17,21 +17,21 @@ use super::text::{FIELD_BYTES_MAX, label};
 /// Agents nest five levels.
 const DEPTH_MAX: usize = 32;
 
-/// Thirty times a usual report, and twice the largest that the other bounds allow. Bytes alone do not bound the time: a few
+/// Thirty times a usual report, and twice the largest that the other limits allow. Limiting bytes does not limit time: a few
 /// kilobytes inflate to millions of empty elements.
 const EVENTS_MAX: usize = 1_000_000;
 
 /// The level of a section's own element: REQUEST and CONTENT are above it.
 const SECTION_DEPTH: usize = 3;
 
-/// The declaration stands at the very beginning, and is shorter.
+/// The declaration is at the very beginning, and shorter.
 const DECLARATION_BYTES_MAX: usize = 200;
 
 pub fn parse(bytes: &[u8]) -> Result<Message, Refusal> {
     parse_at_most(bytes, EVENTS_MAX)
 }
 
-/// With the bound as a parameter, so that a test need not reach the real one.
+/// The limit is a parameter, so that tests need not reach the real one.
 pub fn parse_at_most(bytes: &[u8], events_max: usize) -> Result<Message, Refusal> {
     let text = decode(bytes)?;
     let reader = Reader::from_str(&text);
@@ -40,7 +40,7 @@ pub fn parse_at_most(bytes: &[u8], events_max: usize) -> Result<Message, Refusal
     document.collector.finish()
 }
 
-/// The document as UTF-8. Broken bytes are replaced: agents send names as they found them.
+/// The document as UTF-8. Invalid bytes are replaced: agents send names as they find them.
 fn decode(bytes: &[u8]) -> Result<Cow<'_, str>, Refusal> {
     if is_latin_1(bytes) {
         // ISO-8859-1 is the first 256 characters of Unicode.
@@ -56,9 +56,9 @@ fn decode(bytes: &[u8]) -> Result<Cow<'_, str>, Refusal> {
     .map(Cow::Owned)
 }
 
-/// A text that may not grow beyond what the inflated body might have been.
+/// Collects a text of at most the size limit of an inflated body.
 fn bounded(characters: impl Iterator<Item = char> + Clone) -> Result<String, Refusal> {
-    // Measured first: a text that grows is in memory twice while it does.
+    // Measured first: a growing string is in memory twice while it is copied.
     let bytes: usize = characters.clone().map(char::len_utf8).sum();
     if bytes > INFLATED_BYTES_MAX {
         return Err(Refusal::too_large("The XML is too large once it is decoded."));
@@ -68,7 +68,7 @@ fn bounded(characters: impl Iterator<Item = char> + Clone) -> Result<String, Ref
     Ok(text)
 }
 
-/// Whether the declaration names the one other encoding that is read, which old OCS agents use.
+/// Whether the declaration names ISO-8859-1, the only other supported encoding, which old OCS agents use.
 fn is_latin_1(bytes: &[u8]) -> bool {
     let start = bytes.get(..DECLARATION_BYTES_MAX).unwrap_or(bytes);
     let declaration = start.split(|&byte| byte == b'>').next().unwrap_or_default();
@@ -144,9 +144,9 @@ impl<'a> Document<'a> {
         Ok(())
     }
 
-    /// One entry of a section: a list is the section again and again.
+    /// One entry of a section: a list is a repeated section element.
     fn entry(&mut self, section: Section) -> Result<(), Refusal> {
-        // An entry without a field is how an empty list is written.
+        // An entry without fields is an empty list.
         let mut is_open = false;
         while let Some((name, is_empty)) = self.child()? {
             if !is_open {
@@ -177,7 +177,7 @@ impl<'a> Document<'a> {
         Ok(())
     }
 
-    /// The next element within the current one, and whether it is empty; nothing at the current one's end.
+    /// The next child element, and whether it is empty; `None` at the end of the current element.
     fn child(&mut self) -> Result<Option<(Name, bool)>, Refusal> {
         loop {
             match self.next()? {
@@ -190,7 +190,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// The text of the element that has just begun, to its end. Elements within it are skipped.
+    /// The text of the current element. Child elements are skipped.
     fn value(&mut self) -> Result<Cow<'a, str>, Refusal> {
         let mut value = Cow::Borrowed("");
         loop {
@@ -210,7 +210,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// Passes over the element that has just begun, at this depth.
+    /// Skips the current element, which is at this depth.
     fn skip(&mut self, depth: usize) -> Result<(), Refusal> {
         let mut open = depth;
         loop {
@@ -244,7 +244,7 @@ impl<'a> Document<'a> {
     }
 }
 
-/// Adds a piece to a value: nearly all values are one piece, which is then not copied.
+/// Appends a piece to a value. Nearly all values are one piece, which is not copied.
 fn append<'a>(value: &mut Cow<'a, str>, piece: Cow<'a, str>) {
     let room = FIELD_BYTES_MAX.saturating_sub(value.len());
     if value.is_empty() && piece.len() <= room {
@@ -255,7 +255,7 @@ fn append<'a>(value: &mut Cow<'a, str>, piece: Cow<'a, str>) {
     value.to_mut().push_str(piece.get(..end).unwrap_or_default());
 }
 
-/// The character of a reference; nothing for a number that stands for none in XML.
+/// The character of a reference; `None` for a number that is no XML character.
 fn resolve(reference: &BytesRef<'_>) -> Result<Option<char>, Refusal> {
     let name: &str = reference;
     let Some(number) = name.strip_prefix('#') else {
@@ -275,7 +275,7 @@ fn resolve(reference: &BytesRef<'_>) -> Result<Option<char>, Refusal> {
     Ok(code.ok().and_then(char::from_u32).filter(|&character| is_allowed(character)))
 }
 
-/// The characters that XML 1.0 knows.
+/// The characters that XML 1.0 allows.
 fn is_allowed(character: char) -> bool {
     matches!(character, '\t' | '\n' | '\r' | '\u{20}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
 }

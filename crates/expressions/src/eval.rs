@@ -1,7 +1,7 @@
-//! Evaluates a `Node`. Each part visited is a step of the meter, once for each turn of a loop.
+//! Evaluates an `ExpressionNode`. The meter is charged one step for each node visited, again in each iteration of a loop.
 //!
-//! `eval` recurses as deep as the expression: what a kind of part needs is in a function of its own, so that a level takes
-//! little of the stack.
+//! `eval_node` recurses as deep as the expression: each kind of node has a function of its own, so that a level takes
+//! little stack.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -23,7 +23,7 @@ struct Evaluation<'a, 'm> {
     meter: &'m mut Meter,
 }
 
-/// What a loop goes over.
+/// The elements that a loop iterates over.
 enum Items<'a> {
     Json(&'a [Value]),
     Made(Rc<Vec<V<'a>>>),
@@ -140,7 +140,7 @@ impl<'a> Evaluation<'a, '_> {
         Ok(V::Map(Rc::new(map)))
     }
 
-    /// A part that must be true or false.
+    /// Evaluates a node that must be true or false.
     fn truth(&mut self, node: &'a Node, sign: &str) -> Result<bool, Fault> {
         match self.eval(node)? {
             V::Bool(yes) => Ok(yes),
@@ -156,8 +156,8 @@ impl<'a> Evaluation<'a, '_> {
         operators::negate(&self.eval(of)?)
     }
 
-    /// `||` is decided by one that is true, `&&` by one that is false, whatever is wrong with the other. But a budget that
-    /// is used up stays used up.
+    /// One true operand decides `||`, one false operand decides `&&`, even if the other fails. An exceeded budget is never
+    /// absorbed.
     fn either(&mut self, pair: &'a [Node; 2], decides: bool) -> Result<V<'a>, Fault> {
         let sign = if decides { "||" } else { "&&" };
         let one = match self.truth(&pair[0], sign) {
@@ -192,7 +192,7 @@ impl<'a> Evaluation<'a, '_> {
         match value {
             V::Json(Value::Array(items)) => Ok(Items::Json(items)),
             V::List(items) => Ok(Items::Made(items)),
-            // Of a map its keys.
+            // A loop over a map iterates over its keys.
             V::Json(Value::Object(entries)) => {
                 self.meter.bytes(entries.len() * SLOT_BYTES)?;
                 Ok(Items::Made(Rc::new(entries.keys().map(|key| V::Text(Text::Borrowed(key))).collect())))
@@ -207,7 +207,7 @@ impl<'a> Evaluation<'a, '_> {
 
     fn run(&mut self, of: &'a Loop) -> Result<V<'a>, Fault> {
         let items = self.items(&of.over)?;
-        // A fault that `||` absorbed may have left names of a loop within.
+        // An error absorbed by `||` may have left locals of an inner loop.
         self.locals.truncate(of.local);
         self.locals.push(V::Null);
         let found = match of.kind {
@@ -227,7 +227,7 @@ impl<'a> Evaluation<'a, '_> {
         Ok(())
     }
 
-    /// As `||` or `&&` between the answers for all elements.
+    /// Combines the predicate's results for all elements as `||` or `&&` would.
     fn decide(&mut self, of: &'a Loop, items: &Items<'a>, decides: bool) -> Result<V<'a>, Fault> {
         let sign = if decides { "exists" } else { "all" };
         let mut answer = Ok(V::Bool(!decides));
@@ -299,7 +299,7 @@ fn field<'a>(value: &V<'a>, key: &'a str) -> Field<'a> {
     found.map_or(Field::Missing, Field::Is)
 }
 
-/// What a fault calls it: as it was written, where that says something.
+/// The node's name in error messages: its source path, where it has one.
 fn called(node: &Node) -> String {
     node.path().map_or_else(|| "This".to_owned(), |path| format!("`{path}`"))
 }

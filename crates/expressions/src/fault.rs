@@ -1,18 +1,18 @@
-//! What is wrong with an expression, without any value: values may be secrets, and these texts are shown and kept.
+//! Errors of expressions. They never contain a value: values may be secrets, and errors are shown and stored.
 
 use std::fmt;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The budget is used up. Nothing absorbs it: not `||`, not `exists`.
+    /// The budget is exceeded. Nothing absorbs this error: not `||`, not `exists`.
     Spent,
-    /// It cannot be saved.
+    /// The expression cannot be saved.
     Bad {
         detail: String,
-        /// Line and column, from 1, in characters.
+        /// Line and column, counted from 1 in characters.
         at: Option<(u32, u32)>,
     },
-    /// It could not be evaluated on what it was given.
+    /// The expression could not be evaluated with the given values.
     Failed { detail: String },
 }
 
@@ -38,7 +38,7 @@ impl Fault {
     }
 }
 
-/// A sentence for who wrote the expression.
+/// A sentence for the author of the expression.
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

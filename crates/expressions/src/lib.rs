@@ -1,11 +1,11 @@
 //! Expressions of workflows: the Common Expression Language, CEL, on JSON.
 //!
-//! The crate `cel` reads the text; checking and evaluating are our own, because definitions are written by whoever may save
-//! one: its evaluator has no budget, copies what it is given, and can be made to use up stack and memory. Here the text is
-//! bounded before it is read, names and functions are checked once, and a `Meter` counts what is done.
+//! The crate `cel` parses the source; checking and evaluating are our own, because tenants write the definitions. The
+//! evaluator of `cel` has no budget, copies its inputs, and can be made to exhaust stack and memory. Here the source is
+//! bounded before it is parsed, names and functions are checked once, and a `CostMeter` limits the evaluation.
 //!
-//! Left out: bytes, messages of protocol buffers, optional values, and patterns that are not written out. Where CEL gives
-//! the choice, it is what `cel-go` does.
+//! Left out: bytes, protocol buffer messages, optional values, and patterns that are not literals. Where CEL leaves a
+//! choice, this crate does what `cel-go` does.
 
 mod eval;
 mod fault;
@@ -28,7 +28,7 @@ use serde_json::Value;
 
 use self::node::{Node, Root};
 
-/// An expression that was read and checked. It is not evaluated against anything but a `Scope`.
+/// A parsed and checked expression. It can only be evaluated in an `ExpressionScope`.
 #[derive(Debug)]
 pub struct Expression {
     node: Node,
@@ -36,11 +36,11 @@ pub struct Expression {
     steps: Vec<String>,
 }
 
-/// What expressions see.
+/// The values that expressions can read.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope<'a> {
     pub input: &'a Value,
-    /// What a webhook would receive; null where no event started the run.
+    /// The event as a webhook receives it; null if no event started the run.
     pub event: &'a Value,
     /// `{"<id>": {"output": …, "status": "succeeded"}}`
     pub steps: &'a Value,
@@ -49,17 +49,17 @@ pub struct Scope<'a> {
 }
 
 impl Expression {
-    /// Checks all that can be known without values: size, syntax, names, functions and how many arguments they take.
+    /// Checks everything that does not depend on values: size, syntax, names, functions and their number of arguments.
     pub fn parse(source: &str) -> Result<Expression, Fault> {
         parse::parse(source)
     }
 
-    /// The steps it refers to: each `x` of a `steps.x`, once.
+    /// The ids of the steps that the expression reads: each `x` of a `steps.x`, once.
     pub fn steps(&self) -> impl Iterator<Item = &str> {
         self.steps.iter().map(String::as_str)
     }
 
-    /// Which of `input`, `event`, `steps`, `run` and `now` it looks at, each once.
+    /// Those of `input`, `event`, `steps`, `run` and `now` that the expression reads, each once.
     pub fn roots(&self) -> impl Iterator<Item = &str> {
         self.roots.iter().map(|root| root.name())
     }
@@ -68,7 +68,7 @@ impl Expression {
         eval::eval(&self.node, scope, meter)?.into_json(meter)
     }
 
-    /// A condition: anything but true or false is a fault.
+    /// Evaluates a condition: any value but true or false is an error.
     pub fn test(&self, scope: &Scope<'_>, meter: &mut Meter) -> Result<bool, Fault> {
         match eval::eval(&self.node, scope, meter)? {
             value::V::Bool(yes) => Ok(yes),
@@ -76,7 +76,7 @@ impl Expression {
         }
     }
 
-    /// As a part of a longer text: null is nothing, lists and maps are compact JSON.
+    /// Evaluates a part of a longer text: null becomes the empty text, lists and maps become compact JSON.
     pub fn text(&self, scope: &Scope<'_>, meter: &mut Meter) -> Result<String, Fault> {
         eval::eval(&self.node, scope, meter)?.into_text(meter)
     }

@@ -1,4 +1,4 @@
-//! From the syntax to what is evaluated: names, functions and patterns are looked up here, once.
+//! Lowers the parsed syntax to the tree that is evaluated: names, functions and patterns are resolved here, once.
 
 use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, operators};
 use cel::parser::pratt_parser::{Lexer, TokenKind};
@@ -9,15 +9,15 @@ use super::node::{Literal, Loop, LoopKind, Node, Operator, Pattern, Root};
 use super::pattern;
 use super::{Expression, Fault};
 
-/// How deep the parts of an expression may stand in each other: what evaluates them recurses.
+/// How deep nodes can be nested: evaluation recurses.
 const DEPTH_MAX: usize = 128;
-/// Compiling them is the dearest of all that is done when a definition is saved.
+/// Compiling patterns is the most expensive part of saving a definition.
 const PATTERNS_MAX: usize = 4;
 const PATTERN_PLACES_MAX: usize = 500;
 const PATTERN_BYTES: usize = 128 << 10;
 const PATTERN_CACHE_BYTES: usize = 256 << 10;
-/// So many places of a pattern take as long for a byte as other things that a byte is paid for, within reason: a tenth of a
-/// millisecond for a thousand.
+/// Matching a byte against this many positions takes about as long as other work charged as one byte: a tenth of a
+/// millisecond for a thousand bytes.
 const PLACES_A_BYTE: usize = 4;
 
 pub fn lower(source: &str, expr: &Expr) -> Result<Expression, Fault> {
@@ -70,7 +70,7 @@ impl Lower<'_> {
         self.node(&expr.expr).map(Box::new)
     }
 
-    /// Says where a name stands that something is wrong with.
+    /// An error with the position of the name that it is about.
     fn bad(&self, name: &str, detail: impl Into<String>) -> Fault {
         let mut lexer = Lexer::new(self.source);
         loop {
@@ -113,7 +113,7 @@ impl Lower<'_> {
         Node::Root(root)
     }
 
-    /// What is picked from may be `steps` itself if what is picked is written out.
+    /// Lowers the operand of a selection. It can be `steps` itself only if the key is a literal.
     fn of(&mut self, operand: &Expr, key: &str) -> Result<Box<Node>, Fault> {
         match operand {
             Expr::Ident(name) if self.root(name) == Some(Root::Steps) => {
@@ -202,7 +202,7 @@ impl Lower<'_> {
         Ok(Pattern { regex: regex.map_err(|_| too_large())?, weight: 1 + places / PLACES_A_BYTE })
     }
 
-    /// The macros, known by what they start with.
+    /// Recognizes the macros by the initial value of their accumulator.
     fn comprehension(&mut self, of: &ComprehensionExpr) -> Result<Node, Fault> {
         let unknown = || Fault::bad("There is no such macro.");
         let Expr::Call(step) = &of.loop_step.expr else { return Err(unknown()) };
@@ -242,7 +242,7 @@ fn literal(literal: &LiteralValue) -> Result<Literal, Fault> {
     })
 }
 
-/// The `x` of `result + [x]`.
+/// Finds the `x` of `result + [x]`.
 fn pushed(step: &Expr) -> Option<&IdedExpr> {
     let Expr::Call(CallExpr { args, .. }) = step else { return None };
     let [_, list] = args.as_slice() else { return None };
@@ -251,7 +251,7 @@ fn pushed(step: &Expr) -> Option<&IdedExpr> {
     Some(pushed)
 }
 
-/// Names that `type()` gives.
+/// Names that `type()` returns.
 const TYPES: [&str; 9] = ["bool", "int", "uint", "double", "string", "list", "map", "null_type", "type"];
 
 fn binary(name: &str) -> Option<Operator> {

@@ -1,8 +1,8 @@
-//! What evaluating may cost. Everything is paid before it is done, so that a budget bounds time and memory.
+//! The budget of an evaluation. Work is charged before it is done, so that the budget bounds time and memory.
 
 use super::Fault;
 
-/// A budget, for one expression or for many one after the other.
+/// A budget for one expression, or for several evaluated one after the other.
 #[derive(Clone, Debug)]
 pub struct Meter {
     steps: u32,
@@ -10,8 +10,8 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// `steps` are parts of expressions visited, once for each turn of a loop; `bytes` what is made, copied, searched or
-    /// compared.
+    /// `steps` limits the nodes visited, counted once for each iteration of a loop; `bytes` limits the bytes that are
+    /// created, copied, searched or compared.
     pub fn new(steps: u32, bytes: usize) -> Self {
         Meter { steps, bytes }
     }

@@ -1,4 +1,4 @@
-//! An expression as it is evaluated: names are resolved, functions known, patterns compiled.
+//! The syntax tree that is evaluated: names are resolved, functions are known, patterns are compiled.
 
 use regex::Regex;
 
@@ -8,7 +8,7 @@ use super::functions::Function;
 pub enum Node {
     Literal(Literal),
     Root(Root),
-    /// A name that a macro gave, and how many stood before it.
+    /// The variable of a macro: its index among the locals, and its name.
     Local(usize, Box<str>),
     Select(Box<Node>, Box<str>),
     Has(Box<Node>, Box<str>),
@@ -21,7 +21,7 @@ pub enum Node {
     Or(Box<[Node; 2]>),
     If(Box<[Node; 3]>),
     Binary(Operator, Box<[Node; 2]>),
-    /// What stands before the dot is the first argument.
+    /// The receiver before the dot is the first argument.
     Call(Function, Vec<Node>),
     Matches(Box<Node>, Box<Pattern>),
     Loop(Box<Loop>),
@@ -99,7 +99,7 @@ impl Operator {
 #[derive(Debug)]
 pub struct Pattern {
     pub regex: Regex,
-    /// What a byte of text costs that it is tried on.
+    /// How many bytes are charged for each byte of text that is matched.
     pub weight: usize,
 }
 
@@ -107,11 +107,11 @@ pub struct Pattern {
 pub struct Loop {
     pub kind: LoopKind,
     pub over: Node,
-    /// The name's place among the locals.
+    /// The index of the loop's variable among the locals.
     pub local: usize,
-    /// Which elements a list is made of.
+    /// Selects the elements of the resulting list.
     pub keep: Option<Node>,
-    /// What is made of an element, or asked of it.
+    /// The new element, or the predicate of a quantifier.
     pub make: Node,
 }
 
@@ -124,7 +124,7 @@ pub enum LoopKind {
 }
 
 impl Node {
-    /// How it was written, for names and what is picked from them; nothing else is repeated.
+    /// The source of a name, or of fields and elements selected from one. Other nodes have none.
     pub fn path(&self) -> Option<String> {
         match self {
             Node::Root(root) => Some(root.name().to_owned()),

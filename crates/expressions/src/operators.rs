@@ -1,4 +1,4 @@
-//! Arithmetic, comparison, and what is in what.
+//! Arithmetic, comparison and membership.
 
 use std::cmp::Ordering;
 
@@ -143,7 +143,7 @@ fn is_number(value: &V<'_>) -> bool {
     matches!(value, V::Int(_) | V::Uint(_) | V::Double(_))
 }
 
-/// By what they are worth, whatever their types; none where one of them is no number at all.
+/// Compares numbers of any type by value. `None` if one of them is not a number (NaN).
 fn numbers(one: &V<'_>, two: &V<'_>) -> Option<Ordering> {
     match (one, two) {
         (V::Double(one), V::Double(two)) => one.partial_cmp(two),
@@ -154,7 +154,7 @@ fn numbers(one: &V<'_>, two: &V<'_>) -> Option<Ordering> {
 }
 
 fn with_double(whole: i128, double: f64) -> Option<Ordering> {
-    // Beyond all integers there are.
+    // Beyond the range of all integer types.
     if double.is_nan() || double.abs() >= 1e30 {
         return 0.0.partial_cmp(&double);
     }
@@ -163,7 +163,7 @@ fn with_double(whole: i128, double: f64) -> Option<Ordering> {
     Some(whole.cmp(&cut).then_with(|| 0.0_f64.total_cmp(&(double.fract() + 0.0))))
 }
 
-/// What is of another type is another; numbers are what they are worth.
+/// Values of different types are not equal; numbers are compared by value.
 pub fn equal(one: &V<'_>, two: &V<'_>, meter: &mut Meter) -> Result<bool, Fault> {
     meter.bytes(1)?;
     Ok(match (one, two) {

@@ -1,13 +1,13 @@
-//! From a text to an `Expression`. The text is bounded before anything recurses over it.
+//! Parses source text into an `Expression`. The source is bounded before anything recurses over it.
 
 use cel::parser::PrattParser;
 use cel::parser::pratt_parser::{Lexer, TokenKind};
 
 use super::{Expression, Fault, lower};
 
-/// More is a program, which belongs elsewhere.
+/// A longer expression is a program, which belongs elsewhere.
 pub const SOURCE_BYTES_MAX: usize = 2_048;
-/// The parser recurses, and copies what stands before each call: these keep it within a tenth of a thread's stack, and
+/// The parser recurses, and copies the receiver of each call: these limits keep it within a tenth of a thread's stack and
 /// within a millisecond.
 pub const TOKENS_MAX: usize = 256;
 pub const NESTING_MAX: usize = 24;
@@ -20,7 +20,7 @@ pub fn parse(source: &str) -> Result<Expression, Fault> {
     bound(source)?;
     let parser = PrattParser::new().max_recursion_depth(NESTING_MAX_U16).error_recovery_limit(1);
     let parsed = parser.parse(source).map_err(|errors| {
-        // The first that says where it is; others follow from it.
+        // The first error with a position; later ones follow from it.
         let first = errors.errors.into_iter().find(|error| error.pos.0 > 0);
         let Some(error) = first else { return Fault::bad("This is not an expression.") };
         let place = (u32::try_from(error.pos.0).unwrap_or(1), u32::try_from(error.pos.1).unwrap_or(1));
@@ -62,8 +62,8 @@ fn bound(source: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Where an expression ends that starts here: at the first `}}` that closes nothing of its own. A brace within a text of
-/// the expression, or of a map, is none.
+/// The offset at which the expression at the start of `rest` ends: the first `}}` that closes no brace of the expression.
+/// Braces in its string literals do not count.
 pub fn end_of_template(rest: &str) -> Result<usize, Fault> {
     let unended = || Fault::bad("${{ has no end: }} is missing.");
     let (mut lexer, mut open) = (Lexer::new(rest), 0_usize);
@@ -90,7 +90,7 @@ pub fn end_of_template(rest: &str) -> Result<usize, Fault> {
     }
 }
 
-/// What the parser says, as a sentence.
+/// A message of the parser as a sentence.
 fn sentence(message: &str) -> String {
     let message = message.strip_prefix("Syntax error: ").unwrap_or(message);
     let mut letters = message.chars();

@@ -1,18 +1,18 @@
-//! Patterns that others write: what they mean, and what they cost.
+//! Regular expressions written by tenants: their syntax and their cost.
 //!
-//! Matching takes time linear in the text, but not in the text alone: where the automaton has too many states to keep, each
-//! byte takes as long as the pattern has places. So places are counted and paid.
+//! Matching is linear in the text, but not in the text alone: where the automaton has too many states to cache, each byte
+//! takes time in proportion to the positions of the pattern. So positions are counted and charged.
 
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Class, Hir, HirKind};
 
-/// More is no pattern that anybody reads.
+/// A longer pattern is not readable.
 pub const BYTES_MAX: usize = 256;
 const NESTING_MAX: u32 = 32;
-/// What a class takes that has more than ASCII: a character is up to four bytes.
+/// Positions of a class with characters beyond ASCII: a character has up to four bytes.
 const WIDE_PLACES: usize = 4;
 
-/// A pattern as RE2 reads it: `\d`, `\w` and `\s` are of ASCII, which also makes them small.
+/// The pattern with the classes of RE2: `\d`, `\w` and `\s` match ASCII alone, which also keeps them small.
 pub fn as_ascii(pattern: &str) -> String {
     let mut text = String::with_capacity(pattern.len());
     let mut letters = pattern.chars();
@@ -21,7 +21,7 @@ pub fn as_ascii(pattern: &str) -> String {
             text.push(letter);
             continue;
         }
-        // Classes may stand in classes, so that it is all the same where they stand.
+        // Classes can be nested, so the replacement is valid inside a class too.
         match letters.next() {
             Some('d') => text.push_str("[0-9]"),
             Some('D') => text.push_str("[^0-9]"),
@@ -36,7 +36,7 @@ pub fn as_ascii(pattern: &str) -> String {
     text
 }
 
-/// How many places it has once its repetitions are written out, or what is wrong with it.
+/// The number of positions once repetitions are expanded, or why the pattern is invalid.
 pub fn places(pattern: &str) -> Result<usize, String> {
     if pattern.len() > BYTES_MAX {
         return Err(format!("A pattern has at most {BYTES_MAX} bytes."));
@@ -44,7 +44,7 @@ pub fn places(pattern: &str) -> Result<usize, String> {
     match ParserBuilder::new().nest_limit(NESTING_MAX).build().parse(&as_ascii(pattern)) {
         Ok(parsed) => Ok(count(&parsed)),
         Err(error) => {
-            // Its text shows the pattern, in several lines; the last says what is wrong.
+            // The error shows the pattern in several lines; the last line is the message.
             let text = error.to_string();
             let last = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
             Err(format!("The pattern is wrong: {last}."))

@@ -1,5 +1,5 @@
-//! Values while an expression is evaluated. What comes from JSON or from the text of the expression is borrowed; what is
-//! made is shared, so that `[a, a]` does not hold `a` twice.
+//! Values during evaluation. Values from JSON or from the expression's source are borrowed; new values are shared, so that
+//! `[a, a]` does not hold `a` twice.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -10,7 +10,7 @@ use serde_json::{Map, Number, Value};
 
 use super::{Fault, Meter};
 
-/// What a place in a list or a map costs, and a value in what comes out: about what it takes in memory.
+/// The cost of an element of a list, of an entry of a map, and of a value in the result: about their size in memory.
 pub const SLOT_BYTES: usize = 32;
 pub const ENTRY_BYTES: usize = 64;
 const LEAF_BYTES: usize = 8;
@@ -50,7 +50,7 @@ impl Deref for Text<'_> {
     }
 }
 
-/// A key of a map that an expression makes. Keys are what they are worth: `1`, `1u` and `1.0` are one key.
+/// A key of a map that an expression creates. Numbers are compared by value: `1`, `1u` and `1.0` are the same key.
 #[derive(Clone, Debug)]
 pub enum Key<'a> {
     Bool(bool),
@@ -121,7 +121,7 @@ impl<'a> V<'a> {
         }
     }
 
-    /// An integer is an `int`, one too large for that a `uint`, and everything else a `double`.
+    /// An integer becomes an `int`, one too large for that a `uint`, and every other number a `double`.
     fn of_number(number: &Number) -> V<'a> {
         if let Some(int) = number.as_i64() {
             V::Int(int)
@@ -140,7 +140,7 @@ impl<'a> V<'a> {
         V::List(Rc::new(items))
     }
 
-    /// The name of its type, as `type()` has it.
+    /// The name of the value's type, as `type()` returns it.
     pub fn type_name(&self) -> &'static str {
         match self {
             V::Null => "null_type",
@@ -157,7 +157,7 @@ impl<'a> V<'a> {
         }
     }
 
-    /// The same for who reads a fault.
+    /// The name of the value's type in error messages.
     pub fn kind(&self) -> &'static str {
         match self {
             V::Null => "null",
@@ -167,7 +167,7 @@ impl<'a> V<'a> {
         }
     }
 
-    /// As a key of a map; what cannot be one, such as a list or a fraction, is none.
+    /// The value as a key of a map. Lists, fractions and other values that cannot be keys give `None`.
     pub fn key(&self) -> Option<Key<'a>> {
         match self {
             V::Bool(yes) => Some(Key::Bool(*yes)),
@@ -176,7 +176,7 @@ impl<'a> V<'a> {
         }
     }
 
-    /// A number without a fraction.
+    /// The value of a number without a fraction.
     pub fn whole(&self) -> Option<i128> {
         match self {
             V::Int(int) => Some(i128::from(*int)),
@@ -189,7 +189,7 @@ impl<'a> V<'a> {
         }
     }
 
-    /// What comes out of an expression. Here everything shared is copied, so here it is paid once more.
+    /// The result of an expression. Shared values are copied here, so they are charged once more.
     pub fn into_json(self, meter: &mut Meter) -> Result<Value, Fault> {
         meter.bytes(LEAF_BYTES)?;
         Ok(match self {
@@ -213,7 +213,7 @@ impl<'a> V<'a> {
         })
     }
 
-    /// As a part of a longer text.
+    /// The value as a part of a longer text.
     pub fn into_text(self, meter: &mut Meter) -> Result<String, Fault> {
         match self {
             V::Null => Ok(String::new()),
@@ -226,7 +226,7 @@ impl<'a> V<'a> {
                 Value::String(text) => text,
                 value => {
                     let text = value.to_string();
-                    // What escapes add was not paid with the value; it is bounded by what was.
+                    // Escapes were not charged with the value; their size is bounded by what was charged.
                     meter.bytes(text.len())?;
                     text
                 }
@@ -235,7 +235,7 @@ impl<'a> V<'a> {
     }
 }
 
-/// Apart from `into_json`, so that a level of nesting takes little of the stack.
+/// Separate from `into_json`, so that a level of nesting takes little stack.
 fn list_into_json(items: &[V<'_>], meter: &mut Meter) -> Result<Value, Fault> {
     meter.bytes(items.len() * LEAF_BYTES)?;
     let mut list = Vec::with_capacity(items.len());
@@ -257,7 +257,7 @@ fn map_into_json(entries: &BTreeMap<Key<'_>, V<'_>>, meter: &mut Meter) -> Resul
     Ok(Value::Object(map))
 }
 
-/// A copy that is paid as it is made.
+/// Copies a value and charges for it as it goes.
 fn copy(value: &Value, meter: &mut Meter) -> Result<Value, Fault> {
     match value {
         Value::Array(items) => {
@@ -284,7 +284,7 @@ fn copy(value: &Value, meter: &mut Meter) -> Result<Value, Fault> {
     }
 }
 
-/// A whole number of seconds, or with a fraction, and `s`: as JSON has durations.
+/// Seconds, with a fraction where there is one, and `s`: the JSON form of protocol buffer durations.
 pub fn span_text(ms: i64) -> String {
     let (sign, ms) = (if ms < 0 { "-" } else { "" }, ms.unsigned_abs());
     match ms % 1_000 {
@@ -293,7 +293,7 @@ pub fn span_text(ms: i64) -> String {
     }
 }
 
-/// The shortest that reads back, without a fraction where there is none.
+/// The shortest text that parses to the same number; whole numbers have no fraction.
 pub fn double_text(double: f64) -> String {
     if double != 0.0 && (double.abs() >= 1e21 || double.abs() < 1e-6) {
         format!("{double:e}")

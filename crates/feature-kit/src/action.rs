@@ -7,7 +7,7 @@ use kernel::http::{App, Read};
 use kernel::store::{Db, Tx};
 use serde_json::{Map, Value};
 
-/// Of what a step is given after its expressions are evaluated, and of what it answers.
+/// The input of a step after its expressions are evaluated, and its output.
 pub const STEP_BYTES_MAX: usize = 256 << 10;
 
 /// Something that a step can do.

@@ -1,5 +1,5 @@
-//! Headers that a tenant adds to requests to elsewhere: which names are allowed, and that a stored value is sent only to the
-//! origin it was given for. Webhook deliveries have them, and HTTP requests of workflows.
+//! Headers that a tenant adds to outgoing requests, of deliveries and of workflow steps: which names are allowed, and that a
+//! stored value is sent only to the scheme, host and port it was given for.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,14 @@ pub const HEADER_BYTES_MAX: usize = 2_048;
 /// Stands for a header's value in every answer; sent back, it keeps what is stored.
 pub const MASK: &str = "********";
 
-/// Headers that are ours, or that decide how the request is framed.
+/// Headers that the service sets itself, or that decide how the request is framed.
 const REFUSED: &[&str] =
     &["host", "transfer-encoding", "connection", "te", "trailer", "upgrade", "expect", "cookie", "user-agent"];
 const REFUSED_FAMILIES: &[&str] = &["content-", "proxy-", "webhook-"];
 const NAME_BYTES_MAX: usize = 100;
 
-/// Reads headers; `own` are set by this kind of request itself, and `free` are left to the tenant although usually refused.
+/// Parses the headers of a body. `own` names further headers that this kind of request sets itself, `free` those that it
+/// leaves to the tenant.
 pub fn parse_headers(field: &mut Field<'_>, own: &[&str], free: &[&str]) -> Option<BTreeMap<String, String>> {
     let mut seen = Vec::new();
     let headers = field.map(HEADERS_MAX, |name, value| {
@@ -47,14 +48,14 @@ pub fn parse_headers(field: &mut Field<'_>, own: &[&str], free: &[&str]) -> Opti
 
 pub const NOT_A_NAME: &str = "is not the name of a header";
 
-/// RFC 9110.
+/// Whether this is a token by RFC 9110.
 pub fn is_header_name(name: &str) -> bool {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_token)
 }
 
-/// The given headers, with the stored value where the mask stands. `stays` says whether the origin is the one that the stored
-/// values were given for; `pointer` is that of the headers.
+/// The given headers, with the stored value wherever the mask is given. `stays` says whether scheme, host and port are those
+/// the stored values were given for; if not, the mask is refused. `pointer` is the JSON pointer of the headers.
 pub fn merge_headers(
     kept: &BTreeMap<String, String>,
     stays: bool,

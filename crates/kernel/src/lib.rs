@@ -1,7 +1,8 @@
-//! What every feature of Tenant Control stands on.
+//! The foundation of every feature of Tenant Control: the store, HTTP with the rules of all routes, callers and the audit
+//! trail.
 //!
-//! The kernel knows no feature: it offers the store, HTTP with every rule that holds for all routes, the caller and
-//! the audit trail. Arrows inside point down only: `startup jobs → auth http outbound → events audit → store → base`.
+//! The kernel knows no feature. Dependencies inside point down only:
+//! `startup jobs → auth http outbound → events audit → store → base`.
 
 pub mod audit;
 pub mod auth;

@@ -1,5 +1,5 @@
-//! Before the first request: this node's secrets must be those that the database was set up with. And what a server notes
-//! for the commands beside it.
+//! Checks before the first request that this node's secrets are those of the database, and saves the server's base URL for
+//! commands.
 
 use crate::base::{Error, Result, Secrets, SecretsSource, equal};
 use crate::http::BaseUrl;
@@ -14,8 +14,8 @@ crate::statements! {
     FORGET = "DELETE FROM service_notes WHERE name = $1";
 }
 
-/// The secrets of this node. They are made only while the database knows none; of two nodes that start at once with
-/// secrets of their own, one is refused.
+/// Loads the secrets of this node. They are created only while the database has no check values; if two nodes start at once
+/// with secrets of their own, one is refused.
 pub async fn load_secrets(store: &Store, source: &SecretsSource) -> Result<Secrets> {
     let db = store.system(Purpose::Startup);
     let known: Vec<(String, Vec<u8>)> = db.list(LIST_CHECKS, crate::args![]).await?;
@@ -47,7 +47,7 @@ pub async fn load_secrets(store: &Store, source: &SecretsSource) -> Result<Secre
     }
 }
 
-/// The first secret of this node whose check value the database has otherwise.
+/// The name of the first secret whose check value differs from the database's.
 pub fn mismatch(secrets: &Secrets, known: &[(String, Vec<u8>)]) -> Option<String> {
     let differs =
         |(name, value): &(String, Vec<u8>)| known.iter().any(|(known, check)| known == name && !equal(check, value));
@@ -65,11 +65,11 @@ pub async fn check_secrets(store: &Store, source: &SecretsSource) -> Result<()> 
         .map_or(Ok(()), |name| Err(Error::internal(format!("{name} differs from the database's"))))
 }
 
-/// Under which name a server notes where it is reached.
+/// The name of the base URL in `service_notes`.
 const BASE_URL: &str = "base_url";
 
-/// Notes where clients reach the server that starts, for links that commands print. Of several nodes the last to start is
-/// remembered: all of them serve the same. A server that is reached where the one before it was writes nothing.
+/// Saves the base URL of this server, for links that commands print. The last node to start wins, as all nodes serve the
+/// same. An unchanged URL is not written again.
 pub async fn note_base_url(store: &Store, base_url: &BaseUrl) -> Result<()> {
     if noted_base_url(store).await.ok().flatten().as_ref() == Some(base_url) {
         return Ok(());
@@ -79,13 +79,13 @@ pub async fn note_base_url(store: &Store, base_url: &BaseUrl) -> Result<()> {
     db.write(async move |tx| tx.exec(NOTE, crate::args![BASE_URL, url, now]).await).await.map(drop)
 }
 
-/// Where clients reach the server that was started last on this store; none if no server has been.
+/// The base URL of the server that was started last on this store; none if no server was started yet.
 pub async fn noted_base_url(store: &Store) -> Result<Option<BaseUrl>> {
     let noted: Option<String> = store.system(Purpose::Startup).find(NOTED, crate::args![BASE_URL]).await?;
     noted.map(|url| BaseUrl::parse(&url)).transpose()
 }
 
-/// Forgets where a server was reached: for a copy of a store, which may be served elsewhere.
+/// Deletes the saved base URL: a copy of a store may be served under another one.
 pub async fn forget_base_url(store: &Store) -> Result<()> {
     let db = store.system(Purpose::Startup);
     db.write(async move |tx| tx.exec(FORGET, crate::args![BASE_URL]).await).await.map(drop)

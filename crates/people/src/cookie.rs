@@ -1,11 +1,12 @@
-//! The session cookie: not readable by scripts, not sent by other sites' forms, never over plain http where we have TLS.
+//! The session cookie: not readable by scripts, not sent with other sites' forms, and never over plain HTTP if we have TLS.
 
-/// `Set-Cookie` that signs a browser in. It ends with the browser; the server ends it earlier.
+/// `Set-Cookie` that signs a browser in. The cookie lasts as long as the browser runs; the session on the server may end
+/// earlier.
 pub fn setting(name: &str, token: &str, secure: bool) -> String {
     format!("{name}={token}; Path=/; HttpOnly; SameSite=Lax{}", suffix(secure))
 }
 
-/// `Set-Cookie` that makes a browser forget.
+/// `Set-Cookie` that deletes the cookie.
 pub fn clearing(name: &str, secure: bool) -> String {
     format!("{name}=; Path=/; HttpOnly; SameSite=Lax; Max-Age=0{}", suffix(secure))
 }

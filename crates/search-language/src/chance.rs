@@ -1,6 +1,6 @@
-//! Chance with a seed, for tests alone: what fails once fails again.
+//! Seeded randomness for tests: a failure can be repeated.
 
-/// A linear congruential generator with the constants of Knuth's MMIX. Its upper bits are good enough to make texts of.
+/// A linear congruential generator with the constants of Knuth's MMIX. Its upper bits are good enough for test texts.
 pub struct Chance(u64);
 
 #[expect(clippy::unwrap_used, reason = "tests")]
@@ -14,7 +14,7 @@ impl Chance {
         usize::try_from(self.0 >> 33).unwrap() % limit
     }
 
-    /// Up to `pieces_max` pieces in a row: what the caller has in mind, or now and then any character at all.
+    /// A text of up to `pieces_max` pieces: mostly from `pieces`, one in five any character at all.
     pub fn text(&mut self, pieces: &[&str], pieces_max: usize) -> String {
         let count = self.below(pieces_max + 1);
         (0..count).map(|_| self.piece(pieces)).collect()

@@ -1,32 +1,32 @@
-//! The fields that a query can name, and what may stand behind their colon.
+//! The fields that a query can name, and the values they accept.
 
 use std::net::IpAddr;
 
 use super::fold::{compact_mac, fold_value};
 
-/// What `type:` may say: the kinds of things that a search finds.
+/// The values of `type:`, which are the kinds of records that a search finds.
 pub const TYPES: [&str; 7] = ["device", "user", "organization", "ticket", "vm", "workflow", "software"];
 
-/// A field of `field:value`. A thing without the field is not found by it.
+/// A field of `field:value`. A record without the field does not match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Field {
-    /// The kind of thing, one of [`TYPES`].
+    /// The kind of record, one of [`TYPES`].
     Type,
     /// The state of a device, ticket, virtual machine, user or workflow.
     Status,
-    /// The organization that a thing belongs to, or that it is: its name or its slug.
+    /// The name or slug of the organization that the record belongs to, or of the record if it is an organization.
     Org,
-    /// The operating system of a device or virtual machine: its name, with or without its version.
+    /// The operating system of a device or virtual machine, with or without its version.
     Os,
     /// The serial number of a device.
     Serial,
-    /// A hardware address of a device or virtual machine. A whole one is compared by its twelve digits alone.
+    /// A hardware address of a device or virtual machine. A complete one is compared by its twelve digits.
     Mac,
-    /// An address of a device or virtual machine, IPv4 or IPv6. A whole one is compared in its shortest form.
+    /// An IPv4 or IPv6 address of a device or virtual machine. A complete one is compared in its shortest form.
     Ip,
     /// The host name of a device or virtual machine.
     Host,
-    /// The e-mail address of a user, or of who asked for a ticket.
+    /// The e-mail address of a user, or of a ticket's requester.
     Email,
     /// One of the tags of a device, ticket or organization.
     Tag,
@@ -36,7 +36,7 @@ pub enum Field {
     Platform,
     /// The model of a device.
     Model,
-    /// Who works on a ticket: the name or the e-mail address.
+    /// The name or e-mail address of a ticket's assignee.
     Assignee,
     /// The number of a ticket, as digits without leading zeros.
     Number,
@@ -62,7 +62,7 @@ impl Field {
         Self::Number,
     ];
 
-    /// As it is written before the colon.
+    /// The name before the colon.
     pub const fn name(self) -> &'static str {
         self.name_and_description().0
     }
@@ -72,20 +72,20 @@ impl Field {
         self.name_and_description().1
     }
 
-    /// The field of a name, in capitals or not.
+    /// Finds a field by its name, ignoring case.
     pub fn find(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|field| field.name().eq_ignore_ascii_case(name))
     }
 
-    /// The names of all, for an error.
+    /// The names of all fields, for an error.
     pub fn names() -> String {
         Self::ALL.map(Self::name).join(", ")
     }
 
-    /// A value as it is compared: folded, and in one notation where there are several. The error says what is wrong
-    /// with it.
+    /// Brings a value into the form that is compared: folded, and in one notation where there are several. The error says
+    /// what is wrong with the value.
     ///
-    /// Stored values go through this too, or `mac:` and `ip:` would find only those that are written in the same way.
+    /// Stored values are normalized too, or `mac:` and `ip:` would find only values in the same notation.
     pub fn value(self, written: &str) -> Result<String, String> {
         let value = fold_value(written);
         if value.is_empty() {
@@ -127,7 +127,7 @@ impl Field {
     }
 }
 
-/// The number that a text is, if it is one that a ticket can have.
+/// Parses a ticket number; `None` if a ticket cannot have it.
 pub fn find_number(text: &str) -> Option<i64> {
     let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|number| is_digits && *number > 0)

@@ -1,37 +1,36 @@
-//! How text is made alike before it is compared: what people see as the same word is the same word here, and a text is
-//! cut into such words. Stored text and queries go through the same functions, or they would not meet.
+//! Folds text for comparison and splits it into tokens, so that words that look the same to people compare equal. Stored
+//! text and queries must go through the same functions.
 //!
-//! It leaves out languages: there are no stems, no stop words, and no dictionary for scripts without spaces. Thai, Lao
-//! and Khmer are therefore found by the beginning of a run only.
+//! Nothing here depends on a language: there are no stems, no stop words, and no dictionary for scripts without spaces.
+//! Thai, Lao and Khmer are therefore found by the beginning of a run only.
 
 use std::collections::VecDeque;
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::{canonical_combining_class, compose, is_combining_mark};
 
-/// The longest token kept. Words are shorter; what is longer is encoded data, of which the beginning is enough to find
-/// it, and which would fill an index.
+/// The longest token kept. Words are shorter; longer runs are encoded data, which would fill an index and are found by
+/// their beginning.
 pub const TOKEN_BYTES_MAX: usize = 64;
 
-/// A word of a text, and where it stands in the text as it was written. Two tokens share a place where one character is
-/// written for several words, as `½` is for `1` and `2`.
+/// A word of a text, and its byte range in the original. Two tokens share a range where one character stands for several
+/// words, as `½` does for `1` and `2`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
     /// Folded, and at most [`TOKEN_BYTES_MAX`] long.
     pub text: String,
-    /// In bytes of the original, as is `end`; both are at the edge of a character, and of a whole word even if `text`
-    /// is cut.
+    /// `start` and `end` are byte offsets in the original, at character boundaries. They span the whole word even if `text`
+    /// is truncated.
     pub start: usize,
     pub end: usize,
 }
 
-/// A text without what people leave out or write in another way: compatibility forms (NFKC), case, diacritics, and what
-/// cannot be seen. Folding what is folded changes nothing.
+/// Folds what people leave out or write differently: compatibility forms (NFKC), case, diacritics and invisible characters.
+/// Folding is idempotent.
 ///
-/// Character by character: a beginning must not depend on what follows it, and every piece must know where it came
-/// from. For that reason a sigma is one wherever it stands. `ß` becomes `ss`, as it does in capitals; letters with a
-/// stroke and ligatures, which Unicode does not take apart, become what people without such a key type (`ø` o, `ł` l,
-/// `æ` ae, `ı` i).
+/// Each character is folded by itself: a prefix must not depend on what follows it, and every piece must keep its
+/// position. So all forms of sigma fold to one. `ß` becomes `ss`, as it does in capitals; letters with a stroke and
+/// ligatures, which Unicode does not decompose, become what people without such a key type (`ø` o, `ł` l, `æ` ae, `ı` i).
 pub fn fold(text: &str) -> String {
     let mut folded = String::with_capacity(text.len());
     for c in text.chars() {
@@ -40,20 +39,20 @@ pub fn fold(text: &str) -> String {
     folded
 }
 
-/// A whole value to compare with another: folded, and with single spaces.
+/// Folds a whole value for comparison, with single spaces.
 pub fn fold_value(text: &str) -> String {
     let folded = fold(text);
     let words: Vec<&str> = folded.split_whitespace().collect();
     words.join(" ")
 }
 
-/// The words of a text in their order: runs of letters and digits. Han, Hiragana and Katakana have no spaces between
-/// words, so each of their characters is a token of its own, and several of them in a row are found as a phrase is.
+/// The words of a text in order: runs of letters and digits. Han, Hiragana and Katakana have no spaces between words, so
+/// each of their characters is a token of its own, and several in a row are found like a phrase.
 pub fn tokens(text: &str) -> Vec<Token> {
     Tokens::of(text).collect()
 }
 
-/// [`tokens`] one after another: of the text no more is read than to the word behind the one that is asked for.
+/// The lazy form of [`tokenize_text`]: it reads no further than the word after the requested one.
 pub struct Tokens<'a> {
     text: &'a str,
     at: usize,
@@ -65,7 +64,7 @@ impl<'a> Tokens<'a> {
         Self { text, at: 0, cutter: Cutter::default() }
     }
 
-    /// The next word, if up to its end there is nothing but ASCII, of which every byte is a character that becomes one.
+    /// The fast path for ASCII: the next word, if every byte up to its end is ASCII and so folds to one character.
     fn next_plain(&mut self) -> Option<Token> {
         let rest = self.text.as_bytes().get(self.at..)?;
         let start = rest.iter().position(|byte| byte.is_ascii_alphanumeric() || !byte.is_ascii())?;
@@ -90,7 +89,7 @@ impl Iterator for Tokens<'_> {
         {
             return Some(token);
         }
-        // The last one may still grow.
+        // The last token may still grow.
         while !self.cutter.is_complete() {
             let Some(c) = self.text.get(self.at..).and_then(|rest| rest.chars().next()) else { break };
             let start = self.at;
@@ -101,38 +100,38 @@ impl Iterator for Tokens<'_> {
     }
 }
 
-/// A whole hardware address as its twelve digits in lower case, however it is written: `00:11:22:33:44:55`,
+/// The twelve digits, in lower case, of a complete hardware address in any notation: `00:11:22:33:44:55`,
 /// `00-11-22-33-44-55`, `0011.2233.4455`, `0011-2233-4455`, `001122-334455` or `001122334455`.
 pub fn compact_mac(text: &str) -> Option<String> {
     const DIGITS: usize = 12;
     let groups: Vec<&str> = match text.chars().find(|c| !c.is_ascii_hexdigit()) {
         None => vec![text],
-        // A text processor writes the second hyphen, which folding leaves as it is.
+        // Text processors write U+2010, which folding keeps.
         Some(separator @ (':' | '-' | '.' | '\u{2010}')) => text.split(separator).take(DIGITS).collect(),
         Some(_) => return None,
     };
     let is_group = |group: &&str| {
         group.len() * groups.len() == DIGITS && group.len() >= 2 && group.bytes().all(|byte| byte.is_ascii_hexdigit())
     };
-    // Groups of three are a telephone number.
+    // Four groups of three digits are a telephone number.
     let is_mac = groups.len() != 4 && groups.iter().all(is_group);
     is_mac.then(|| groups.concat().to_ascii_lowercase())
 }
 
-/// A word without the punctuation around it: people write addresses in brackets and at the end of a sentence.
+/// Removes the punctuation around a word: people write addresses in brackets and at the end of a sentence.
 pub fn trim_punctuation(word: &str) -> &str {
     word.trim_matches(|c: char| !c.is_alphanumeric())
 }
 
-/// Cuts characters into tokens, of which the last one may still grow.
+/// Collects folded characters into tokens. The last token may still grow.
 #[derive(Default)]
 struct Cutter {
     tokens: VecDeque<Token>,
-    /// Whether what comes next still belongs to the last token.
+    /// Whether the next character still belongs to the last token.
     is_open: bool,
     /// Whether the last token is a character that stands alone.
     is_alone: bool,
-    /// Whether the last token was cut, so that nothing short is added after something long was left out.
+    /// Whether the last token was truncated, so that no short character is appended after a long one was dropped.
     is_full: bool,
 }
 
@@ -141,7 +140,7 @@ impl Cutter {
         self.tokens.is_empty() && !self.is_open
     }
 
-    /// Whether nothing that follows belongs to the first token.
+    /// Whether the first token can no longer grow.
     fn is_complete(&self) -> bool {
         match self.tokens.len() {
             0 => false,
@@ -150,7 +149,7 @@ impl Cutter {
         }
     }
 
-    /// The next character of the text.
+    /// Adds the next character of the text.
     fn read(&mut self, c: char, start: usize, end: usize) {
         let mut is_seen = false;
         fold_char(c, |c| {
@@ -181,7 +180,7 @@ impl Cutter {
         (self.is_open, self.is_alone) = (true, stands_alone);
     }
 
-    /// A mark that folding drops still belongs to the word before it, or a highlight would end between the two.
+    /// A dropped mark still belongs to the word before it, or a highlight would end between the two.
     fn extend(&mut self, end: usize) {
         if let Some(token) = self.tokens.back_mut().filter(|_| self.is_open) {
             token.end = end;
@@ -189,7 +188,7 @@ impl Cutter {
     }
 }
 
-/// False if the token had no room left.
+/// False if the token is full.
 fn push_within(text: &mut String, c: char) -> bool {
     push(text, c);
     let fits = text.len() <= TOKEN_BYTES_MAX;
@@ -199,7 +198,7 @@ fn push_within(text: &mut String, c: char) -> bool {
     fits
 }
 
-/// Adds a character, and puts Hangul syllables together again: apart, each would be three characters and nine bytes.
+/// Adds a character and composes Hangul syllables: decomposed, each would be three characters and nine bytes.
 fn push(text: &mut String, c: char) {
     let is_later_jamo = ('\u{1161}'..='\u{11c2}').contains(&c);
     let before = text.chars().next_back().filter(|_| is_later_jamo);
@@ -212,7 +211,7 @@ fn push(text: &mut String, c: char) {
     }
 }
 
-/// What one character becomes: nothing, one character, or several.
+/// Folds one character to none, one or several.
 fn fold_char(c: char, mut each: impl FnMut(char)) {
     if c.is_ascii() {
         each(c.to_ascii_lowercase());
@@ -227,7 +226,7 @@ fn fold_char(c: char, mut each: impl FnMut(char)) {
     }
 }
 
-/// What people type who do not have the letter; `None` if it is plain already.
+/// What people without such a key type for a letter; `None` if the letter is plain.
 fn plain(c: char) -> Option<&'static str> {
     let letters = match c {
         'ß' => "ss",
@@ -246,7 +245,7 @@ fn plain(c: char) -> Option<&'static str> {
     Some(letters)
 }
 
-/// Diacritics, and what cannot be seen but is copied along: soft hyphens, joiners, and the direction marks that Windows
+/// Diacritics, and invisible characters that are copied along: soft hyphens, joiners, and the direction marks that Windows
 /// puts in front of a serial or a thumbprint.
 fn is_dropped(c: char) -> bool {
     match c {
@@ -260,9 +259,9 @@ fn is_dropped(c: char) -> bool {
     }
 }
 
-/// In the scripts of India and its neighbours the vowels are marks, and words without them are other words. These have
-/// no combining class, or one of their script alone; the points of Hebrew and Arabic, which people leave out, have
-/// lower ones, and accents have higher ones.
+/// In the scripts of India and its neighbours vowels are marks, and a word without them is another word. These marks have
+/// combining class 0 or one specific to their script. The points of Hebrew and Arabic, which people leave out, have lower
+/// classes, and accents have higher ones.
 fn is_vowel_sign(c: char) -> bool {
     c.is_alphanumeric() && matches!(canonical_combining_class(c), 0 | 84..200)
 }
@@ -334,7 +333,7 @@ mod tests {
 
     #[test]
     fn every_character_folds_once_and_for_all() {
-        // Between the third plane and the fourteenth there is nothing yet.
+        // Unicode assigns nothing between the third plane and the fourteenth.
         for c in (0..0x4_0000).chain(0xe_0000..0xe_1000).filter_map(char::from_u32) {
             let folded = fold(&c.to_string());
             assert_eq!(fold(&folded), folded, "{c:?}");
@@ -367,7 +366,7 @@ mod tests {
         assert_eq!((none.next(), none.next()), (None, None));
     }
 
-    /// ASCII is read by another way, which must come to the same.
+    /// The fast path for ASCII must give the same tokens.
     #[test]
     fn plain_text_is_cut_as_all_else() {
         let mut chance = Chance::new(5);
@@ -441,7 +440,7 @@ mod tests {
             for token in tokens(&text) {
                 let place = &text[token.start..token.end];
                 let (first, folded) = (place.chars().next().unwrap(), fold(place));
-                // One character for several words begins with the first of them, or with a bracket.
+                // A character that stands for several words folds to the first of them, or to a bracket before it.
                 let is_several = fold(&first.to_string()).chars().count() > 1;
                 assert!(folded.starts_with(&token.text) || is_several && folded.contains(&token.text), "{text:?}");
                 assert!(!token.text.is_empty() && token.text.len() <= TOKEN_BYTES_MAX, "{text:?}");

@@ -1,5 +1,5 @@
-//! Where in a text the words of a query stand, as HTML that can be shown as it is: everything is escaped, and the only
-//! tags are `<em>` and `</em>`. It leaves out which words match, which is for who compares to say.
+//! Snippets of a text with the matching words marked, as safe HTML: everything is escaped, and the only tags are `<em>` and
+//! `</em>`. The caller decides which words match.
 
 use std::ops::Range;
 
@@ -7,12 +7,12 @@ use unicode_normalization::char::is_combining_mark;
 
 use super::fold::Tokens;
 
-/// A piece of a text around the first of its words that match, and as many of the later ones as fit with it; `None` if
-/// none match. A word is whole or absent, and `…` stands where the text goes on.
+/// Renders the part of a text around its first match, with as many later matches as fit; `None` if no word matches. Words
+/// are shown whole or not at all, and `…` marks where the text continues.
 ///
-/// `matching` is told each folded token in its turn, and says how many of the last ones match together: none, this one
-/// alone, or the row that it ends. `chars_max` counts the characters of the text itself, neither the tags and escapes
-/// nor the `…`. A single word that is longer than that is cut, as a piece without a match would say nothing.
+/// `matching` receives each folded token in order and returns how many of the last tokens match together: none, this one
+/// alone, or the phrase that it ends. `chars_max` counts characters of the text, without tags, escapes and `…`. A single
+/// word longer than that is cut, because a snippet without a match would say nothing.
 pub fn snippet(text: &str, matching: impl FnMut(&str) -> usize, chars_max: usize) -> Option<String> {
     let chars_max = chars_max.max(1);
     let words = words(text, matching, chars_max);
@@ -21,16 +21,16 @@ pub fn snippet(text: &str, matching: impl FnMut(&str) -> usize, chars_max: usize
     Some(render(text, &words, piece))
 }
 
-/// The place of a word in the text.
+/// The byte range of a word in the text.
 struct Word {
     place: Range<usize>,
-    /// How many tokens have it.
+    /// How many tokens share the range.
     tokens: usize,
     is_match: bool,
 }
 
-/// The words of a text, as far as a piece of it can reach: it begins with the first match or before it, and nothing that is
-/// further behind that than a piece is long can be shown. A row that ends there is not seen.
+/// The words of a text, up to where a snippet can reach: it begins at or before the first match, so nothing further than
+/// its length behind that match can be shown. A phrase that ends beyond is not found.
 fn words(text: &str, mut matching: impl FnMut(&str) -> usize, chars_max: usize) -> Vec<Word> {
     let mut words: Vec<Word> = Vec::new();
     let mut reach: Option<usize> = None;
@@ -45,7 +45,7 @@ fn words(text: &str, mut matching: impl FnMut(&str) -> usize, chars_max: usize) 
     words
 }
 
-/// Adds the place of a token. Those of one character with several tokens are one.
+/// Adds the range of a token. Tokens of one character share a range.
 fn add(words: &mut Vec<Word>, place: Range<usize>) {
     match words.last_mut().filter(|word| place.start < word.place.end) {
         Some(word) => {
@@ -56,7 +56,7 @@ fn add(words: &mut Vec<Word>, place: Range<usize>) {
     }
 }
 
-/// Marks the words of so many tokens, which are the last ones. Where the first of them begins; `None` if there are none.
+/// Marks the words of the last `tokens` tokens as matches. Returns where the first of them begins; `None` if there are none.
 fn mark(words: &mut [Word], mut tokens: usize) -> Option<usize> {
     let mut first = None;
     for word in words.iter_mut().rev() {
@@ -70,13 +70,13 @@ fn mark(words: &mut [Word], mut tokens: usize) -> Option<usize> {
     first
 }
 
-/// Where so many characters end that begin at `start`.
+/// The byte offset `chars` characters after `start`.
 fn skip_chars(text: &str, start: usize, chars: usize) -> usize {
     let rest = text.get(start..).unwrap_or_default();
     rest.char_indices().nth(chars).map_or(text.len(), |(at, _)| start + at)
 }
 
-/// What to show: the matches first, then as much before them as after them, then whatever still fits.
+/// Chooses the range to show: the matches first, then as much before them as after them, then whatever still fits.
 fn piece(text: &str, words: &[Word], first: usize, chars_max: usize) -> Range<usize> {
     let (before, from_first) = words.split_at(first);
     let mut start = from_first.first().map_or(0, |word| word.place.start);
@@ -99,7 +99,7 @@ fn piece(text: &str, words: &[Word], first: usize, chars_max: usize) -> Range<us
     start..end
 }
 
-/// Moves the end on to the last of the places, each after the one before, that the characters left reach.
+/// Moves the end to the last of the ascending offsets that the remaining characters reach.
 fn grow_after(text: &str, end: &mut usize, left: &mut usize, places: impl Iterator<Item = usize>) {
     for place in places {
         let Some(remains) = left_after(text, *end..place, *left) else { return };
@@ -107,7 +107,7 @@ fn grow_after(text: &str, end: &mut usize, left: &mut usize, places: impl Iterat
     }
 }
 
-/// The same towards the beginning.
+/// Moves the start towards the beginning in the same way.
 fn grow_before(text: &str, start: &mut usize, left: &mut usize, places: impl Iterator<Item = usize>) {
     for place in places {
         let Some(remains) = left_after(text, place..*start, *left) else { return };
@@ -115,14 +115,14 @@ fn grow_before(text: &str, start: &mut usize, left: &mut usize, places: impl Ite
     }
 }
 
-/// What is left of so many characters after a piece of text; `None` if it has more. It counts no further than it must.
+/// How many of `left` characters remain after a piece of text; `None` if the piece has more. Counting stops at that point.
 fn left_after(text: &str, piece: Range<usize>, left: usize) -> Option<usize> {
     let count = text.get(piece)?.chars().take(left.saturating_add(1)).count();
     left.checked_sub(count)
 }
 
-/// Where a word that is too long ends: before a character, not between one and its marks. Only if there is nothing but
-/// marks they are cut off as well, as a word of one letter and a thousand marks must not have its way.
+/// Where to cut a word that is too long: between characters, not between one and its marks. Marks are cut only if there is
+/// no other boundary, so that one letter with a thousand marks cannot exceed the limit.
 fn cut(text: &str, start: usize, chars_max: usize) -> usize {
     let rest = text.get(start..).unwrap_or_default();
     let within = rest.char_indices().take(chars_max.saturating_add(1));
@@ -155,7 +155,7 @@ fn render(text: &str, words: &[Word], piece: Range<usize>) -> String {
     html
 }
 
-/// The places to mark within a piece. Words that touch, as they do in Chinese and Japanese, are marked together.
+/// The ranges to mark within a piece. Adjacent words, as in Chinese and Japanese, are marked together.
 fn marked(words: &[Word], piece: &Range<usize>) -> Vec<Range<usize>> {
     let mut places: Vec<Range<usize>> = Vec::new();
     for word in words.iter().filter(|word| word.is_match) {
@@ -171,8 +171,8 @@ fn marked(words: &[Word], piece: &Range<usize>) -> Vec<Range<usize>> {
     places
 }
 
-/// Adds text to HTML. What would move a terminal or a line becomes a space, and what would turn the text around is left
-/// out: it would reach beyond the piece.
+/// Appends escaped text. Control characters and line separators become spaces. Direction controls are dropped, because
+/// they would reach beyond the snippet.
 fn escape(html: &mut String, text: &str) {
     for c in text.chars() {
         match c {
@@ -225,12 +225,12 @@ mod tests {
         token.starts_with("hit") || token == "東" || token == "京"
     }
 
-    /// Words that match one by one.
+    /// Matches words one by one.
     fn alone(is_match: impl Fn(&str) -> bool) -> impl FnMut(&str) -> usize {
         move |token| usize::from(is_match(token))
     }
 
-    /// Words that match in a row.
+    /// Matches words in a row.
     fn row(words: &[&str]) -> impl FnMut(&str) -> usize {
         let mut read: Vec<String> = Vec::new();
         move |token| {
@@ -244,7 +244,7 @@ mod tests {
         snippet(text, alone(is_hit), chars_max)
     }
 
-    /// As [`snippet`], but all of the text is cut into words.
+    /// Like [`render_snippet`], but over the words of the whole text.
     fn found_in_all(text: &str, chars_max: usize, is_match: impl Fn(&str) -> bool) -> Option<String> {
         let mut words = Vec::new();
         for token in tokens(text) {

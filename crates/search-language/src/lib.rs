@@ -1,8 +1,7 @@
 //! The language of `q`: words, `"phrases"`, `-exclusions` and `field:value`, all of which must hold.
 //!
-//! It leaves out `OR`, brackets, wildcards and ranges: a search box is no query language, and words that begin alike
-//! are found anyway. The 1–200 characters that `q` may have are checked by who calls; here any text is read, in one
-//! pass.
+//! There is no `OR`, no brackets, no wildcards and no ranges: a search box is no query language, and every word also matches
+//! as a prefix. The caller checks that `q` has 1–200 characters; the parser reads any text in one pass.
 
 #[cfg(test)]
 mod chance;
@@ -17,43 +16,43 @@ use std::fmt;
 pub use fields::Field;
 use reader::Reader;
 
-/// Each clause reads an index of its own; nobody types more, and what is pasted is found by its first words.
+/// Each clause costs a lookup in the index. Nobody types more, and the first words of a pasted text are enough to find it.
 pub const CLAUSES_MAX: usize = 16;
 
-/// What a thing must have, and what it must not have, to be found. There is at least one thing that it must have.
+/// The clauses that a record must match and those that it must not match. `must` is never empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
     pub must: Vec<Clause>,
     pub must_not: Vec<Clause>,
 }
 
-/// One thing that is asked for.
+/// One condition of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Clause {
-    /// Something written in one piece: `printer`, `web-01.example.com`, `10.0.0.5`, `anna@acme.test`.
+    /// Text without spaces: `printer`, `web-01.example.com`, `10.0.0.5`, `anna@acme.test`.
     ///
-    /// Its tokens stand in a row, all but the last as they are, the last as the beginning of one. Only a single token
-    /// may have typos: in an address they would make another address. The number or the hardware address, if there is
-    /// one, is enough instead of the words.
+    /// The tokens match in a row: the last one as a prefix, the others as whole words. Only a single token may have
+    /// typos, because a typo in an address would be another address. A match of `number` or `mac` is enough without the
+    /// words.
     Words {
         tokens: Vec<String>,
         /// A bare number may be the number of a ticket.
         number: Option<i64>,
-        /// The twelve digits of a hardware address. The words stay: the same digits may be a serial or an account.
+        /// The twelve digits of a hardware address. The words still count: the same digits may be a serial or an account.
         mac: Option<String>,
     },
-    /// `"in quotes"`: whole tokens in a row, without typos.
+    /// `"in quotes"`: whole words in a row, without typos.
     Phrase(Vec<String>),
     /// `#42`: the ticket with this number, and nothing else.
     Number(i64),
-    /// `os:windows`: the value is as [`Field::value`] makes it, and is compared with the whole of what is stored.
+    /// `os:windows`: the value is normalized by [`QueryField::normalize_value`] and compared with the whole stored value.
     Field { field: Field, value: String },
 }
 
-/// Why a query cannot be read, and where.
+/// Why a query cannot be parsed, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueryError {
-    /// In characters of the query, from 0, as an editor would place its cursor.
+    /// The offset in characters of the query, from 0.
     pub at: usize,
     pub detail: String,
 }
@@ -72,8 +71,7 @@ impl fmt::Display for QueryError {
 
 impl std::error::Error for QueryError {}
 
-/// Reads a query. Punctuation that stands alone is passed over, as in `Smith & Sons`; what is clearly meant as a part
-/// of the language and is not complete is an error.
+/// Parses a query. Standalone punctuation is ignored, as in `Smith & Sons`; incomplete syntax is an error.
 pub fn parse(q: &str) -> Result<Query, QueryError> {
     let mut reader = Reader { rest: q, at: 0 };
     let mut query = Query::default();
@@ -110,7 +108,7 @@ pub fn parse(q: &str) -> Result<Query, QueryError> {
     }
 }
 
-/// Said twice is said once.
+/// Adds a clause unless the query has it already.
 fn add(clauses: &mut Vec<Clause>, clause: Clause) {
     if !clauses.contains(&clause) {
         clauses.push(clause);
@@ -266,7 +264,7 @@ mod tests {
         }
     }
 
-    /// Were anything read again from where it began, the slowest of these would take minutes.
+    /// If the parser read anything twice, the slowest of these would take minutes.
     #[test]
     fn a_long_text_is_read_in_one_pass() {
         for piece in

@@ -1,5 +1,4 @@
-//! What is next in a query: where a clause begins and ends, and what it is. [`super`] says what they mean
-//! together.
+//! Splits a query into clauses: where each begins and ends, and what it is. [`super`] combines them.
 
 use std::net::Ipv6Addr;
 
@@ -7,10 +6,10 @@ use super::fields::{Field, find_number};
 use super::fold::{compact_mac, fold, tokens, trim_punctuation};
 use super::{Clause, QueryError};
 
-/// How much of a name an error repeats: enough to recognise it, not all of what was pasted.
+/// How much of a name an error repeats: enough to recognise it, but not a whole pasted text.
 const ECHO_CHARACTERS_MAX: usize = 32;
 
-/// What is left to read, and how many characters were read before it.
+/// The unread rest of a query, and how many characters come before it.
 pub struct Reader<'a> {
     pub rest: &'a str,
     pub at: usize,
@@ -22,15 +21,15 @@ impl<'a> Reader<'a> {
         self.take(spaces);
     }
 
-    /// Whether what follows is excluded. Only the `-` of the keyboard does so: `−` and `–` are typeset, so they come
-    /// with text that was copied, where they are a dash between words or the point of a list.
+    /// Whether the next clause is excluded. Only the keyboard's `-` excludes: `−` and `–` are typeset, so they come with
+    /// copied text, where they are a dash between words or a list bullet.
     pub fn skip_minus(&mut self) -> bool {
         let is_excluded = self.rest.starts_with('-');
         self.take(usize::from(is_excluded));
         is_excluded
     }
 
-    /// A `-` with a space behind it is such a dash as well.
+    /// A `-` followed by a space is a dash too.
     pub fn skip_dash(&mut self) -> bool {
         let rest = self.rest.strip_prefix('-');
         let is_dash = rest.is_some_and(|rest| rest.chars().next().is_none_or(char::is_whitespace));
@@ -63,13 +62,13 @@ impl<'a> Reader<'a> {
             Some(text) => text,
             None => self.read_word(),
         };
-        // Where there is no value there is no place for it either, so the name is shown.
+        // A missing value has no position, so the error points to the name.
         let at = if written.is_empty() { at } else { value_at };
         let value = field.value(written).map_err(|detail| QueryError::new(at, detail))?;
         Ok(Clause::Field { field, value })
     }
 
-    /// What stands in quotes, if quotes are next. Any of them closes any other: keyboards and text processors mix them.
+    /// The quoted text, if a quote is next. Any kind of quote closes any other: keyboards and text processors mix them.
     fn read_quoted(&mut self) -> Result<Option<&'a str>, QueryError> {
         let Some(inside) = self.rest.strip_prefix(is_quote) else { return Ok(None) };
         let end = inside.find(is_quote).ok_or_else(|| QueryError::new(self.at, "This quote is not closed."))?;
@@ -84,7 +83,7 @@ impl<'a> Reader<'a> {
         self.take(word_at_start(self.rest).len())
     }
 
-    /// The next bytes, which end at a character.
+    /// Takes the next bytes, which must end at a character boundary.
     fn take(&mut self, bytes: usize) -> &'a str {
         let (taken, rest) = self.rest.split_at(bytes);
         self.at += taken.chars().count();
@@ -101,21 +100,20 @@ fn word_at_start(text: &str) -> &str {
     text.split(char::is_whitespace).next().unwrap_or_default()
 }
 
-/// The name of a field, known or not: ASCII letters and `_` before a colon. A colon is text after anything else
-/// (`12:30`, `web01:443`), in a URL, after the letter of a drive, and in an address of which the first part happens to
-/// be letters.
+/// The name of a field, known or unknown: ASCII letters and `_` before a colon. After anything else (`12:30`, `web01:443`)
+/// a colon is text; so it is in a URL, after a drive letter, and in an address whose first group happens to be letters.
 fn find_field_name(rest: &str) -> Option<&str> {
     let end = rest.find(|c: char| !c.is_ascii_alphabetic() && c != '_')?;
     let (name, after) = rest.split_at(end);
     let value = after.strip_prefix(':').filter(|_| !name.is_empty())?;
     let is_url = value.starts_with("//");
     let is_path = name.len() == 1 && value.starts_with(['\\', '/']);
-    // After a quote the word may be long and be asked about again, and no address has one.
+    // A quoted value may be long and would be scanned again for every field name; no address has a quote.
     let is_text = is_url || is_path || !value.starts_with(is_quote) && is_address(word_at_start(rest));
     (!is_text).then_some(name)
 }
 
-/// An IPv6 address, or the groups of a hardware address or of the beginning of either: two colons or more, and at most
+/// Whether a word is an IPv6 address, or a hardware address, or the beginning of either: two or more colons with at most
 /// four hexadecimal digits between them. No field has such a name.
 fn is_address(word: &str) -> bool {
     let word = word.trim_end_matches([',', ';', '.', ')', ']']);
@@ -135,7 +133,7 @@ fn unknown(name: &str) -> String {
     )
 }
 
-/// What a word looks for; `None` if it is punctuation alone.
+/// The clause of one word; `None` if it is punctuation alone.
 fn clause_of(word: &str) -> Option<Clause> {
     let folded = fold(word);
     let bare = folded.trim_matches(|c: char| !c.is_alphanumeric() && c != '#');

@@ -1,33 +1,30 @@
-//! How far a word may be from what it finds. It leaves out how the distance is measured.
+//! How many typos a word may have. The distance itself is measured elsewhere.
 
-/// From how many letters on a word may be mistyped at all: with one letter changed, three letters are the beginning of almost
-/// every word.
+/// The shortest word that may have a typo: with one letter changed, three letters begin almost every word.
 const CHARACTERS_MIN: usize = 4;
-/// From how many letters on a word may be mistyped twice, as the contract says.
+/// The shortest word that may have two typos, as the contract says.
 const CHARACTERS_FOR_TWO: usize = 8;
-/// A word with a digit needs this many characters, and this many of them letters, before it may be mistyped.
+/// A word with a digit may have a typo if it has this many characters, and this many letters among them.
 const MIXED_CHARACTERS_MIN: usize = 5;
 const MIXED_LETTERS_MIN: usize = 3;
 
-/// From how many letters on the beginning of a word may be mistyped: with one letter changed, four are the beginning of much that
-/// nobody means.
+/// The shortest prefix that may have a typo: with one letter changed, four letters begin many words that nobody means.
 const CHARACTERS_OF_A_START: usize = 6;
-/// What finds typos grows with every byte of the word and every different character. Longer words are found as they are.
+/// The typo automaton grows with every byte of the word and every distinct character. Longer words match without typos.
 const BYTES_MAX: usize = 32;
 const WIDE_BYTES_MAX: usize = 24;
 
-/// Whether what only begins like a word may have typos as well.
+/// Whether a word may also match a token's beginning with typos.
 pub fn starts_may_have_typos(word: &str) -> bool {
     word.chars().count() >= CHARACTERS_OF_A_START
 }
 
 /// How many typos a folded word may have: none below 4 characters, one from 4, two from 8.
 ///
-/// A word with a digit is another matter. `42`, `10.0.0.5`, `v2` and `7QX19` are numbers, versions and serials, where
-/// one digit more is another thing, and they are found as they stand or not at all. Where letters carry it (`server01`,
-/// `laptop7`) one typo is allowed, and never two, however long it is: a serial of ten characters with two of them
-/// changed is another serial. Who compares should put what is equal first, as `server02` is within one typo of
-/// `server01`.
+/// Words with digits are stricter. `42`, `10.0.0.5`, `v2` and `7QX19` are numbers, versions and serials, where a changed
+/// digit means something else, so they match exactly. Words that are mostly letters (`server01`, `laptop7`) may have one
+/// typo, never two, however long: a serial of ten characters with two changed is another serial. Exact matches should rank
+/// first, since `server02` is within one typo of `server01`.
 pub fn typos_of(word: &str) -> u8 {
     let characters = word.chars().count();
     let letters = word.chars().filter(|c| c.is_alphabetic()).count();

@@ -1,5 +1,5 @@
-//! `search.query`: what steps of workflows find. It is asked and answered as the route is, and finds what whoever saved the
-//! workflow may read at that moment.
+//! The workflow action `search.query`. Its input and output are those of the route, and it finds what the principal who
+//! saved the workflow may read when the step runs.
 
 use futures_util::future::BoxFuture;
 use kernel::auth::{Rights, Scope};
@@ -26,9 +26,9 @@ pub const ACTIONS: &[Action] = &[Action {
     effect: ActionEffect::Lookup(Lookup { is_available: is_there, find: search }),
 }];
 
-/// What a step is given: the parameters of the route, as fields.
+/// The input of a step: the parameters of the route, as fields.
 struct Search {
-    /// As it is written, which is what a cursor is bound to.
+    /// The query as written, which a cursor is bound to.
     q: String,
     query: Query,
     types: Option<Vec<Type>>,
@@ -45,7 +45,7 @@ impl FromBody for Search {
                 Err(error) => field.wrong(INVALID_QUERY.name(), error.detail()),
             }
         });
-        // What an expression makes of nothing is as good as left out: the `next_cursor` of a last page, for one.
+        // Expressions may evaluate to null, such as the `next_cursor` of a last page; null counts as absent.
         let types = fields.optional("types", |field| field.or_null(types));
         let limit = fields.optional("limit", |field| field.or_null(limit));
         let cursor = fields.optional("cursor", |field| field.or_null(|field| field.string()));
@@ -55,7 +55,8 @@ impl FromBody for Search {
     }
 }
 
-/// A list, or a comma list as the route takes it. Each once and in one order, so that a cursor goes on however they are ordered.
+/// Parses a list, or a comma list as the route takes it. Types are sorted and distinct, so that a cursor stays valid in any
+/// order of types.
 fn types(field: &mut Field<'_>) -> Option<Vec<Type>> {
     let mut types: Vec<Type> = if field.is_list() {
         field.list(LIST_MAX, |field| field.word())?
@@ -81,7 +82,8 @@ fn limit(field: &mut Field<'_>) -> Option<usize> {
 }
 
 impl Search {
-    /// What a cursor is bound to, as the route has it: one of a step goes on in a request, and one of a request in a step.
+    /// The filters that a cursor is bound to. They are those of the route, so cursors of steps and of requests are
+    /// interchangeable.
     fn filters(&self) -> Vec<(&'static str, String)> {
         let words = |types: &[Type]| types.iter().map(|one| one.as_str()).collect::<Vec<_>>().join(",");
         let types = self.types.as_deref().map(|types| ("types", words(types)));
@@ -110,7 +112,7 @@ fn search<'t>(app: &'t App, db: &'t Db, rights: &'t Rights, with: Map<String, Va
                 "data": hits, "has_more": next_cursor.is_some(), "next_cursor": next_cursor,
                 "counts": whole.counts, "took_ms": whole.took_ms,
             });
-            // What is cut off is on the next page.
+            // The hits left out here are on the next page.
             if ask.limit == 1 || output.to_string().len() <= STEP_BYTES_MAX {
                 return Ok(output);
             }

@@ -1,4 +1,4 @@
-//! What a search answers, whoever asks: a request, or a step of a workflow.
+//! Runs a search for a request or for a step of a workflow.
 
 use std::time::Instant;
 
@@ -16,31 +16,31 @@ use super::{Counts, Hit, INVALID_QUERY, Type, seen_by, store, wanted};
 use feature_kit::QUERY_TOO_BROAD;
 use search_language::Query;
 
-/// What is asked.
+/// A parsed search.
 #[derive(Clone, Debug)]
 pub struct Ask {
     pub query: Query,
-    /// All without any.
+    /// All types if there are none.
     pub types: Option<Vec<Type>>,
     pub limit: usize,
-    /// Where the page before has ended.
+    /// Where the previous page ended.
     pub behind: Option<Place>,
 }
 
-/// What is told of all results beside those of the page.
+/// Totals over all results, beside the hits of the page.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Whole {
     pub counts: Counts,
     pub took_ms: u64,
 }
 
-/// Reads what somebody has typed.
+/// Parses the text of a query.
 pub fn read(q: &str) -> Result<Query> {
     search_language::parse(q).map_err(|error| Error::new(INVALID_QUERY, error.to_string()))
 }
 
-/// The best of what a tenant has and these scopes let somebody see; where the page ends, if there is another behind it; and what
-/// is told of all results.
+/// The best hits of the tenant that these scopes may see, the position where the page ends if another follows, and the
+/// totals.
 pub async fn answer(
     app: &App,
     db: &Db,

@@ -1,4 +1,4 @@
-//! Builds an index anew from all records of all tenants. What is written meanwhile comes from the feed.
+//! Builds a new index from the records of all tenants. Changes made during the build come from the change feed afterwards.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,9 +16,9 @@ use super::index::writer::{self, Opened, Writer};
 use super::keeper::COMMIT_EVERY;
 use super::served::{Served, blocking};
 
-/// Records that are read at a time.
+/// The most records that are read at a time.
 const WALK_ROWS: usize = 500;
-/// How often the same records are asked for, and after how long again.
+/// How many attempts there are to read the same records, and the time between them.
 const TRIES_MAX: usize = 30;
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Letters of a reader's name.
@@ -31,7 +31,7 @@ pub struct Builder<'a> {
     pub served: &'a Served,
 }
 
-/// A new index, and what it takes the place of.
+/// An index being built, and the names of those that it replaces.
 struct New {
     name: String,
     opened: Opened,
@@ -41,7 +41,7 @@ struct New {
 }
 
 impl Builder<'_> {
-    /// Builds the index. One that still can be asked is kept up to date meanwhile, and serves.
+    /// Builds the index. An old one that can still be searched serves and is kept up to date meanwhile.
     pub async fn build(&self, old: Option<Following>, reason: &str) -> Result<Following, Trouble> {
         tracing::info!(reason, "building the search index");
         if old.is_none() {
@@ -67,7 +67,7 @@ impl Builder<'_> {
             let mut page = Some(self.walk(*kind, None).await?);
             while let Some((found, behind)) = page {
                 count += found.len();
-                // The next are read while these are added.
+                // The next page is read while this one is added.
                 let next = async {
                     match behind {
                         Some(behind) => self.walk(*kind, Some(behind)).await.map(Some),
@@ -92,24 +92,24 @@ impl Builder<'_> {
         };
         self.folder.write(finish).await?;
         for old in replaced {
-            // It is forgotten by itself, by and by.
+            // A reader that cannot be removed now expires later.
             if let Err(error) = changes::end_reader(self.system, &old).await {
-                tracing::warn!(%error, "a search index that is gone is still known");
+                tracing::warn!(%error, "failed to unregister a replaced search index");
             }
         }
-        tracing::info!(documents = count, seconds = began.elapsed().as_secs_f32(), "the search index is built");
+        tracing::info!(documents = count, seconds = began.elapsed().as_secs_f32(), "search index built");
         metrics::gauge!("search_build_documents").set(0.0);
         let serving = Arc::new(Serving::new(opened)?);
         Ok(Following::new(self.folder.clone(), name, serving, place, place))
     }
 
-    /// The next records. A store that is busy or away for a moment is waited for: to begin anew would cost it more.
+    /// Reads the next records. A busy or unavailable store is retried, because starting over would cost it more.
     async fn walk(&self, kind: Kind, behind: Option<Behind>) -> Result<(Vec<Document>, Option<Behind>)> {
         let mut tries = 1;
         loop {
             match documents::store::walk(self.system, kind, behind.clone(), WALK_ROWS).await {
                 Err(error) if tries < TRIES_MAX => {
-                    tracing::debug!(%error, "the search index waits for the store");
+                    tracing::debug!(%error, "search index build is waiting for the store");
                     tries += 1;
                     tokio::time::sleep(TRY_AGAIN_AFTER).await;
                 }
@@ -129,10 +129,10 @@ impl Builder<'_> {
     }
 
     async fn make(&self, name: &str, old: Option<&Following>, place: Place) -> Result<New> {
-        // A copy of what the job needs: it goes on if nobody waits for it.
+        // The job owns its data, because it continues if its caller is dropped.
         let (folder, name, old) = (self.folder.clone(), name.to_owned(), old.map(|old| old.name().to_owned()));
         let make = move || {
-            // What cannot be asked any more makes room for the new one.
+            // Indexes that can no longer be searched make room for the new one.
             let replaced: Vec<String> = folder.remove_others(&old.iter().map(String::as_str).collect::<Vec<_>>())?;
             folder.note_building(Some(0))?;
             let opened = writer::create(&folder.root.join(&name)).map_err(Error::internal)?;
@@ -142,7 +142,7 @@ impl Builder<'_> {
         self.folder.write(make).await
     }
 
-    /// What is due now and then: the old index is kept up to date, and it is said that the new one goes on.
+    /// Does what is due during a build: updates the old index, and saves the progress of the new one.
     async fn go_on(&self, meanwhile: &mut Meanwhile, new: &New, count: usize) -> Result<()> {
         metrics::gauge!("search_build_documents").set(number(count as u64));
         self.served.note_lag();
@@ -164,7 +164,7 @@ impl Builder<'_> {
             return Ok(());
         }
         meanwhile.passed_at = Instant::now();
-        tracing::info!(documents = count, "the search index is being built");
+        tracing::info!(documents = count, "search index build in progress");
         if !changes::pass(self.system, &new.name, new.place, new.place).await? {
             return Err(Error::internal("it was forgotten while it was being built"));
         }
@@ -176,7 +176,7 @@ impl Builder<'_> {
         .await
     }
 
-    /// Leaves nothing behind that would be kept for this index.
+    /// Removes the folder and the feed reader of a failed build.
     async fn give_up(&self, name: String) {
         let (folder, reader) = (self.folder.clone(), name.clone());
         let removed = blocking(move || {
@@ -186,12 +186,12 @@ impl Builder<'_> {
         })
         .await;
         for error in [removed.err(), changes::end_reader(self.system, &reader).await.err()].into_iter().flatten() {
-            tracing::warn!(%error, "a search index that could not be built has left something");
+            tracing::warn!(%error, "failed to clean up a failed search index build");
         }
     }
 }
 
-/// What goes on while an index is built.
+/// The old index during a build, and when it was last updated and the progress last saved.
 struct Meanwhile {
     old: Option<Following>,
     at: Option<Instant>,

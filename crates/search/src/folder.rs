@@ -1,4 +1,4 @@
-//! The folder of a node's index: whose it is, which index in it serves, and how far a new one has come.
+//! The folder of a node's search index: its lock, the name of the index that serves, and the progress of a build.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Write};
@@ -9,20 +9,20 @@ use kernel::base::{Error, Result};
 
 use super::worker::Worker;
 
-/// Folders of servers that share a data directory, which only those on PostgreSQL can.
+/// The most folders in one data directory, which only servers on PostgreSQL can share.
 const FOLDERS_MAX: usize = 16;
-/// How long the lock of a process is waited for that was killed: the system may not be done with it.
+/// How long to wait for the lock of a killed process, which the system may not have released yet.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(2);
 const LOCK_LOOK: Duration = Duration::from_millis(50);
-/// What an index leaves free on its disk: the store may be on the same, and must go on.
+/// The space that an index leaves free on its disk, because the store may be on the same disk.
 pub const FREE_BYTES_MIN: u64 = 128 << 20;
 
-/// Which index serves is named in a file that is replaced by a rename.
+/// The file that names the index that serves. It is replaced by a rename.
 const CURRENT: &str = "current";
-/// How many records a new index has so far, for whoever looks from outside.
+/// The file with the number of records in a new index, for other processes.
 const BUILDING: &str = "building";
 
-/// A folder that nobody else writes to as long as this lives.
+/// A folder locked by this process for as long as the value lives.
 pub struct Folder {
     pub root: PathBuf,
     _lock: File,
@@ -30,7 +30,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// The folder of this name, or one beside it if another process has that.
+    /// Locks the folder, or a numbered one beside it if another process has locked it.
     pub fn take(root: &Path) -> Result<Self> {
         let begun = Instant::now();
         loop {
@@ -45,24 +45,24 @@ impl Folder {
         }
         for number in 2..=FOLDERS_MAX {
             if let Some(folder) = take_one(&beside(root, number))? {
-                tracing::info!(folder = %folder.root.display(), "another server has the folder of the search index");
+                tracing::info!(folder = %folder.root.display(), "search index folder is in use by another server");
                 return Ok(folder);
             }
         }
         Err(Error::internal("too many servers share the folder of the search index"))
     }
 
-    /// Off the threads that serve requests, and behind all that they do.
+    /// Runs a job on the writer thread, which has a lower priority than the threads that serve requests.
     pub async fn write<T: Send + 'static>(&self, job: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
         self.worker.run(job).await
     }
 
-    /// Whoever removes it all while it is in use loses an index, and no more.
+    /// Creates the folder again if it was removed while in use; only the index is lost then.
     pub fn make(&self) -> Result<()> {
         fs::create_dir_all(&self.root).map_err(Error::internal)
     }
 
-    /// The index that serves.
+    /// The name of the index that serves.
     pub fn current(&self) -> Result<Option<String>> {
         current(&self.root).map_err(Error::internal)
     }
@@ -71,7 +71,7 @@ impl Folder {
         replace(&self.root, CURRENT, name).map_err(Error::internal)
     }
 
-    /// Notes how far a new index has come, and for none that it is done.
+    /// Saves how many documents a new index has; `None` once the build has ended.
     pub fn note_building(&self, documents: Option<usize>) -> Result<()> {
         let noted = match documents {
             Some(documents) => fs::write(self.root.join(BUILDING), documents.to_string()),
@@ -80,8 +80,7 @@ impl Folder {
         noted.map_err(Error::internal)
     }
 
-    /// Removes every other index: one that was not built to its end, or that another has taken the place of. What they were
-    /// called.
+    /// Removes every other index, which is an unfinished or a replaced one, and returns their names.
     pub fn remove_others(&self, kept: &[&str]) -> Result<Vec<String>> {
         let mut removed = Vec::new();
         for entry in fs::read_dir(&self.root).map_err(Error::internal)? {
@@ -95,7 +94,7 @@ impl Folder {
         Ok(removed)
     }
 
-    /// An error if the disk is nearly full.
+    /// Fails if the disk is nearly full.
     pub fn check_room(&self) -> Result<()> {
         let free = fs4::available_space(&self.root).map_err(Error::internal)?;
         if free < FREE_BYTES_MIN {
@@ -107,24 +106,24 @@ impl Folder {
     }
 }
 
-/// The index that serves from a folder.
+/// The name of the index that serves from a folder.
 pub fn current(root: &Path) -> io::Result<Option<String>> {
     Ok(read(&root.join(CURRENT))?.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()))
 }
 
-/// How many records a new index has so far, if one is being built.
+/// How many records a new index has, if one is being built.
 pub fn building(root: &Path) -> io::Result<Option<u64>> {
     Ok(read(&root.join(BUILDING))?.map(|count| count.trim().parse().unwrap_or_default()))
 }
 
-/// Whether a server has this folder.
+/// Whether a server has locked this folder.
 pub fn is_taken(root: &Path) -> bool {
     matches!(open_lock(root).map(|lock| lock.try_lock()), Ok(Err(TryLockError::WouldBlock)))
 }
 
 fn read(path: &Path) -> io::Result<Option<String>> {
     match fs::read(path) {
-        // Whatever stands there names no index, if it is no text.
+        // Bytes that are no text name no index.
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
@@ -154,12 +153,12 @@ fn with_suffix(root: &Path, suffix: &str) -> PathBuf {
     root.with_file_name(name)
 }
 
-/// Beside the folder, so that the folder can be removed as a whole.
+/// The lock file is beside the folder, so that the folder can be removed as a whole.
 fn open_lock(root: &Path) -> io::Result<File> {
     File::options().create(true).truncate(false).write(true).open(with_suffix(root, ".lock"))
 }
 
-/// None if another process has it.
+/// `None` if another process has locked it.
 fn take_one(root: &Path) -> Result<Option<Folder>> {
     let lock = open_lock(root).map_err(Error::internal)?;
     match lock.try_lock() {
@@ -169,7 +168,7 @@ fn take_one(root: &Path) -> Result<Option<Folder>> {
     }
 }
 
-/// Removes what servers beside this one have left that are gone. Those that run keep theirs.
+/// Removes the numbered folders of servers that are gone. Running servers have theirs locked.
 fn remove_left(root: &Path) {
     for number in 2..=FOLDERS_MAX {
         let left = beside(root, number);
@@ -177,7 +176,7 @@ fn remove_left(root: &Path) {
             && let Ok(Some(folder)) = take_one(&left)
             && let Err(error) = fs::remove_dir_all(&folder.root)
         {
-            tracing::warn!(folder = %left.display(), %error, "an old search index could not be removed");
+            tracing::warn!(folder = %left.display(), %error, "failed to remove an old search index");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! An index that follows the feed: takes the next changes in, and notes in the store how far it has come.
+//! Applies the change feed to an index, and saves its feed position in the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use super::index::Serving;
 use super::index::writer::Writer;
 use super::served::blocking;
 
-/// Changes of one commit.
+/// The most changes in one commit.
 const CHANGES_MAX: i64 = 5_000;
-/// Records that are read and held at a time.
+/// The most records that are read and held at a time.
 const RECORDS_MAX: usize = 256;
-/// From one note of how far it has read to the next, if it has come any further, and if not.
+/// How often the feed position is saved: when it has moved, and when it has not.
 pub const PASS_EVERY: Duration = Duration::from_secs(5);
 const PASS_EVERY_MAX: Duration = Duration::from_mins(1);
 
-/// What went wrong.
+/// Why an update failed.
 pub enum Trouble {
-    /// The records could not be read; the index is as it was.
+    /// The records could not be read; the index is unchanged.
     Store(Error),
-    /// The index could not be written, or was forgotten.
+    /// The index could not be written, or the store no longer knows it.
     Index(Error),
 }
 
@@ -36,26 +36,26 @@ impl From<Error> for Trouble {
     }
 }
 
-/// What was taken from the feed.
+/// The outcome of one update.
 #[derive(Clone, Copy)]
 pub struct Taken {
     pub is_any: bool,
-    /// Nothing more was there.
+    /// The end of the feed was reached.
     pub is_all: bool,
 }
 
-/// An index, and how far in the feed it has come.
+/// An index and its position in the change feed.
 pub struct Following {
     folder: Arc<Folder>,
-    /// As which it reads the feed, and what its folder is called.
+    /// The name of this reader of the feed, and of the folder of the index.
     name: String,
     serving: Arc<Serving>,
     writer: Option<Writer>,
     place: Place,
-    /// How far the store knows of, and since when; none before it was noted at all.
+    /// The position that the store has saved, and when; `None` before the first time.
     passed: Place,
     passed_at: Option<Instant>,
-    /// When it was last seen that this is an index of the store as it is.
+    /// When the index was last checked to match the store.
     looked_at: Instant,
 }
 
@@ -72,12 +72,12 @@ impl Following {
         self.serving.clone()
     }
 
-    /// Takes the next changes.
+    /// Reads the next changes and applies them to the index.
     pub async fn step(&mut self, system: &Db) -> Result<Taken, Trouble> {
         let changed = changes::read(system, self.place, CHANGES_MAX).await?;
         let taken = Taken { is_any: !changed.is_empty(), is_all: (changed.len() as u64) < CHANGES_MAX.unsigned_abs() };
         if let Some(place) = changed.last().map(|last| last.place) {
-            // Nothing was touched yet: it goes on as soon as there is room.
+            // The index is unchanged so far: after a failure here the update is retried.
             let (folder, name) = (self.folder.clone(), self.name.clone());
             let is_there = blocking(move || Ok(folder.root.join(name).is_dir())).await?;
             if !is_there {
@@ -87,7 +87,7 @@ impl Following {
             blocking(move || folder.check_room()).await?;
             let mut before: Option<Read> = None;
             for (kind, ids) in by_kind(changed) {
-                // Some are read while those before them are written.
+                // The next records are read while the previous ones are written.
                 let reading = async {
                     let found = documents::store::read(system, kind, &ids).await?;
                     Ok::<Read, Trouble>(Read { kind, ids: ids.clone(), found })
@@ -103,7 +103,7 @@ impl Following {
         Ok(taken)
     }
 
-    /// Replaces these records by what they are now. Those that are not found are gone.
+    /// Replaces these records by their current documents. Records without a document are deleted.
     async fn take(&mut self, read: Option<Read>) -> Result<()> {
         let Some(Read { kind, ids, found }) = read else { return Ok(()) };
         self.write(move |writer| {
@@ -130,7 +130,7 @@ impl Following {
         Ok(())
     }
 
-    /// A writer that has failed is closed.
+    /// Runs a job on the writer, which is closed if the job fails.
     async fn write(&mut self, job: impl FnOnce(&mut Writer) -> Result<()> + Send + 'static) -> Result<()> {
         let (writer, serving) = (self.writer.take(), self.serving.clone());
         let write = move || {
@@ -150,7 +150,7 @@ impl Following {
         Ok(())
     }
 
-    /// Looks whether the store is still the one that this is an index of, and notes how far it has come, now and then.
+    /// Saves the feed position and checks that the index still matches the store, each at its interval.
     async fn pass(&mut self, system: &Db) -> Result<(), Trouble> {
         let every = if self.place == self.passed { PASS_EVERY_MAX } else { PASS_EVERY };
         if self.passed_at.is_none_or(|at| at.elapsed() >= every) {
@@ -173,17 +173,17 @@ fn foreign() -> Trouble {
     Trouble::Index(Error::internal("it was forgotten, or the store was put back to an earlier state: it is built anew"))
 }
 
-/// Whether what an index has is what the store was like at its place, and everything since is still in the feed.
+/// Whether the index has the state of the store at its position, and the feed still has every later change.
 ///
-/// A store that was put back to an earlier state knows less than the index: a place before the one that was noted there, an end before
-/// the place of the index, or other changes since.
+/// A store that was restored to an earlier state is behind the index: its saved position is before the one that the index
+/// recorded, its feed ends before the position of the index, or it has no change at that position.
 pub async fn is_of_this_store(system: &Db, name: &str, passed: Place, place: Place) -> Result<bool> {
     let Some(noted) = changes::find_reader(system, name).await? else { return Ok(false) };
     let is_known = (passed..=place).contains(&noted);
     Ok(is_known && place <= changes::end(system).await? && changes::is_there(system, place).await?)
 }
 
-/// Stops writing. What was not committed is read again by whoever comes next.
+/// Closes the writer. Uncommitted changes are read again by the next one.
 pub async fn close(following: Option<Following>) {
     let Some(Following { folder, writer: Some(writer), .. }) = following else { return };
     let close = move || {
@@ -191,18 +191,18 @@ pub async fn close(following: Option<Following>) {
         Ok(())
     };
     if let Err(error) = folder.write(close).await {
-        tracing::warn!(%error, "the search index was not closed as it should be");
+        tracing::warn!(%error, "failed to close the search index");
     }
 }
 
-/// Records of one kind as they are now.
+/// Changed records of one kind, with the current documents of those that exist.
 struct Read {
     kind: Kind,
     ids: Vec<(TenantId, String)>,
     found: Vec<Document>,
 }
 
-/// Which records are to be read, each once, some at a time. What this version does not know is none of its business.
+/// Groups changed records by kind into distinct batches. Kinds that this version does not know are skipped.
 fn by_kind(changed: Vec<Changed>) -> Vec<(Kind, Vec<(TenantId, String)>)> {
     let mut by_kind: BTreeMap<usize, BTreeSet<(TenantId, String)>> = BTreeMap::new();
     for Changed { tenant, kind, id, .. } in changed {
@@ -219,7 +219,7 @@ fn by_kind(changed: Vec<Changed>) -> Vec<(Kind, Vec<(TenantId, String)>)> {
     some
 }
 
-/// As metrics have numbers.
+/// Metrics take floating-point numbers.
 #[expect(clippy::cast_precision_loss, reason = "nobody counts beyond 2^52 documents")]
 pub fn number(count: u64) -> f64 {
     count as f64

@@ -1,4 +1,4 @@
-//! How an index is, told from outside of the server that keeps it.
+//! The health of a search index, checked from outside the server that keeps it.
 
 use std::path::Path;
 
@@ -9,12 +9,12 @@ use kernel::store::changes;
 use super::folder;
 use super::index::writer;
 
-/// Changes are counted up to this.
+/// The most unread changes that are counted.
 const BEHIND_MAX: usize = 1_000;
-/// A server that keeps an index says so every minute.
+/// A server that keeps an index saves its position every minute.
 const SILENT_MAX_MS: i64 = 3 * MINUTE_MS;
 
-/// In one line; an error if it cannot be kept up to date.
+/// Describes the index in one line; the inner error says that it cannot be kept up to date.
 pub async fn health(root: &Path, system: &Db) -> Result<Result<String, String>> {
     if root.exists() && !root.is_dir() {
         return Ok(Err(format!("{} is no folder: remove it", root.display())));
@@ -43,7 +43,7 @@ pub async fn health(root: &Path, system: &Db) -> Result<Result<String, String>> 
     let behind = match behind {
         0 => "up to date".to_owned(),
         count if count > BEHIND_MAX => format!("more than {BEHIND_MAX} changes behind"),
-        // Its place is noted every minute alone.
+        // The server saves its position only once a minute, so a count would be too high.
         _ if is_served => "kept up to date by the server".to_owned(),
         count => format!("{count} changes behind"),
     };

@@ -1,6 +1,6 @@
-//! Keeps the index of this node like the store: opens it or builds it anew, and follows the feed of changes.
+//! Keeps the search index of this node in sync with the store: opens or rebuilds it, and applies the change feed.
 //!
-//! The index is a copy. Whatever is wrong with it, it is built anew from the records, and nothing but search waits for that.
+//! The index is a copy. If anything is wrong with it, it is rebuilt from the records, and only search waits for that.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,25 +19,26 @@ use super::index::Serving;
 use super::index::writer;
 use super::served::{Served, blocking};
 
-/// From one look into the feed to the next, when there was nothing.
+/// How often an empty feed is polled.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// From one commit to the next.
+/// The shortest time between two commits.
 pub const COMMIT_EVERY: Duration = Duration::from_millis(300);
-/// After something went wrong: at first, and at most.
+/// The backoff after a failure.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 const AGAIN_AFTER_MAX: Duration = Duration::from_secs(30);
-/// The same if it was the store, which others wait for as well.
+/// The longest backoff if the store failed, which others wait for as well.
 const STORE_AGAIN_AFTER_MAX: Duration = Duration::from_secs(2);
-/// A node that was not seen for so long builds its index anew when it comes back: until then all changes are kept for it.
+/// A reader silent for so long is removed, and its node rebuilds the index when it returns. Until then all changes are kept
+/// for it.
 const FORGET_AFTER_MS: i64 = HOUR_MS;
-/// From one cleaning of the feed to the next, and what is removed in one transaction and in one cleaning.
+/// How often the feed is cleaned, how many rows one transaction removes, and how many transactions one cleaning has.
 const CLEAN_EVERY: Duration = Duration::from_secs(5);
 const CLEAN_ROWS: i64 = 2_000;
 const CLEAN_STEPS: usize = 20;
-/// From one look at all files for a search that failed to the next.
+/// The shortest time between two inspections of all files after failed searches.
 const INSPECT_EVERY: Duration = Duration::from_mins(1);
 
-/// Keeps the index in a folder.
+/// Keeps the index of this node in a folder.
 pub struct Keeper {
     node: Node,
     root: PathBuf,
@@ -58,7 +59,7 @@ impl Keeper {
         Keeper { node, root, served, kept: Mutex::default() }
     }
 
-    /// Until it is dropped.
+    /// Runs until it is dropped.
     pub async fn run(self) {
         let mut again_after = AGAIN_AFTER;
         loop {
@@ -80,7 +81,7 @@ impl Keeper {
         }
     }
 
-    /// Brings everything into the index that is committed, as [`Keeper::run`] does by and by.
+    /// Applies all committed changes now, as [`IndexKeeper::run`] does over time.
     pub async fn catch_up(&self) -> Result<()> {
         loop {
             match self.step().await {
@@ -91,13 +92,13 @@ impl Keeper {
         }
     }
 
-    /// Opens the index if that was not done, and takes the next changes.
+    /// Opens the index if it is not open, and applies the next changes.
     async fn step(&self) -> Result<Taken, Trouble> {
         let kept = &mut *self.kept.lock().await;
         let system = self.records();
         self.inspect_when_due(kept).await;
         let taken = self.follow(kept, &system).await;
-        // Behind it: this node must have said that it is there.
+        // Cleaning comes last: it removes silent readers, and this node must have reported itself first.
         self.clean_when_due(kept, &system).await;
         taken
     }
@@ -113,15 +114,15 @@ impl Keeper {
         let began = Instant::now();
         match following.step(system).await {
             Ok(taken) => {
-                // Until then what serves is an older one, if there is one.
+                // Before the end of the feed, an older index keeps serving if there is one.
                 if taken.is_all {
                     self.served.serve(following.serving(), began);
                 }
                 Ok(taken)
             }
-            // The store is away for a moment; the index is as it was.
+            // The store is unavailable for a moment; the index is unchanged.
             Err(Trouble::Store(error)) => Err(Trouble::Store(error)),
-            // It is opened again as it was last committed.
+            // The next run opens the index again at its last commit.
             Err(Trouble::Index(error)) => {
                 close(kept.following.take()).await;
                 Err(Trouble::Index(error))
@@ -129,7 +130,7 @@ impl Keeper {
         }
     }
 
-    /// The one that it has, or takes.
+    /// The locked folder; locks it on the first call.
     async fn folder(&self, taken: &mut Option<Arc<Folder>>) -> Result<Arc<Folder>> {
         if let Some(folder) = taken {
             return Ok(folder.clone());
@@ -139,12 +140,12 @@ impl Keeper {
         Ok(taken.insert(folder).clone())
     }
 
-    /// Of all tenants.
+    /// A handle to the records of all tenants.
     fn records(&self) -> Db {
         self.node.store.system(Purpose::Jobs)
     }
 
-    /// Whatever becomes of this node's index, changes that nobody needs do not pile up.
+    /// Removes changes that every reader has processed, even while this node's index fails.
     async fn clean_when_due(&self, kept: &mut Kept, system: &Db) {
         if kept.cleaned.is_some_and(|at| at.elapsed() < CLEAN_EVERY) {
             return;
@@ -156,13 +157,13 @@ impl Keeper {
                 Ok(_) => {}
                 Err(error) => {
                     let cause = error.cause().unwrap_or_else(|| error.to_string());
-                    return tracing::warn!(cause, "changes that are in the search index were not removed");
+                    return tracing::warn!(cause, "failed to clean the change feed of the search index");
                 }
             }
         }
     }
 
-    /// After a search that failed, all files are looked at again.
+    /// Closes the index after a failed search. Opening it again verifies all files.
     async fn inspect_when_due(&self, kept: &mut Kept) {
         if kept.inspected.is_some_and(|at| at.elapsed() < INSPECT_EVERY) || !self.served.take_doubt() {
             return;
@@ -171,7 +172,7 @@ impl Keeper {
         close(kept.following.take()).await;
     }
 
-    /// Opens the index that is there, or builds one.
+    /// Opens the existing index, or builds one.
     async fn begin(&self, system: &Db, folder: Arc<Folder>) -> Result<Following, Trouble> {
         let opening = folder.clone();
         let found = blocking(move || {
@@ -188,7 +189,7 @@ impl Keeper {
             let reason = "it has missed changes, or the store was put back to an earlier state";
             return builder.build(None, reason).await;
         }
-        // The store may know of more than the last commit does.
+        // The store may have saved a later position than the last commit recorded.
         let noted = changes::find_reader(system, &name).await?.unwrap_or(stands.passed);
         let (clearing, kept) = (folder.clone(), name.clone());
         let clear = move || {
@@ -201,14 +202,14 @@ impl Keeper {
         if stands.is_current {
             return Ok(following);
         }
-        // It can be asked, and is kept up to date until the new one is there.
+        // The old index serves and is kept up to date until the new one is built.
         builder.build(Some(following), "it was written by another version").await
     }
 }
 
-/// Says what went wrong, and for how long at most it is waited.
+/// Logs a failure and returns the longest backoff for it.
 fn warn(error: &Error, again_max: Duration) -> Duration {
     let cause = error.cause().unwrap_or_else(|| error.to_string());
-    tracing::warn!(cause, "the search index cannot be kept up to date; it will be tried again");
+    tracing::warn!(cause, "failed to update the search index; retrying");
     again_max
 }

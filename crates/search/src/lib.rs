@@ -1,7 +1,7 @@
-//! Search: what a tenant has, found as people type it.
+//! Full-text search over a tenant's records.
 //!
-//! The crate `search-language` reads what is asked, `documents` makes of records what is found, `index` finds it, and `keeper` keeps the index like
-//! the store. Whatever is wrong with the index, the records are not touched by it.
+//! The crate `search-language` parses queries, `documents` turns records into documents, `index` finds them, and `keeper`
+//! keeps the index in sync with the store. The index is a copy: no fault in it can touch the records.
 
 pub mod action;
 mod answer;
@@ -43,7 +43,7 @@ pub const INVALID_QUERY: Code = Code::new(
     "At character 1: There is no field `colour`.",
 );
 
-/// Characters of a query.
+/// The longest query, in characters.
 pub const Q_CHARS_MAX: usize = 200;
 
 kernel::words! {
@@ -116,7 +116,8 @@ impl Counts {
     }
 }
 
-/// What whoever searches may see: customers and people with the right to search alone, all else with the right to read it.
+/// The kinds of records that these scopes may find: organizations and users with the right to search alone, all others with
+/// the right to read them.
 pub fn seen_by(scopes: &Scopes) -> Kinds {
     let may_see = |kind: &Kind| match kind {
         Kind::User | Kind::Organization => true,
@@ -127,7 +128,7 @@ pub fn seen_by(scopes: &Scopes) -> Kinds {
     Kind::ALL.iter().copied().filter(may_see).collect()
 }
 
-/// The kinds of these types; all without any.
+/// The kinds of the requested types; all kinds without any types.
 pub fn wanted(types: Option<&[Type]>) -> Kinds {
     let is_wanted = |kind: &Kind| types.is_none_or(|types| types.iter().any(|one| one.as_str() == kind.as_str()));
     Kind::ALL.iter().copied().filter(is_wanted).collect()

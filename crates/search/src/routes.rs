@@ -52,7 +52,7 @@ pub(super) fn parse_q(text: &str) -> Result<String, String> {
     if is_right { Ok(text.to_owned()) } else { Err(format!("must have 1 to {Q_CHARS_MAX} characters")) }
 }
 
-/// A page of what was found.
+/// A page of hits, with the totals over all results.
 pub struct Found(PageWith<Hit, Whole>);
 
 impl IntoResponse for Found {

@@ -1,4 +1,4 @@
-//! The index that serves, for those who ask: one of several at a time, off the threads that serve requests.
+//! The handle by which requests reach the search index. Searches run on blocking threads, a bounded number at a time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -10,29 +10,29 @@ use tokio::sync::Semaphore;
 
 use super::index::{Asked, Found, Serving};
 
-/// How long a search waits for those before it.
+/// How long a search waits for its permits.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// What could not be kept up to date for so long is not shown any more.
+/// An index that is further behind the store than this is not searched.
 const BEHIND_AFTER: Duration = Duration::from_secs(15);
 
-/// The index of this node. It is the same one for all who have a copy of this.
+/// The search index of this node. All clones share one index.
 #[derive(Clone)]
 pub struct Served(Arc<Shared>);
 
 struct Shared {
     state: RwLock<State>,
     began: Instant,
-    /// Searches at a time: of all tenants one for each processor, of one tenant half of those.
+    /// Permits for concurrent searches: one for each processor, half of them for one tenant.
     all: Arc<Semaphore>,
     each: TenantTurns,
-    /// A search has failed: something may be wrong with the files.
+    /// A search has failed, so the files may be damaged.
     is_doubted: AtomicBool,
 }
 
 enum State {
-    /// Not there yet.
+    /// There is no index yet.
     Building,
-    /// Everything that was committed before that moment is in it.
+    /// The index has everything that was committed before that moment.
     Serving(Arc<Serving>, Instant),
 }
 
@@ -50,7 +50,7 @@ impl Default for Served {
 }
 
 impl Served {
-    /// The index, up to date but for what is being committed.
+    /// The index; an error if there is none or if it is too far behind.
     pub fn get(&self) -> Result<Arc<Serving>> {
         match &*self.0.state.read().unwrap_or_else(PoisonError::into_inner) {
             State::Building => Err(Error::unavailable("the search index is being built")),
@@ -61,9 +61,9 @@ impl Served {
         }
     }
 
-    /// Asks it for whoever has this handle. None if that would cost more than a search may.
+    /// Searches for the tenant of this handle. `None` if the query would exceed its budget.
     pub async fn search(&self, db: &Db, asked: Asked) -> Result<Option<Found>> {
-        // Before waiting: a node that has no index says so at once.
+        // Checked before waiting: a node without an index answers at once.
         self.get()?;
         let turns = async {
             let of_tenant = self.0.each.take_for(db, WAIT_MAX).await?;
@@ -73,7 +73,7 @@ impl Served {
         let turns = turns.map_err(|_| Error::unavailable("too many searches are waiting"))??;
         let serving = self.get()?;
         blocking(move || {
-            // Held to the end of the work, which goes on when whoever asked is gone.
+            // The permits are held until the search ends, which continues when the caller disconnects.
             let _turns = turns;
             serving.search(&asked)
         })
@@ -81,30 +81,30 @@ impl Served {
         .map_err(|error| self.doubt(&error))
     }
 
-    /// Files that were written well may not be read well, and tantivy panics at some of what it reads then.
+    /// Asks for an inspection of the files: they can be damaged after they were written, and tantivy panics on some damage.
     fn doubt(&self, error: &Error) -> Error {
         let cause = error.cause().unwrap_or_else(|| error.to_string());
-        tracing::error!(cause, "a search has failed; the files of the index are looked at");
+        tracing::error!(cause, "search failed; the index files will be checked");
         self.0.is_doubted.store(true, Ordering::Relaxed);
         Error::unavailable("the search index may be damaged, and is looked at")
     }
 
-    /// Whether a search has failed since this was asked.
+    /// Whether a search has failed since the last call.
     pub(super) fn take_doubt(&self) -> bool {
         self.0.is_doubted.swap(false, Ordering::Relaxed)
     }
 
-    /// This one serves, and has everything that was committed before that moment.
+    /// Makes this index serve. It has everything that was committed before `fresh_at`.
     pub(super) fn serve(&self, serving: Arc<Serving>, fresh_at: Instant) {
         self.set(State::Serving(serving, fresh_at));
     }
 
-    /// There is none, until the next is built.
+    /// Stops serving until the next index is built.
     pub(super) fn build(&self) {
         self.set(State::Building);
     }
 
-    /// For how long what is written has not been found; none while there is no index to find it in.
+    /// How far the index is behind the store; `None` while there is no index.
     pub fn lag(&self) -> Option<Duration> {
         match &*self.0.state.read().unwrap_or_else(PoisonError::into_inner) {
             State::Building => None,
@@ -112,7 +112,7 @@ impl Served {
         }
     }
 
-    /// For how long what is written has not been found, for whoever watches this from outside.
+    /// Reports how far the index is behind the store as a metric.
     pub(super) fn note_lag(&self) {
         let lag = match &*self.0.state.read().unwrap_or_else(PoisonError::into_inner) {
             State::Building => self.0.began.elapsed(),
@@ -126,7 +126,7 @@ impl Served {
     }
 }
 
-/// Off the threads that serve requests.
+/// Runs a job on a blocking thread, off the threads that serve requests.
 pub(super) async fn blocking<T: Send + 'static>(job: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(job).await.map_err(Error::internal)?
 }

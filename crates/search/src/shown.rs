@@ -1,11 +1,11 @@
-//! How a hit is answered.
+//! Turns a hit of the index into one of the API.
 
 use std::collections::HashMap;
 
 use super::documents::Kind;
 use super::{Hit, index};
 
-/// A hit with what is known from elsewhere: on how many devices a software is installed.
+/// Adds to software on how many devices it is installed.
 pub fn hit(base_url: &str, found: index::Hit, installed: &HashMap<String, i64>) -> Hit {
     let subtitle = match (found.kind, installed.get(&found.id)) {
         (Kind::Software, Some(1)) => "on 1 device".to_owned(),

@@ -1,4 +1,4 @@
-//! SQL of search: what is told of a hit and changes too often to be in the index.
+//! SQL of search: details of a hit that change too often to be in the index.
 
 use std::collections::HashMap;
 
@@ -12,15 +12,15 @@ kernel::statements! {
         ALL, "' AND dimension = '", SOFTWARE, "' AND value = $2"];
 }
 
-/// Looks of one statement, each by its key.
+/// The most lookups in one statement, each by its key.
 const LOOKS: usize = 32;
 
-/// On how many devices these are installed.
+/// On how many devices each software is installed.
 pub async fn installed_on(db: &Db, names: &[&str]) -> Result<HashMap<String, i64>> {
     let mut found = HashMap::with_capacity(names.len());
     for some in names.chunks(LOOKS) {
         let mut arms: Vec<Vec<Value>> = some.iter().map(|name| vec![Value::from(*name)]).collect();
-        // Looks that find nothing keep the number of different texts small.
+        // Lookups that find nothing pad the statement, so that there are few different SQL texts.
         arms.resize(some.len().next_power_of_two(), vec![Value::from("")]);
         let rows: Vec<(String, i64)> = db.select(&Select::union_all(INSTALLED_ON, arms)).await?;
         found.extend(rows);

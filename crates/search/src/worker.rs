@@ -1,5 +1,4 @@
-//! A thread for what is written to the index. It gives way to all others: whoever waits for an answer comes before what is found a
-//! moment later.
+//! The thread that writes the index, at a lower priority: requests come before the freshness of the index.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
@@ -9,7 +8,7 @@ use tokio::sync::oneshot;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Ends with the last one who can give it work.
+/// The thread ends when this handle is dropped.
 pub struct Worker(mpsc::Sender<Job>);
 
 impl Worker {
@@ -25,13 +24,13 @@ impl Worker {
         Ok(Worker(sender))
     }
 
-    /// One job after another.
+    /// Runs a job after those before it.
     pub async fn run<T: Send + 'static>(&self, job: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
         let (done, result) = oneshot::channel();
         let job = move || {
-            // Tantivy panics at some of what it reads from files that are damaged.
+            // Tantivy panics on some damaged files.
             let ended = catch_unwind(AssertUnwindSafe(job));
-            // Nobody waits for it any more, if this fails.
+            // This fails if the caller was dropped.
             let _ = done.send(ended.unwrap_or_else(|_| Err(Error::internal("writing the search index has panicked"))));
         };
         self.0.send(Box::new(job)).map_err(|_| Error::internal("the thread of the search index is gone"))?;
@@ -39,12 +38,12 @@ impl Worker {
     }
 }
 
-/// The threads that it begins, which merge and compress, give way as well.
+/// Lowers the priority of this thread and of those that it starts, which merge and compress.
 #[cfg(target_os = "linux")]
 fn give_way() {
     const NICER: i32 = 10;
     if let Err(error) = rustix::process::nice(NICER) {
-        tracing::debug!(%error, "the search index is written as if others waited for it");
+        tracing::debug!(%error, "failed to lower the priority of the search index thread");
     }
 }
 

@@ -1,5 +1,5 @@
-//! Settings: a flag, else its environment variable, else the TOML file, else the default. A setting that nobody knows
-//! is refused with the name that was probably meant.
+//! Settings: a flag, else its environment variable, else the TOML file, else the default. An unknown setting is refused,
+//! with the name that was probably meant.
 
 mod devices;
 mod workflows;
@@ -27,15 +27,15 @@ use search::served::Served;
 use webhooks::{events::reader::FeedReaders, sender};
 use workflows::WorkflowArgs;
 
-/// The text of a secrets file, for installations that keep it elsewhere.
+/// The content of the secrets file, for installations that keep it elsewhere.
 const SECRETS_VARIABLE: &str = "TENANT_CONTROL_SECRETS";
 const VARIABLE_PREFIX: &str = "TENANT_CONTROL_";
-/// Where the embedded store is, and where the server listens, unless told otherwise.
+/// The default data directory and listening address.
 pub const DATA_DIR: &str = "./data";
 pub const LISTEN: &str = "127.0.0.1:8080";
-/// `off` makes the embedded store unsafe, so that the power-cut test can prove that it would notice.
+/// `off` makes the embedded store unsafe, so that the power-cut test can prove that it detects lost writes.
 const SYNCHRONOUS_VARIABLE: &str = "TENANT_CONTROL_TEST_SYNCHRONOUS";
-/// Milliseconds for which a reader of the feed waits, so that tests that ask for everything do not wait for each.
+/// Milliseconds for which a request for the feed waits, so that tests that call every route do not wait long.
 const NEWS_WAIT_VARIABLE: &str = "TENANT_CONTROL_TEST_NEWS_WAIT_MS";
 
 /// Where the data is: what every command needs.
@@ -63,7 +63,7 @@ impl StoreArgs {
         self.data_dir.join("tenant-control.db")
     }
 
-    /// Where the search index is. It is a copy, and no part of a backup.
+    /// The folder of the search index. The index is a copy and not part of a backup.
     pub fn search_folder(&self) -> PathBuf {
         self.data_dir.join("search")
     }
@@ -92,7 +92,7 @@ impl StoreArgs {
     }
 }
 
-/// Who has run this through sudo, if somebody has.
+/// The user who runs this through sudo, if any.
 pub fn sudo_user() -> Option<String> {
     std::env::var("SUDO_USER").ok()
 }
@@ -123,7 +123,7 @@ pub struct UrlArgs {
 }
 
 impl UrlArgs {
-    /// The given URL, or the address that was bound.
+    /// The configured URL, else one made from the bound address.
     pub fn base_url(&self, bound: SocketAddr, tls: bool) -> Result<BaseUrl> {
         if let Some(url) = &self.base_url {
             return Ok(url.clone());
@@ -152,10 +152,10 @@ pub struct LinkArgs {
 }
 
 impl LinkArgs {
-    /// The given URL or address, or what a server has noted in the store, or where one would listen.
+    /// The given URL or address, else the base URL that a server has saved in the store, else the default address.
     pub async fn base_url(&self, store: &Store) -> Result<BaseUrl> {
         let mut base_url = self.base_url.clone();
-        // Port 0 is any: which it became, only the server knows.
+        // Port 0 means any free port, which only the server knows.
         let listen = self.listen.filter(|listen| listen.port() != 0);
         if base_url.is_none() && listen.is_none() {
             base_url = kernel::startup::noted_base_url(store).await?;
@@ -315,12 +315,12 @@ impl ServeArgs {
         Ok(settings)
     }
 
-    /// How long the log of deliveries is kept.
+    /// How long the delivery log is kept.
     pub fn delivery_retention_ms(&self) -> i64 {
         self.delivery_days * DAY_MS
     }
 
-    /// What the operator decides about sending webhooks.
+    /// The settings of the webhook sender.
     pub fn sending(&self) -> sender::Settings {
         sender::Settings {
             schedule_ms: self.webhook_schedule.0.clone(),
@@ -330,12 +330,12 @@ impl ServeArgs {
         }
     }
 
-    /// What the operator decides about workflows.
+    /// The settings of workflows.
     pub fn workflows(&self) -> WorkflowSettings {
         self.workflow.settings(self.event_days)
     }
 
-    /// What settings must be to each other.
+    /// Checks that settings are consistent with each other.
     pub fn check(&self) -> Result<(), String> {
         self.workflow.check(self.event_days)?;
         self.device.check()?;
@@ -358,13 +358,13 @@ fn parse_cidr(text: &str) -> Result<IpNet, String> {
     parse_network(text).ok_or_else(|| "must be a network such as 10.0.0.0/8".to_owned())
 }
 
-/// The waits between attempts, in milliseconds.
+/// The waits between delivery attempts, in milliseconds.
 #[derive(Clone, Debug)]
 pub struct Schedule(pub Vec<i64>);
 
-/// More attempts than this help no receiver.
+/// More attempts than this do not help any endpoint.
 const ATTEMPTS_MAX: usize = 50;
-/// A wait longer than this outlives the payload.
+/// A longer wait could outlive the payload.
 const WAIT_MAX_MS: i64 = 7 * DAY_MS;
 
 fn parse_schedule(text: &str) -> Result<Schedule, String> {
@@ -397,10 +397,10 @@ fn parse_rate(text: &str) -> Result<(Policy, u64), String> {
     Ok((policy, per_minute))
 }
 
-/// The arguments with what the TOML file adds, for the command that they name.
+/// The arguments, with the settings of the TOML file added for the command that they name.
 pub fn with_file(mut arguments: Vec<OsString>, root: &Command) -> Result<Vec<OsString>, String> {
     check_environment(root)?;
-    // What is missing may be in the file. What is wrong is reported by the parse that follows.
+    // Missing arguments may be in the file. Errors are reported by the parse that follows.
     let strict = root.clone().try_get_matches_from(&arguments);
     let Ok(matches) = strict.or_else(|_| root.clone().ignore_errors(true).try_get_matches_from(&arguments)) else {
         return Ok(arguments);
@@ -431,7 +431,7 @@ pub fn with_file(mut arguments: Vec<OsString>, root: &Command) -> Result<Vec<OsS
 fn read_file(path: &Path, root: &Command) -> Result<Vec<(String, Vec<String>)>, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let table: toml::Table = text.parse().map_err(|error| explain_toml(path, &text, &error))?;
-    // A file does not name another file.
+    // A settings file cannot name another settings file.
     let known: Vec<String> = setting_names(root).into_iter().filter(|name| name != "config").collect();
     let mut settings = Vec::new();
     for (name, value) in table {
@@ -449,7 +449,7 @@ fn read_file(path: &Path, root: &Command) -> Result<Vec<(String, Vec<String>)>, 
     Ok(settings)
 }
 
-/// The place and the reason, without the line itself, which may hold a password.
+/// The line number and the reason, without the line itself, which may contain a password.
 fn explain_toml(path: &Path, text: &str, error: &toml::de::Error) -> String {
     let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
     let line = 1 + before.matches('\n').count();
@@ -465,7 +465,7 @@ fn text_of(value: &toml::Value) -> Option<String> {
     }
 }
 
-/// A misspelt variable would otherwise be a setting silently not in force.
+/// Refuses unknown variables with our prefix: a misspelt setting would otherwise be ignored silently.
 fn check_environment(root: &Command) -> Result<(), String> {
     let known: Vec<String> = setting_names(root).iter().map(|name| name.to_uppercase()).collect();
     for (name, _) in std::env::vars_os() {
@@ -481,17 +481,17 @@ fn check_environment(root: &Command) -> Result<(), String> {
     Ok(())
 }
 
-/// The names of all settings: what `serve` takes.
+/// The names of all settings, which are the arguments of `serve` that have an environment variable.
 fn setting_names(root: &Command) -> Vec<String> {
     let serve = root.find_subcommand("serve");
     let arguments = serve.into_iter().flat_map(Command::get_arguments).filter(|argument| argument.get_env().is_some());
     arguments.map(|argument| argument.get_id().to_string()).collect()
 }
 
-/// Closer than this is a misspelling.
+/// The similarity from which a name counts as a misspelling of another.
 const SIMILAR_MIN: f64 = 0.8;
 
-/// `prefix` is what all known names begin with; compared with it, any two names would look alike.
+/// Suggests a known name. `prefix` is shown before each but not compared: with it, any two names would look alike.
 fn hint(name: &str, known: &[String], prefix: &str) -> String {
     let scored = known.iter().map(|known| (strsim::jaro_winkler(name, known), known));
     let best = scored.max_by(|(a, _), (b, _)| a.total_cmp(b)).filter(|(score, _)| *score >= SIMILAR_MIN);

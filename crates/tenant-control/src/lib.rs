@@ -6,7 +6,7 @@ pub mod features;
 pub mod migrations;
 pub mod router;
 
-/// Every statement of the product and its kernel, so that a test can prepare each on both engines.
+/// Every SQL statement of the features and the kernel, so that a test can prepare each on both engines.
 pub fn statements() -> Vec<(&'static str, &'static str)> {
     [kernel::statements(), features::install().statements()].concat()
 }

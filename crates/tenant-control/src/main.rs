@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// A request makes some dozens of small allocations; the system's allocator took a seventh of its time.
+/// A request makes some dozens of small allocations; the system allocator took a seventh of its time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,4 +1,4 @@
-//! Every step of the schema, in the order in which they are applied: the texts are in `migrations/`, one for each engine.
+//! Every migration, in the order in which they are applied. The SQL is in `migrations/`, one file for each engine.
 
 use kernel::store::{Migration, Migrations};
 

@@ -1,4 +1,4 @@
-//! The service and its document, put together of what the features declare.
+//! The route table: every path, in the order of the specification.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use kernel::http::{Api, Document, DocumentInfo, Shared};
 
 use crate::features;
 
-/// The service and the document that describes it.
+/// The router and the OpenAPI document that describes it.
 pub fn build(api: Api) -> Result<(Router, Arc<Document>)> {
     api.finish(&document_info()?)
 }

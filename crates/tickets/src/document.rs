@@ -1,4 +1,4 @@
-//! What the document says of the bodies that `input` reads.
+//! OpenAPI schemas of the bodies that `input` parses.
 
 use kernel::base::Word;
 use utoipa::openapi::schema::{

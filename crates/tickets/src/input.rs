@@ -1,4 +1,4 @@
-//! What a request may say of a ticket: all of a new one, or what shall change of one that exists.
+//! Parsing of request bodies: a new ticket, or a merge patch of an existing one.
 
 use feature_kit::NullField;
 use feature_kit::custom_fields::parse_custom_fields;
@@ -14,7 +14,7 @@ use super::{Priority, Requester, Status, Type};
 pub const TEXT_BYTES_MAX: usize = 64 * 1024;
 pub const DEVICES_MAX: usize = 50;
 
-/// The fields that can be given at any time.
+/// The fields that creating and changing a ticket share.
 #[derive(Clone, Debug, Default)]
 pub struct Common {
     pub subject: Option<String>,
@@ -28,7 +28,7 @@ pub struct Common {
     pub team: Patch<String>,
     pub category: Patch<String>,
     pub tags: Patch<Vec<String>>,
-    /// To be merged into what there is.
+    /// A merge patch of the stored custom fields.
     pub custom_fields: Patch<Map<String, Value>>,
     pub device_ids: Patch<Vec<DeviceId>>,
     pub external_id: Patch<String>,
@@ -42,7 +42,7 @@ pub struct RequesterPatch {
 }
 
 impl RequesterPatch {
-    /// Nobody with neither name nor address.
+    /// The patched requester; `None` if neither a name nor an address is left.
     pub fn merge(self, old: Option<Requester>) -> Option<Requester> {
         let mut requester = old.unwrap_or_default();
         self.name.apply(&mut requester.name);
@@ -144,7 +144,7 @@ fn defaulted<T>(
     }
 }
 
-/// What people write or a mail brings: nobody is taken for somebody else by it.
+/// One line of text by a person or an e-mail. It identifies nobody, so invisible characters are allowed.
 fn subject(field: &mut Field<'_>) -> Option<String> {
     field.parsed("invalid_text", |text| Label::parse_line(text).map(Label::into_string))
 }
@@ -153,7 +153,7 @@ fn label(field: &mut Field<'_>) -> Option<String> {
     field.parsed("invalid_text", |text| Label::parse(text).map(Label::into_string))
 }
 
-/// A ticket starts as new; any other status it can only be given.
+/// A new ticket can only be `new`; a patch may name any status.
 fn status(field: &mut Field<'_>, null: NullField) -> Option<Status> {
     match field.word()? {
         Status::New => Some(Status::New),
@@ -164,13 +164,13 @@ fn status(field: &mut Field<'_>, null: NullField) -> Option<Status> {
     }
 }
 
-/// Text that is not blank.
+/// Multi-line text that is not blank.
 fn spoken(field: &mut Field<'_>) -> Option<String> {
     let text = text(field)?;
     if text.trim().is_empty() { field.wrong("invalid_text", "must not be blank") } else { Some(text) }
 }
 
-/// Text of several lines.
+/// Multi-line text.
 fn text(field: &mut Field<'_>) -> Option<String> {
     field.parsed("invalid_text", |text| {
         if text.len() > TEXT_BYTES_MAX {

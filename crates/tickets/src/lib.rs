@@ -1,8 +1,8 @@
-//! Tickets: what one looks like, how its status may change, and what is told of it.
+//! Tickets: the record, its status transitions, and its events.
 //!
-//! What a request may say is in `input`, what is promised in `sla`, how tickets are found in `find`.
+//! `input` parses request bodies, `sla` computes due times, `find` lists and searches tickets.
 
-/// What workflows can do with tickets.
+/// The workflow actions on tickets.
 pub mod actions {
     pub mod store;
 }
@@ -47,7 +47,7 @@ pub const TICKET_UPDATED: EventKind<UpdatedTicket> =
 pub const TICKET_COMMENTED: EventKind<CommentedTicket> =
     EventKind::new("ticket.commented", "Somebody commented on a ticket; `comment` is what they wrote.");
 
-/// Tickets as they refer to organizations, done ones too.
+/// Tickets keep their organization from being deleted, also when they are done.
 pub const OF_ORGANIZATION: Referrer =
     Referrer { prefix: OrganizationId::PREFIX, what: "tickets", find: store::OF_ORGANIZATION };
 
@@ -103,7 +103,7 @@ kernel::words! {
 }
 
 impl Status {
-    /// The statuses that can follow.
+    /// The statuses that a ticket may change to.
     pub fn next(self) -> &'static [Status] {
         use Status::{Cancelled, Closed, InProgress, OnHold, Open, Pending, Resolved};
         match self {
@@ -121,7 +121,7 @@ impl Status {
         matches!(self, Status::Resolved | Status::Closed | Status::Cancelled)
     }
 
-    /// Whether nobody of the service desk is to act.
+    /// Whether the service desk has nothing to do, so that the SLA clock pauses.
     pub fn stops_the_clock(self) -> bool {
         self.is_done() || matches!(self, Status::Pending | Status::OnHold)
     }
@@ -142,7 +142,7 @@ impl Status {
 }
 
 impl Priority {
-    /// As it is stored and sorted.
+    /// The number that the priority is stored and sorted by.
     pub fn rank(self) -> i64 {
         self as i64
     }
@@ -339,7 +339,7 @@ pub struct CommentedTicket {
     pub comment: Comment,
 }
 
-/// What moves with every change or by itself, and so is none to be told of.
+/// Fields that change with every write or by themselves, and are not reported as changes.
 const OBSERVED: [&str; 4] = ["version", "updated_at", "sla_state", "comment_count"];
 
 /// The fields in which two states of a ticket differ.

@@ -48,7 +48,7 @@ pub struct ListQuery {
 
 impl FromParams for ListQuery {
     fn from_params(params: &mut Params) -> Result<Self> {
-        // A list of its own has pages, which a ticket has not.
+        // A view is paged; a single ticket is not.
         let beside: &[&str] = if params.has("view") { &["view", "limit", "cursor"] } else { &[] };
         let one = "One ticket, with its comments and history. Cannot be combined with other parameters than `view`.";
         let view =
@@ -73,7 +73,7 @@ impl FromParams for ListQuery {
 
 fn filter(params: &mut Params) -> Result<Filter> {
     let any = |name, about| Param::new(name, about).items_max(LIST_MAX);
-    // What a tag or an external id can be; a comma cannot come this far.
+    // A tag or an external id. Commas were consumed by splitting the list.
     let text = |text: &str| Label::parse(text).ok().map(Label::into_string);
     let assignees = any("assignee_id", "Assigned to any of these users, as a comma list; `none` is nobody.");
     let organizations = any("organization_id", "Of any of these organizations, as a comma list; `none` is of none.");
@@ -108,7 +108,7 @@ fn parse_q(text: &str) -> Result<Vec<String>, String> {
     Ok(found.into_iter().collect())
 }
 
-/// What GET answers.
+/// The answer to GET: one ticket, or a page of tickets, comments or changes.
 pub enum Found {
     One(Box<TicketDetail>),
     Tickets(Page<Ticket>),
@@ -129,7 +129,7 @@ impl IntoResponse for Found {
 
 impl PartialSchema for Found {
     fn schema() -> RefOr<Schema> {
-        // Not one of: an empty page is a page of anything.
+        // `anyOf`, because an empty page matches every page schema.
         let names = [<Page<Ticket>>::name(), TicketDetail::name(), <Page<Comment>>::name(), <Page<Change>>::name()];
         names.into_iter().fold(AnyOfBuilder::new(), |any_of, name| any_of.item(Ref::from_schema_name(name))).into()
     }
@@ -165,7 +165,7 @@ pub async fn list(caller: Access<Reading>, query: Query<ListQuery>) -> Result<Fo
     page.page_before(&caller, PATH, found.tickets, found.next).map(Found::Tickets)
 }
 
-/// A page of what belongs to one ticket.
+/// A page of the comments or of the history of one ticket.
 async fn part(caller: &Caller, db: &Db, id: TicketId, view: View, page: &PageRequest) -> Result<Found> {
     let after = page.after(caller, PATH)?;
     match view {

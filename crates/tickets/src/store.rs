@@ -23,7 +23,7 @@ use feature_kit::custom_fields::{check_custom_fields, merge_patch};
 use feature_kit::registry;
 
 kernel::statements! {
-    /// One ticket of an organization, live or done, by the terms that `find` gives it.
+    /// Any ticket of an organization, live or done, by its postings.
     OF_ORGANIZATION = "SELECT number FROM ticket_terms WHERE tenant_id = $1
         AND term IN ('+o:' || CAST($2 AS TEXT), '-o:' || CAST($2 AS TEXT)) LIMIT 1";
     FULL = TicketColumns::SELECT;
@@ -32,12 +32,12 @@ kernel::statements! {
     NEXT_NUMBER = "UPDATE tenant_clocks SET ticket_number = ticket_number + 1 WHERE tenant_id = $1 RETURNING ticket_number";
     INSERT = TicketColumns::INSERT;
     UPDATE = TicketColumns::UPDATE;
-    /// Several at once; what is left over of the places is null.
+    /// Inserts up to 16 postings; unused parameters are null.
     INSERT_TERMS = "INSERT INTO ticket_terms (tenant_id, term, number)
         SELECT CAST($1 AS TEXT), slot.column1, CAST($2 AS BIGINT) FROM (VALUES (CAST($3 AS TEXT)), ($4), ($5), ($6), ($7), ($8), ($9), ($10),
             ($11), ($12), ($13), ($14), ($15), ($16), ($17), ($18)) AS slot WHERE slot.column1 IS NOT NULL";
     DELETE_TERMS = "DELETE FROM ticket_terms WHERE tenant_id = $1 AND number = $2 AND term IN ($3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)";
-    /// Changed while the tenant's clock was ahead.
+    /// Tickets that changed while the tenant's clock was ahead.
     IN_FUTURE = kernel::sql![FULL, " AND updated_at > $2 ORDER BY updated_at, sequence, number LIMIT $3"];
     FIND_EXTERNAL = "SELECT number FROM tickets WHERE tenant_id = $1 AND external_id = $2";
     INSERT_COMMENT = CommentColumns::INSERT;
@@ -54,11 +54,11 @@ kernel::statements! {
     HISTORY = kernel::sql![ChangeColumns::SELECT, " AND number = $2 AND version >= $3 ORDER BY version LIMIT $4"];
 }
 
-/// Comments and changes that are shown with a ticket, and how much of each in all.
+/// How many comments, and how many changes, are shown with a ticket; and the bytes of each list.
 const SHOWN_MAX: i64 = 1_000;
 const SHOWN_BYTES_MAX: i64 = 4_000_000;
 
-/// The longest value that the audit trail repeats.
+/// Longer values are left out of the audit trail.
 const AUDITED_BYTES_MAX: usize = 1_000;
 
 pub async fn get(db: &Db, id: TicketId) -> Result<TicketDetail> {
@@ -71,7 +71,8 @@ pub async fn get(db: &Db, id: TicketId) -> Result<TicketDetail> {
     Ok(TicketDetail { ticket: stored.at(db.world().now()), comments, history })
 }
 
-/// Where to start so that what follows fits, from the newest to the oldest with their sizes.
+/// The oldest position from which the newest entries fit into the size limit. `sizes` has positions with their sizes,
+/// newest first.
 fn first_shown(sizes: &[(i64, i64)]) -> i64 {
     let mut bytes = 0;
     let fits = |(_, size): &&(i64, i64)| {
@@ -81,17 +82,17 @@ fn first_shown(sizes: &[(i64, i64)]) -> i64 {
     sizes.iter().take_while(fits).last().map_or(i64::MAX, |(place, _)| *place)
 }
 
-/// The comments of a ticket, newest first, and behind which one the next page starts.
+/// The comments of a ticket, newest first, and the position after which the next page starts.
 pub async fn comments(db: &Db, id: TicketId, after: Option<i64>, limit: usize) -> Result<(Vec<Comment>, Option<i64>)> {
     page(db, id, (COMMENTS_BEFORE, COMMENTS), after, limit).await
 }
 
-/// The changes of a ticket, newest first, and behind which one the next page starts.
+/// The changes of a ticket, newest first, and the position after which the next page starts.
 pub async fn history(db: &Db, id: TicketId, after: Option<i64>, limit: usize) -> Result<(Vec<Change>, Option<i64>)> {
     page(db, id, (CHANGES_BEFORE, HISTORY), after, limit).await
 }
 
-/// A page of what belongs to a ticket: first where each stands and how large it is, then as many as fit.
+/// A page of comments or changes: reads positions and sizes first, then as many rows as fit.
 async fn page<T: FromRow>(
     db: &Db,
     id: TicketId,
@@ -111,7 +112,7 @@ async fn page<T: FromRow>(
     Ok((rows, (sizes.len() > shown).then_some(*last)))
 }
 
-/// A ticket to be made, with all that is to be known before: asked together, and not waited for.
+/// A ticket to be created, with the queries it depends on. They are sent together and awaited later.
 pub struct Creation<'a> {
     fields: Common,
     priority: Priority,
@@ -120,7 +121,7 @@ pub struct Creation<'a> {
     number: Ahead<i64>,
 }
 
-/// Asks what is to be known. A number that is not used goes with the transaction.
+/// Sends the queries that creating a ticket needs. An unused number is rolled back with the transaction.
 pub async fn prepare<'a>(tx: &mut Tx, new: NewTicket, references: &'a [Reference]) -> Result<Creation<'a>> {
     tx.tick_ahead().await?;
     let NewTicket(fields) = new;
@@ -131,7 +132,8 @@ pub async fn prepare<'a>(tx: &mut Tx, new: NewTicket, references: &'a [Reference
     Ok(Creation { fields, priority, references, policy, number })
 }
 
-/// Makes it, for somebody whose rights are known by now: what is wrong with it is for nobody else.
+/// Creates the ticket. It takes the confirmed rights, because only an authorized caller may learn what is wrong with the
+/// request.
 pub async fn create(tx: &mut Tx, _: &Rights, creation: Creation<'_>) -> Result<Ticket> {
     let Creation { fields, priority, references, policy, number } = creation;
     let Tick { at: now, sequence } = tx.tick().await?;
@@ -187,20 +189,20 @@ pub async fn create(tx: &mut Tx, _: &Rights, creation: Creation<'_>) -> Result<T
     Ok(ticket)
 }
 
-/// What is to be known before a ticket is changed: asked together, and not waited for.
+/// The queries that changing a ticket depends on. They are sent together and awaited later.
 pub struct Known<'a> {
     references: refer::Asked<'a>,
     ticket: Ahead<StoredTicket>,
 }
 
-/// Asks what is to be known.
+/// Sends the queries that changing a ticket needs.
 pub async fn look_up<'a>(tx: &mut Tx, id: TicketId, references: &'a [Reference]) -> Result<Known<'a>> {
     tx.tick_ahead().await?;
     let references = refer::ask(tx, &registry().referable, references).await?;
     Ok(Known { references, ticket: tx.ask(GET, vec![id.into()]).await? })
 }
 
-/// Changes it, for somebody whose rights are known by now.
+/// Changes the ticket for a caller whose rights are confirmed.
 pub async fn change(
     tx: &mut Tx,
     _: &Rights,
@@ -210,7 +212,7 @@ pub async fn change(
 ) -> Result<Ticket> {
     let Tick { at: now, sequence } = tx.tick().await?;
     let stored = tx.answer(known.ticket).await?.pop();
-    // What the ticket names already is no new reference, though it be archived or disabled by now.
+    // References that the ticket has already are not checked: they may be archived or disabled by now.
     let kept = stored.as_ref().map(|stored| kept_by(&stored.ticket)).unwrap_or_default();
     known.references.check_but(tx, &kept).await?;
     let mut stored = stored.ok_or_else(Error::not_found)?;
@@ -240,7 +242,7 @@ pub async fn change(
     stored.ticket.version += 1;
     (stored.ticket.updated_at, stored.sequence) = (now, sequence);
     save(tx, &old, &stored).await?;
-    // With what a comment has brought along: the first response.
+    // Computed again, because a comment may have set the first response.
     let all = changes(&old, &stored.ticket)?;
     if !all.0.is_empty() {
         note(tx, &stored.ticket, &all).await?;
@@ -248,7 +250,7 @@ pub async fn change(
     tell(tx, stored.at(now), all, !told.0.is_empty(), comment).await
 }
 
-/// The fields of a request in the ticket; status and comment apart, which bring more along.
+/// Applies the fields of a request, except status and comment, which have side effects.
 fn apply(ticket: &mut Ticket, fields: Common) -> Result<()> {
     if let Some(subject) = fields.subject {
         ticket.subject = subject;
@@ -281,7 +283,7 @@ fn apply(ticket: &mut Ticket, fields: Common) -> Result<()> {
     Ok(())
 }
 
-/// The status and what follows from it.
+/// Sets the status with the SLA clock, `resolved_at` and `closed_at`.
 fn turn(stored: &mut StoredTicket, to: Status, now: Timestamp) -> Result<()> {
     stored.clock.turn(to, now)?;
     let ticket = &mut stored.ticket;
@@ -295,7 +297,7 @@ fn turn(stored: &mut StoredTicket, to: Status, now: Timestamp) -> Result<()> {
     Ok(())
 }
 
-/// Appends a comment. The first that the requester can read is the first response.
+/// Appends a comment. The first public comment by a user or key is the first response.
 async fn say(tx: &mut Tx, stored: &mut StoredTicket, new: NewComment, now: Timestamp) -> Result<Comment> {
     let author = tx.actor().who.clone();
     if new.public && matches!(author.kind, ActorKind::User | ActorKind::ApiKey) {
@@ -322,13 +324,13 @@ async fn say(tx: &mut Tx, stored: &mut StoredTicket, new: NewComment, now: Times
     Ok(Comment { id, body: new.body, public: new.public, author, created_at: now })
 }
 
-/// The organization and the person that a ticket names. A device that is deleted cannot be said again.
+/// The organization and the assignee that a ticket refers to. Devices are not exempt: a deleted one cannot be named again.
 fn kept_by(ticket: &Ticket) -> Vec<String> {
     let organization = ticket.organization_id.map(|id| id.to_string());
     organization.into_iter().chain(ticket.assignee_id.map(|id| id.to_string())).collect()
 }
 
-/// Unique in the tenant; the index keeps it so, and this names the other.
+/// The unique index enforces this too; the check names the other ticket.
 async fn check_external_id(tx: &mut Tx, old: Option<&Ticket>, new: &Ticket) -> Result<()> {
     let Some(external_id) = &new.external_id else { return Ok(()) };
     if old.is_some_and(|old| old.external_id.as_ref() == Some(external_id)) {
@@ -348,7 +350,7 @@ async fn save(tx: &mut Tx, old: &Ticket, stored: &StoredTicket) -> Result<()> {
     write_terms(tx, INSERT_TERMS, old.number, &after.difference(&before).collect::<Vec<_>>()).await
 }
 
-/// The places of a statement that writes terms.
+/// Parameters for terms in one statement.
 const TERMS: usize = 16;
 
 async fn write_terms(tx: &mut Tx, sql: &'static str, number: i64, terms: &[&String]) -> Result<()> {
@@ -361,7 +363,7 @@ async fn write_terms(tx: &mut Tx, sql: &'static str, number: i64, terms: &[&Stri
     Ok(())
 }
 
-/// Writes a change down under the version that it made.
+/// Inserts the history row of a change, under the ticket's new version.
 async fn note(tx: &mut Tx, ticket: &Ticket, changes: &Changes) -> Result<()> {
     let actor = tx.actor().who.clone();
     let changes = json(changes)?;
@@ -378,13 +380,13 @@ async fn note(tx: &mut Tx, ticket: &Ticket, changes: &Changes) -> Result<()> {
     tx.later(INSERT_CHANGE, row.into_vec()).await
 }
 
-/// A value for the audit trail: who changed a long text is told there, and what it was in the ticket's history.
+/// A value for the audit trail. Long texts are left out; the ticket's history has them.
 fn brief(value: &serde_json::Value) -> Result<serde_json::Value> {
     let long = json(value)?.len() > AUDITED_BYTES_MAX;
     Ok(if long { serde_json::json!({"truncated": true}) } else { value.clone() })
 }
 
-/// Tells of a change, and of a comment; a comment alone is no change to be told of.
+/// Writes audit entries and publishes events for the change and the comment. A comment alone is no update.
 async fn tell(tx: &mut Tx, ticket: Ticket, all: Changes, changed: bool, comment: Option<Comment>) -> Result<Ticket> {
     if changed {
         let mut entry = audit::Changes::default();
@@ -402,11 +404,11 @@ async fn tell(tx: &mut Tx, ticket: Ticket, all: Changes, changed: bool, comment:
     Ok(commented.ticket)
 }
 
-/// Tickets of one step that takes them out of the future: each is read and written whole.
+/// Tickets of one clamping step: each is read and written whole.
 const BRING_BACK_ROWS: i64 = 200;
 
-/// Takes times of tickets out of the future, before the tenant's clock is set back: otherwise whoever asks for what changed
-/// since then would miss all that changes until then. What was changed there was changed by now. Tells how many there were.
+/// Clamps future timestamps of tickets to `now`, before the tenant's clock is set back. Otherwise readers of changes would
+/// miss every change until the clock reaches those timestamps again. Returns the number of tickets.
 pub async fn bring_back(db: &Db, now: Timestamp) -> Result<u64> {
     let mut all = 0;
     loop {

@@ -1,4 +1,4 @@
-//! A ticket as a row: how it is read, and what is written of it.
+//! Conversion between tickets and rows.
 
 use kernel::base::{Error, Result, Timestamp, Word};
 use kernel::store::{FromRow, Row, Value};
@@ -7,7 +7,7 @@ use super::sla::{Clock, Counted, Deadline, Policy};
 use super::{Change, Comment, Priority, Requester, SlaState, Source, Status, Ticket, Type};
 
 kernel::columns! {
-    /// All of a ticket.
+    /// Every column of a ticket.
     pub struct TicketColumns in "tickets" by id, number {
         id, number, subject, r#type = "type", status, priority, organization_id, requester_name, requester_email,
         assignee_id, team, category, tags, device_ids, external_id, source, due_at, first_response_due_at,
@@ -29,11 +29,11 @@ kernel::columns! {
     }
 }
 
-/// A ticket as it is stored. How it stands depends on when it is looked at.
+/// A stored ticket. Its `sla_state` depends on the time, so it is computed when the ticket is shown.
 pub struct StoredTicket {
     pub ticket: Ticket,
     pub clock: Clock,
-    /// Of the write that changed it last.
+    /// The sequence of the last write that changed the ticket.
     pub sequence: i64,
 }
 
@@ -126,13 +126,13 @@ impl StoredTicket {
         self.ticket.number
     }
 
-    /// The ticket as it stands at a moment.
+    /// The ticket with its SLA state at a moment.
     pub fn at(mut self, now: Timestamp) -> Ticket {
         self.ticket.sla_state = self.clock.state(self.ticket.status, now);
         self.ticket
     }
 
-    /// Takes it out of the future, into which a clock that was ahead has put it. When it is due by its own word stays.
+    /// Clamps timestamps that were written while the tenant's clock was ahead. The caller's own `due_at` stays.
     pub fn bring_back(&mut self, now: Timestamp) -> Result<()> {
         self.clock.bring_back(now)?;
         let ticket = &mut self.ticket;
@@ -144,7 +144,7 @@ impl StoredTicket {
         Ok(())
     }
 
-    /// All of it, for INSERT and UPDATE.
+    /// The values of every column, for INSERT and UPDATE.
     pub fn values(&self) -> Result<Vec<Value>> {
         let (ticket, clock) = (&self.ticket, &self.clock);
         let requester = ticket.requester.clone().unwrap_or_default();
@@ -194,7 +194,7 @@ impl StoredTicket {
         Ok(row.into_vec())
     }
 
-    /// Shows what the clock says.
+    /// Copies the due times and the first response of the SLA clock to the ticket.
     pub fn show_clock(&mut self) {
         self.ticket.first_response_due_at = self.clock.first_response.map(|deadline| deadline.due_at);
         self.ticket.first_responded_at = self.clock.first_responded_at;

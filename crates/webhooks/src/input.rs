@@ -1,4 +1,4 @@
-//! What a request for an endpoint may say.
+//! Request bodies of the endpoint routes.
 
 use std::collections::BTreeMap;
 
@@ -67,7 +67,7 @@ impl FromBody for Input {
     }
 }
 
-/// What PUT takes: a replacement, or a rotation of the secret alone.
+/// The body of PUT: a replacement, or a rotation of the secret alone.
 pub enum Change {
     Replace(Box<Input>),
     RotateSecret { overlap_hours: i64 },
@@ -77,7 +77,7 @@ pub enum Change {
 #[derive(ToSchema)]
 #[schema(as = WebhookRotation, example = json!({"rotate_secret": {"overlap_hours": 24}}))]
 #[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "the document's description of what Change::from_fields reads")]
+#[expect(dead_code, reason = "the document's description of what WebhookChange::from_fields reads")]
 pub struct Rotation {
     rotate_secret: RotationSettings,
 }
@@ -85,7 +85,7 @@ pub struct Rotation {
 #[derive(ToSchema)]
 #[schema(as = WebhookRotationSettings)]
 #[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "the document's description of what Change::from_fields reads")]
+#[expect(dead_code, reason = "the document's description of what WebhookChange::from_fields reads")]
 pub struct RotationSettings {
     /// How long the old secret goes on signing beside the new one; 24 when omitted.
     #[schema(minimum = 0, maximum = 168, nullable = false)]

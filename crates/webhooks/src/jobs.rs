@@ -1,4 +1,4 @@
-//! What is done about deliveries without being asked, beside sending them: cleaning and measuring.
+//! Background jobs of deliveries beside sending: cleaning the log and measuring the queue.
 
 use kernel::base::Result;
 use kernel::jobs::{Node, lanes, tenants};
@@ -7,12 +7,11 @@ use kernel::store::Purpose;
 use super::WEBHOOK_LANE;
 use super::deliveries::store;
 
-/// More waiting deliveries than this are not counted: each node counts every few seconds, and what is above is a backlog
-/// anyway.
+/// The count stops here: each node counts every few seconds, and more than this is a backlog anyway.
 pub const WAITING_MAX: i64 = 10_000;
 
-/// Removes what is older than the log is kept, tenant by tenant and a few hundred rows at a time. A tenant that cannot be
-/// cleaned keeps no other from it.
+/// Deletes deliveries older than the retention, tenant by tenant and a few hundred rows at a time. A tenant whose cleaning
+/// fails does not keep the others from being cleaned.
 pub async fn clean(node: &Node, retention_ms: i64) -> Result<()> {
     let before = node.world.now().plus(-retention_ms);
     let db = node.store.system(Purpose::Housekeeping);
@@ -23,7 +22,8 @@ pub async fn clean(node: &Node, retention_ms: i64) -> Result<()> {
     tenants::each("cleaning the log of deliveries", |after| store::tenant_after(&db, after), some).await
 }
 
-/// Totals for `/metrics`: how much waits, counted up to [`WAITING_MAX`], and for how long the first of it has been due.
+/// Updates the queue metrics: pending deliveries, counted up to [`WAITING_MAX`], and how long the oldest due lane has
+/// waited.
 pub async fn measure(node: &Node) -> Result<()> {
     let waiting = store::waiting(&node.store.system(Purpose::Jobs), WAITING_MAX).await?;
     metrics::gauge!("webhook_queue_depth").set(f64::from(u32::try_from(waiting).unwrap_or(u32::MAX)));

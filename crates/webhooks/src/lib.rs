@@ -1,17 +1,17 @@
-//! Webhook endpoints of a tenant: what one looks like, and which events it is told of.
+//! Webhook endpoints of a tenant: their types, and which events match their subscriptions.
 //!
-//! What a request may say is in `input`, the log of deliveries in `deliveries`, the catalogue and the feed of events in `events`, and what sends in
-//! `sender`.
+//! `input` parses request bodies, `deliveries` is the delivery log, `events` the catalogue and the feed of events, and
+//! `sender` sends the deliveries.
 
 pub mod deliveries;
 pub mod events;
-/// Telling endpoints of what is published.
+/// Creates a delivery for every subscribed endpoint when an event is published.
 pub mod follow {
     pub mod store;
 }
 pub mod input;
 pub mod jobs;
-/// Taking endpoints and what waits for them out of the future.
+/// Clamps future timestamps of endpoints and their deliveries.
 pub mod repair {
     pub mod store;
 }
@@ -66,15 +66,15 @@ impl Identified for Webhook {
     const ABOUT: &'static str = "The endpoint to act on.";
 }
 
-/// The kind of the lanes on which webhooks are sent.
+/// The lane kind of webhook sending; each endpoint has one lane.
 pub const WEBHOOK_LANE: &str = "webhook";
 
-/// Endpoints of a tenant.
+/// How many endpoints a tenant may have.
 pub const WEBHOOKS_MAX: i64 = 50;
 pub const RATE_MAX: i64 = 1_000;
 pub const OVERLAP_HOURS_MAX: i64 = 168;
 pub const OVERLAP_HOURS_DEFAULT: i64 = 24;
-/// More waiting deliveries than this are not counted.
+/// The pending deliveries of an endpoint are counted up to this number.
 pub const COUNTED_MAX: i64 = 1_000;
 
 kernel::words! {

@@ -90,8 +90,8 @@ pub async fn create(
     let db = caller.db();
     query.parse()?;
     let body = body.read().await?;
-    // Looked up before the transaction, and refused in it: a repeated request gets its first answer, whatever the name
-    // means by now.
+    // The name is resolved before the transaction and the request refused inside it: a repeated idempotency key gets
+    // its first answer even if the name resolves differently by now.
     let checked = check_target(&caller, &body.value.url).await;
     let (grant, secrets, input) = (caller.grant(), caller.app().secrets.clone(), body.value);
     idempotency
@@ -104,13 +104,13 @@ pub async fn create(
         .await
 }
 
-/// A name that does not resolve yet passes: the check when something is sent decides.
+/// A name that does not resolve yet is accepted: every attempt checks its target again.
 async fn check_target(caller: &Caller, url: &Target) -> Result<()> {
     let checked = caller.app().outbound.check(url, Some(caller.tenant_id())).await;
     checked.map_err(|refusal| Error::target_not_allowed("/url", refusal.detail))
 }
 
-/// What PUT answers: the record, and after a rotation also the new secret.
+/// The response of PUT: the record, and after a rotation also the new secret.
 pub enum Changed {
     Replaced(Box<Webhook>),
     Rotated(Box<NewWebhook>),
@@ -136,7 +136,7 @@ impl IntoResponses for Changed {
 
 impl PartialSchema for Changed {
     fn schema() -> RefOr<Schema> {
-        // Not one of: an endpoint with its secret is also an endpoint.
+        // `anyOf`, not `oneOf`: an endpoint with its secret also validates as an endpoint.
         let any_of = AnyOfBuilder::new()
             .item(Ref::from_schema_name(Webhook::name()))
             .item(Ref::from_schema_name(NewWebhook::name()));
@@ -144,7 +144,7 @@ impl PartialSchema for Changed {
     }
 }
 
-/// The body of PUT, for the document.
+/// The schema of the PUT body in the OpenAPI document.
 impl PartialSchema for Change {
     fn schema() -> RefOr<Schema> {
         let names = [Input::name(), Rotation::name()];

@@ -22,7 +22,7 @@ use feature_kit::request_headers::{MASK, merge_headers};
 use feature_kit::subscription::check_subscription;
 
 kernel::columns! {
-    /// A record with what the sender has observed. The count is bounded, so that a large backlog costs no more.
+    /// A record with the state that the sender has saved. The count is bounded, so that a large backlog costs no more.
     pub struct WebhookColumns {
         id = "w.id", name = "w.name", url = "w.url", events = "w.events", status = "w.status",
         disabled_reason = "w.disabled_reason", header_names = "w.header_names", headers = "w.headers",
@@ -43,7 +43,7 @@ kernel::columns! {
 }
 
 kernel::columns! {
-    /// What is written of a new endpoint.
+    /// The columns of a new endpoint.
     struct NewWebhookColumns in "webhooks" {
         id, code, name, url, events, status, disabled_reason, header_names, headers, headers_version,
         rate_limit_per_second, ordered, generation, created_by_type, created_by_id, created_by_name, version, created_at,
@@ -52,7 +52,7 @@ kernel::columns! {
 }
 
 kernel::columns! {
-    /// What is written of one that is replaced.
+    /// The columns that a replacement sets.
     struct ReplacedColumns in "webhooks" by id {
         id, name, url, events, status, disabled_reason, header_names, headers, headers_version, rate_limit_per_second,
         ordered, version, updated_at,
@@ -74,7 +74,7 @@ kernel::statements! {
     INSERT = NewWebhookColumns::INSERT;
     INSERT_STATE = "INSERT INTO webhook_states (tenant_id, webhook_id, consecutive_failures, drained) VALUES ($1, $2, 0, 1)";
     UPDATE = ReplacedColumns::UPDATE;
-    /// Whatever waits is of an older generation from now on.
+    /// Pending deliveries belong to an older generation from now on, and the sender drains them.
     SWITCH_OFF = "UPDATE webhooks SET generation = generation + 1 WHERE tenant_id = $1 AND id = $2";
     END_RECOVERY = "UPDATE webhook_recoveries SET finished_at = $3, cancelled = TRUE
         WHERE tenant_id = $1 AND webhook_id = $2 AND finished_at IS NULL";
@@ -87,17 +87,17 @@ kernel::statements! {
     UNSUBSCRIBE = "DELETE FROM webhook_subscriptions WHERE tenant_id = $1 AND webhook_id = $2";
     FORGET_FAILURES = "UPDATE webhook_states SET consecutive_failures = 0, failing_since = NULL, paused_until = NULL,
             paused_reason = NULL WHERE tenant_id = $1 AND webhook_id = $2";
-    /// What waits and was made when order did not count has yet to be told its record.
+    /// Pending deliveries that were created while the endpoint was unordered still need their record id.
     SET_RECORDS_MISSING = "UPDATE webhook_states SET records_missing = $3 WHERE tenant_id = $1 AND webhook_id = $2";
     LAST_SECRET = "SELECT number FROM webhook_secrets WHERE tenant_id = $1 AND webhook_id = $2 ORDER BY number DESC LIMIT 1";
     INSERT_SECRET = "INSERT INTO webhook_secrets (tenant_id, webhook_id, number, secret) VALUES ($1, $2, $3, $4)";
-    /// A second rotation ends the overlap of the first.
+    /// A second rotation ends the first one's overlap.
     END_OVERLAP = "DELETE FROM webhook_secrets WHERE tenant_id = $1 AND webhook_id = $2 AND number < $3";
     START_OVERLAP = "UPDATE webhook_secrets SET valid_until = $3 WHERE tenant_id = $1 AND webhook_id = $2";
     DELETE_SECRETS = "DELETE FROM webhook_secrets WHERE tenant_id = $1 AND webhook_id = $2";
 }
 
-/// Where a body has them.
+/// The JSON pointer of the headers in a body.
 const HEADERS: &str = "/headers";
 
 pub async fn get(db: &Db, id: WebhookId) -> Result<Webhook> {
@@ -176,7 +176,7 @@ pub async fn replace(
     check_subscription(rights, &input.events)?;
     let now = tx.tick().await?.at;
     let stored = read(tx, id).await?;
-    // What waits for the endpoint, or is sent again, is of the events it had.
+    // Pending and resent deliveries are of the old events, so the caller must be allowed to read those too.
     check_subscription(rights, &stored.record.events)?;
     if_match.check(stored.record.version)?;
     let kept = open_headers(tx, secrets, id, &stored)?;
@@ -197,7 +197,7 @@ pub async fn replace(
     changes.add("rate_limit_per_second", json!(old.rate_limit_per_second), json!(input.rate_limit_per_second));
     changes.add("ordered", old.ordered, input.ordered);
     if kept != headers {
-        // That they changed is told, not what they are.
+        // The audit entry says that the headers changed, not their values.
         changes.add("headers", json!(old.headers), json!(masked(&headers, &kept)));
     }
     if changes.is_empty() {
@@ -228,11 +228,11 @@ pub async fn replace(
     if old.enabled && !input.enabled {
         switch_off(tx, id, now).await?;
     } else {
-        // The sender looks again at what it holds back or lets pass.
+        // The sender reloads the endpoint, because order or rate limit may have changed.
         lanes::wake(tx, WEBHOOK_LANE, &id.to_string()).await?;
     }
-    // Enabling is a new start, and what the old place answered says nothing about the new one. The lane is locked by
-    // now: the order of locks.
+    // Enabling resets the circuit breaker, and failures of the old URL say nothing about the new one. The lane is already
+    // locked here, as the lock order requires.
     if (!old.enabled && input.enabled) || old.url != input.url.as_str() {
         tx.exec(FORGET_FAILURES, args![id]).await?;
     }
@@ -242,7 +242,7 @@ pub async fn replace(
     Ok(read(tx, id).await?.at(now))
 }
 
-/// Makes the next secret; the one before it goes on signing for the overlap.
+/// Creates the next secret; the previous one keeps signing during the overlap.
 pub async fn rotate_secret(
     tx: &mut Tx,
     rights: &Rights,
@@ -278,8 +278,8 @@ pub async fn delete(tx: &mut Tx, id: WebhookId, if_match: &IfMatch) -> Result<()
     switch_off(tx, id, now).await
 }
 
-/// Switches an endpoint off because of what this version of it answered. The endpoint as it is then, or none if it was off
-/// already or is another by now.
+/// Disables an endpoint because of the responses of this version of it, and returns the new record. `None` if the endpoint
+/// was disabled or changed meanwhile.
 pub async fn auto_disable(tx: &mut Tx, id: WebhookId, asked: i64, reason: &str) -> Result<Option<Webhook>> {
     let now = tx.tick().await?.at;
     let Some(old) = tx.find::<StoredWebhook>(GET, args![id]).await? else { return Ok(None) };
@@ -297,7 +297,7 @@ pub async fn auto_disable(tx: &mut Tx, id: WebhookId, asked: i64, reason: &str) 
 async fn switch_off(tx: &mut Tx, id: WebhookId, now: Timestamp) -> Result<()> {
     tx.exec(SWITCH_OFF, args![id]).await?;
     lanes::wake(tx, WEBHOOK_LANE, &id.to_string()).await?;
-    // Enabling sends nothing, so what a recovery had still to look at is left to the next one.
+    // Enabling does not resume a recovery, so a running one is cancelled.
     tx.exec(END_RECOVERY, args![id, now]).await.map(drop)
 }
 
@@ -312,7 +312,8 @@ fn wanted_status(enabled: bool) -> (Status, Option<&'static str>) {
     if enabled { (Status::Enabled, None) } else { (Status::Disabled, Some("manual")) }
 }
 
-/// The digits that ids of deliveries end with; ordered like numbers, so the highest is the last.
+/// The digits of an endpoint's code, with which its delivery ids end. They sort like numbers, so the highest code is the
+/// last.
 const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 const CODE_LEN: usize = 4;
 
@@ -329,7 +330,7 @@ fn next_code(last: Option<String>) -> Result<String> {
         .collect())
 }
 
-/// `whsec_` and 32 random bytes, as Standard Webhooks writes them.
+/// Creates a secret: `whsec_` and 32 random bytes in base64, the format of Standard Webhooks.
 async fn add_secret(tx: &mut Tx, secrets: &Secrets, id: WebhookId, number: i64) -> Result<String> {
     let secret = format!("whsec_{}", BASE64.encode(tx.world().chance.bytes::<32>()));
     let sealed = cell(tx, &SEALED_SECRETS, id, number)?.seal(secrets, &tx.world().chance, secret.as_bytes())?;
@@ -337,9 +338,9 @@ async fn add_secret(tx: &mut Tx, secrets: &Secrets, id: WebhookId, number: i64) 
     Ok(secret)
 }
 
-/// What deliveries are signed with; the version is the secret's number.
+/// The signing secrets, sealed; the version is the secret's number.
 pub const SEALED_SECRETS: SealedColumn<Webhook> = SealedColumn::new("webhook_secrets");
-/// What is sent with every delivery; the version is the endpoint's at the last change of it.
+/// The tenant's headers, sealed; the version is the endpoint's when they were last written.
 pub const SEALED_HEADERS: SealedColumn<Webhook> = SealedColumn::new("webhooks");
 
 fn cell(tx: &Tx, column: &SealedColumn<Webhook>, id: WebhookId, version: i64) -> Result<Cell> {
@@ -362,7 +363,7 @@ fn open_headers(tx: &Tx, secrets: &Secrets, id: WebhookId, stored: &StoredWebhoo
     serde_json::from_slice(&plain).map_err(Error::internal)
 }
 
-/// The names, and beside each whether its value is another than before.
+/// The header names for the audit entry, each with a mask that says whether its value is new.
 fn masked(headers: &BTreeMap<String, String>, kept: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mask = |(name, value): (&String, &String)| {
         let same = kept.get(name) == Some(value);

@@ -1,4 +1,4 @@
-//! An endpoint as it is read from its row.
+//! Reads an endpoint from its row.
 
 use kernel::base::seal::Sealed;
 use kernel::base::{Error, Result, Timestamp, Word};
@@ -75,7 +75,7 @@ impl FromRow for StoredWebhook {
 }
 
 impl StoredWebhook {
-    /// What is paused has gone on since.
+    /// The record as of `now`: a pause that has ended is not shown.
     pub fn at(mut self, now: Timestamp) -> Webhook {
         let backlog = &mut self.record.backlog;
         if backlog.paused_until.is_some_and(|until| until <= now) {

@@ -1,5 +1,5 @@
-//! Whether a definition can be run, and what it is made of once it is read: found when it is saved, with the pointer of
-//! everything that is wrong.
+//! Checks and compiles definitions. A definition is checked when it is saved, and every error has the pointer of its
+//! field.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,30 +20,30 @@ use feature_kit::registry;
 use feature_kit::request_headers;
 use feature_kit::{Action, ActionEffect};
 
-/// More errors than this help nobody and only make the answer large.
+/// More errors than this only make the response large.
 const ERRORS_MAX: usize = 100;
-/// What an expression that decides whether an event counts can see.
+/// The roots that the filter of an event trigger can read.
 const FILTER_ROOTS: &[&str] = &["event", "now"];
-/// What is wrong with a field whatever its value turns out to be.
+/// Errors that do not depend on a field's value, and so are reported for templates too.
 const OF_NAMES: &[&str] = &["unknown_field", "header_not_allowed", "duplicate_header", "not_alone"];
 
-/// A definition that was read and checked. It does not print: it may hold secrets.
+/// A parsed and checked definition. It has no `Debug`: it may hold secrets.
 pub struct Compiled {
     pub definition: Definition,
     pub steps: Vec<CompiledStep>,
     pub filter: Option<Expression>,
     pub schedule: Option<Schedule>,
     pub input_schema: Option<InputSchema>,
-    /// Records that it names itself, for `refer::check`.
+    /// Records that the definition names literally; they must exist when it is saved.
     pub references: Vec<Reference>,
 }
 
-/// A step of it, in the same place.
+/// A compiled step, at the same index as in the definition.
 pub struct CompiledStep {
     pub action: &'static Action,
     pub condition: Option<Expression>,
     pub with: Template,
-    /// Places in the steps.
+    /// Indexes of the steps it needs.
     pub needs: Vec<usize>,
 }
 
@@ -78,7 +78,7 @@ pub fn compile(definition: &Definition) -> Result<Compiled, Vec<FieldError>> {
 }
 
 impl Compiled {
-    /// What whoever saves it must hold, then and when a run acts: what the actions need, and to read what starts it.
+    /// The scopes its saver must hold, when it is saved and when a run acts: those of its actions, and to read its events.
     pub fn scopes(&self) -> Answer<Scopes> {
         let of_actions = self.steps.iter().flat_map(|step| step.action.needs);
         let read = match &self.definition.on {
@@ -89,14 +89,14 @@ impl Compiled {
         Scopes::parse(words.chain(read.words().iter().map(String::as_str))).map_err(Error::internal)
     }
 
-    /// Where its requests go as far as that is written out, each with the pointer of its `url`.
+    /// The literal origins of its requests, each with the pointer of its `url`.
     pub fn targets(&self) -> Vec<(String, Target)> {
         let steps = self.definition.steps.iter().enumerate();
         steps.filter_map(|(at, step)| Some((format!("/steps/{at}/with/url"), secrets::place_of(step)?.ok()?))).collect()
     }
 }
 
-/// What was found so far.
+/// Collects errors and references while a definition is checked.
 #[derive(Default)]
 struct Checking {
     errors: Vec<FieldError>,
@@ -135,7 +135,7 @@ impl Checking {
             Ok(schedule) => return Some(schedule),
             Err(bad) => bad,
         };
-        // Where the one is wrong the other has not been looked at.
+        // After an error in `cron` the time zone has not been checked yet.
         let zone = match bad.field {
             ScheduleField::Cron => Schedule::parse("0 0 * * *", &schedule.timezone).err(),
             ScheduleField::Timezone => None,
@@ -156,7 +156,7 @@ impl Checking {
         parsed.map_err(tell).ok()
     }
 
-    /// Where each step stands.
+    /// The index of each step by its id.
     fn places<'a>(&mut self, steps: &'a [Step]) -> HashMap<&'a str, usize> {
         let mut places = HashMap::new();
         for (at, step) in steps.iter().enumerate() {
@@ -231,7 +231,7 @@ impl Checking {
         }
     }
 
-    /// Whether the steps that an expression looks at are done before.
+    /// Checks that a step needs every step that its expression reads.
     fn names(&mut self, pointer: &str, expression: &Expression, step: &Step, places: &HashMap<&str, usize>) {
         for id in expression.steps() {
             if !places.contains_key(id) {
@@ -242,7 +242,7 @@ impl Checking {
         }
     }
 
-    /// What the action says. Of a text with an expression the value is not known yet, nor what would be wrong with it.
+    /// Checks the input of the action. Values of templates are not known yet, so errors about them are left out.
     fn with(&mut self, at: usize, step: &Step, action: &Action, with: &Template) {
         let templated: HashSet<&str> = with.templated().collect();
         let Read { errors, references, .. } = (action.check)(step.with.clone());
@@ -262,7 +262,7 @@ impl Checking {
         }
     }
 
-    /// What must be written out of a request, because its headers are secrets.
+    /// Checks the fields of a request that must be literal because its headers are secrets.
     fn http(&mut self, prefix: &str, step: &Step, templated: &HashSet<&str>) {
         if templated.contains("/headers") {
             self.wrong(format!("{prefix}/headers"), "wrong_type", "must be an object");
@@ -270,7 +270,7 @@ impl Checking {
         let names = step.with.get("headers").and_then(Value::as_object).into_iter().flat_map(Map::keys);
         for name in names.clone().filter(|name| !request_headers::is_header_name(name)) {
             let pointer = format!("/headers/{}", name.replace('~', "~0").replace('/', "~1"));
-            // Where the value is known, the action has told of it.
+            // For a literal value the action's own check has reported it.
             if templated.contains(pointer.as_str()) {
                 self.wrong(format!("{prefix}{pointer}"), "invalid_header", request_headers::NOT_A_NAME);
             }
@@ -291,13 +291,13 @@ impl Checking {
         }
     }
 
-    /// Steps that wait for each other, or for what waits for them.
+    /// Reports steps that need each other in a cycle.
     fn cycles(&mut self, steps: &[Step], places: &HashMap<&str, usize>) {
         let needs = |step: &Step| step.needs.iter().filter_map(|need| places.get(need.as_str()).copied()).collect();
         let needs: Vec<Vec<usize>> = steps.iter().map(needs).collect();
         let mut left: HashSet<usize> = (0..steps.len()).collect();
         loop {
-            // What needs none of those that are left, and what none of them needs, is in no circle.
+            // A step that needs none of the remaining steps, or that none of them needs, is in no cycle.
             let free = left.iter().copied().find(|at| {
                 let waits = needs[*at].iter().any(|need| left.contains(need));
                 let awaited = left.iter().any(|other| needs[*other].contains(at));

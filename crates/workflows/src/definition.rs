@@ -1,4 +1,4 @@
-//! What a request may say of a workflow: all of a new one, or what shall change of one that exists.
+//! Parses requests about workflows: a whole new definition, or a change of an existing one.
 
 use kernel::base::{Error, Label, Result};
 use kernel::http::{Field, Fields, FromBody};
@@ -14,11 +14,11 @@ use feature_kit::custom_fields::merge_patch;
 use feature_kit::subscription::is_for_one_endpoint;
 use feature_kit::subscription::parse_patterns;
 
-/// What is longer is no id of a step.
+/// The longest id of a step.
 const STEP_ID_BYTES_MAX: usize = 63;
-/// Words of CEL, after which `steps.<id>` could not be written.
+/// Reserved words of CEL: `steps.<id>` could not be written with them.
 const CEL_WORDS: &[&str] = &["in", "true", "false", "null"];
-/// The zone of a schedule that names none.
+/// The time zone of a schedule that names none.
 const ZONE_DEFAULT: &str = "UTC";
 
 kernel::words! {
@@ -27,7 +27,7 @@ kernel::words! {
     pub enum Action { Create "create", Run "run" }
 }
 
-/// What POST takes.
+/// The body of POST.
 pub enum Request {
     Create(Box<NewWorkflow>),
     Run(NewRun),
@@ -35,7 +35,7 @@ pub enum Request {
 
 impl FromBody for Request {
     fn from_fields(fields: &mut Fields) -> Option<Self> {
-        // What is asked for most often need not be said.
+        // The most frequent action is the default.
         match fields.optional("action", |field| field.word::<Action>())?.unwrap_or(Action::Run) {
             Action::Create => NewWorkflow::from_fields(fields).map(|new| Request::Create(Box::new(new))),
             Action::Run => NewRun::from_fields(fields).map(Request::Run),
@@ -43,7 +43,7 @@ impl FromBody for Request {
     }
 }
 
-/// A run that somebody asks for.
+/// A request to start a run.
 pub struct NewRun {
     pub workflow_id: WorkflowId,
     /// An object.
@@ -73,7 +73,7 @@ impl FromBody for NewRun {
     }
 }
 
-/// What PATCH takes: a change of a workflow, or what is to be done with a run.
+/// The body of PATCH: a change of a workflow, or an action on a run.
 pub enum Change {
     Workflow(WorkflowPatch),
     Run(Control),
@@ -106,7 +106,7 @@ impl FromBody for Change {
     }
 }
 
-/// A new workflow. Its expressions are not looked at yet: see `check`.
+/// A new workflow. Its expressions are not parsed yet: see `check`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewWorkflow {
     pub definition: Definition,
@@ -150,7 +150,7 @@ impl FromBody for WorkflowPatch {
 }
 
 impl WorkflowPatch {
-    /// What a workflow becomes that is this now, to be read again as a whole.
+    /// The patched workflow as a JSON object, to be parsed again as a whole.
     pub fn apply(self, definition: &Definition, enabled: bool) -> Result<Map<String, Value>> {
         let mut object = match serde_json::to_value(definition).map_err(Error::internal)? {
             Value::Object(object) => object,
@@ -158,13 +158,13 @@ impl WorkflowPatch {
         };
         object.insert("enabled".to_owned(), enabled.into());
         let mut patch = self.0;
-        // A null in a schema is a null of the schema.
+        // A null inside a schema is part of the schema, and deletes nothing.
         object.extend(patch.remove_entry("input_schema"));
         if let Some(Value::Object(on)) = patch.get_mut("on")
             && let [only] = KINDS.iter().filter(|kind| on.contains_key(**kind)).collect::<Vec<_>>().as_slice()
             && !on[**only].is_null()
         {
-            // One takes the place of another.
+            // A new kind of trigger replaces the old one.
             let others = KINDS.iter().filter(|kind| kind != only);
             on.extend(others.map(|kind| ((*kind).to_owned(), Value::Null)).collect::<Vec<_>>());
         }
@@ -172,7 +172,7 @@ impl WorkflowPatch {
         Ok(object)
     }
 
-    /// If nothing else is asked for.
+    /// The new value of `enabled`, if the patch changes nothing else.
     pub fn enabled_alone(&self) -> Option<bool> {
         match self.0.get("enabled") {
             Some(Value::Bool(enabled)) if self.0.len() == 1 => Some(*enabled),
@@ -181,7 +181,7 @@ impl WorkflowPatch {
     }
 }
 
-/// Whatever is in it.
+/// An object with any content.
 fn object(field: &mut Field<'_>) -> Option<Map<String, Value>> {
     match field.take() {
         Value::Object(object) => Some(object),
@@ -194,7 +194,7 @@ const KINDS: [&str; 3] = ["event", "schedule", "manual"];
 fn trigger(field: &mut Field<'_>) -> Option<Trigger> {
     let trigger = field.object(|on| {
         if KINDS.into_iter().filter(|name| on.has(name)).count() != 1 {
-            // What is in them is taken, so that it is not told of as unknown.
+            // The values are taken, so that they are not reported as unknown fields.
             for name in KINDS {
                 on.optional(name, |field| Some(field.take()));
             }
@@ -262,7 +262,7 @@ fn retry(fields: &mut Fields) -> Option<RetryRule> {
     Some(RetryRule { max: max?.unwrap_or(0), backoff_seconds: backoff?.unwrap_or(BACKOFF_SECONDS_DEFAULT) })
 }
 
-/// A name of CEL, in small letters.
+/// An identifier of CEL in lowercase letters.
 fn step_id(text: &str) -> Result<String, String> {
     let first = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
     let plain = text.bytes().next().is_some_and(first) && text.bytes().all(|byte| first(byte) || byte.is_ascii_digit());

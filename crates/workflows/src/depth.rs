@@ -1,12 +1,12 @@
-//! How deep a value is. What comes in is wrapped by whatever keeps and tells it, and is read again there: readers of JSON
-//! give up at some depth, and a value that nobody can read again would stop everything behind it.
+//! Limits the depth of JSON values. Values are wrapped when they are stored and published, and parsed again later. JSON
+//! parsers refuse values beyond some depth, and one value that cannot be parsed would block everything queued behind it.
 
 use serde_json::Value;
 
-/// Of what runs are given, steps make, and servers answer: half of what can be read again.
+/// For inputs of runs and steps, outputs of steps and responses of servers: half of what the JSON parser accepts.
 pub const DEPTH_MAX: usize = 64;
 
-/// Whether a value can be kept and told.
+/// Whether a value can be stored and published.
 pub fn is_shallow(value: &Value) -> bool {
     fits(value, DEPTH_MAX)
 }

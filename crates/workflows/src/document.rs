@@ -1,4 +1,4 @@
-//! What the document says of the bodies that `definition` reads.
+//! OpenAPI schemas of the bodies that `definition` parses.
 
 use kernel::base::Word;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use super::{BACKOFF_SECONDS_DEFAULT, BACKOFF_SECONDS_MAX, OnError, RETRIES_MAX, 
 use feature_kit::registry;
 use feature_kit::subscription::patterns_schema;
 
-/// The names of the parts.
+/// Names of the schemas.
 const STEP: &str = "WorkflowStepInput";
 const NEW: &str = "WorkflowInput";
 const RUN: &str = "WorkflowRunInput";

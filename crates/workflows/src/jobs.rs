@@ -1,4 +1,4 @@
-//! What is done about workflows without being asked, beside running them: cleaning and measuring.
+//! Background jobs of workflows beside the engine: cleaning and measuring.
 
 use kernel::base::Result;
 use kernel::jobs::{Node, lanes, tenants};
@@ -7,11 +7,11 @@ use kernel::store::Purpose;
 use super::WORKFLOW_LANE;
 use super::retention::store;
 
-/// More waiting runs than this are not counted.
+/// Queued runs are counted up to this number.
 const WAITING_MAX: i64 = 10_000;
 
-/// Removes runs that have been over for longer than they are kept, and deleted workflows of which none is left, tenant by
-/// tenant. One that cannot be cleaned keeps no other from it.
+/// Deletes runs whose retention is over, and deleted workflows that have no runs left, tenant by tenant. A tenant that
+/// fails does not stop the others.
 pub async fn clean(node: &Node, retention_ms: i64) -> Result<()> {
     let before = node.world.now().plus(-retention_ms);
     let db = node.store.system(Purpose::Housekeeping);
@@ -22,7 +22,7 @@ pub async fn clean(node: &Node, retention_ms: i64) -> Result<()> {
     tenants::each("cleaning the runs", |after| store::tenant_after(&db, after), some).await
 }
 
-/// Totals for `/metrics`: how many runs wait for their turn, and for how long the first lane has been due.
+/// Gauges for `/metrics`: the number of queued runs, and how long the first lane has been due.
 pub async fn measure(node: &Node) -> Result<()> {
     let waiting = store::waiting(&node.store.system(Purpose::Jobs), WAITING_MAX).await?;
     metrics::gauge!("workflow_queue_depth").set(f64::from(u32::try_from(waiting).unwrap_or(u32::MAX)));

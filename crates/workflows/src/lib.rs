@@ -1,8 +1,7 @@
-//! Workflows: what one is made of, what its runs look like, and what is told of them.
+//! Workflows: their definitions, their runs, and the events about them.
 //!
-//! What a request may say is in `definition`, what is wrong with it in `check`; `runs` keeps the history, `engine` works on
-//! what is due. Expressions, templates, schedules and schemas of inputs are each a module of their own, and know nothing of
-//! the rest.
+//! `definition` parses requests and `check` validates them; `runs` keeps the history, `engine` does the work that is due.
+//! Templates, schedules and input schemas are modules of their own, independent of the rest, and expressions are a crate.
 
 pub mod actions;
 pub mod check;
@@ -14,17 +13,17 @@ pub mod dry_run {
 }
 pub mod engine;
 mod feature;
-/// Being woken by what is published.
+/// Wakes the lane of workflows when an event is published.
 pub mod follow {
     pub mod store;
 }
 pub mod jobs;
 pub mod plan;
-/// Taking workflows and their runs out of the future.
+/// Clamps timestamps in the future, for `admin clock repair`.
 pub mod repair {
     pub mod store;
 }
-/// What is kept, and for how long.
+/// Deletes old runs and deleted workflows.
 pub mod retention {
     pub mod store;
 }
@@ -80,63 +79,63 @@ impl Identified for Run {
     const ABOUT: &'static str = "The run to act on.";
 }
 
-/// Workflows as they refer to organizations.
+/// The reference from workflows to organizations.
 pub const OF_ORGANIZATION: Referrer =
     Referrer { prefix: OrganizationId::PREFIX, what: "workflows", find: store::OF_ORGANIZATION };
 
-/// The kind of the lanes on which workflows run, and the key of a tenant's one.
+/// The kind of the lanes on which workflows run, and the key of each tenant's only lane.
 pub const WORKFLOW_LANE: &str = "workflow";
 pub const LANE_KEY: &str = "all";
-/// The name under which workflows follow events, and that of their steps.
+/// The name under which workflows follow events.
 pub const FOLLOWER: &str = "workflows";
 
-/// Workflows of a tenant.
+/// Workflows per tenant.
 pub const WORKFLOWS_MAX: i64 = 200;
 pub const STEPS_MAX: usize = 50;
-/// Of a whole definition as JSON.
+/// A whole definition as JSON.
 pub const DEFINITION_BYTES_MAX: usize = 128 << 10;
-/// Of what is given to a run by hand.
+/// The input of a run that is started by hand.
 pub const INPUT_BYTES_MAX: usize = 64 << 10;
-/// Of all that the steps of one run are given and answer: what a request about a run shows, and what is read to show it.
+/// All inputs and outputs of the steps of one run: a request for the run reads and returns all of them.
 pub const RUN_BYTES_MAX: usize = 4 << 20;
-/// Less than this of one step is not worth a look at all the others.
+/// A step with less input and output is not checked against the sum of the other steps.
 pub const STEP_BYTES_SMALL: usize = 16 << 10;
-/// Expressions of one definition.
+/// Expressions per definition.
 pub const EXPRESSIONS_MAX: usize = 500;
 pub const RETRIES_MAX: i64 = 10;
 pub const BACKOFF_SECONDS_MAX: i64 = 24 * 60 * 60;
 pub const BACKOFF_SECONDS_DEFAULT: i64 = 10;
-/// Of a step and of a wait.
+/// The timeout of a step, and the length of a wait.
 pub const SECONDS_MAX: i64 = 28 * 24 * 60 * 60;
-/// Runs that set each other off, one after the other.
+/// Runs in one chain, in which each run caused the next.
 pub const DEPTH_MAX: i64 = 8;
 
-/// What the operator decides about workflows.
+/// Workflow settings of the operator.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Runs of a tenant that act at once; others wait for their turn. One that waits for an approval or a moment does not count.
+    /// Runs per tenant in the status `running`; further runs are queued. Runs in the status `waiting` do not count.
     pub runs_in_flight: i64,
-    /// Runs of a tenant that wait for their turn; beyond, events wait and calls are refused.
+    /// Queued runs per tenant. Beyond that, events wait in the feed and calls are refused.
     pub runs_queued: i64,
-    /// Runs that one event, call or moment of a schedule sets off by way of others. Depth alone would let two workflows that
-    /// start on everything make tens of thousands of one ticket.
+    /// Runs in all chains of one root cause (an event, a call or a time of a schedule). With a limit on depth alone, two
+    /// workflows that start on every event would make tens of thousands of runs of one ticket.
     pub runs_chained: i64,
-    /// A run that is not over by then is ended.
+    /// A run that takes longer is ended.
     pub run_max_ms: i64,
-    /// For one `http.request`, the answer's body included.
+    /// For one `http.request`, the response body included.
     pub http_timeout: Duration,
-    /// Steps of one tenant under way at once on its node.
+    /// Steps of one tenant that its node runs at once.
     pub steps_under_way: usize,
     /// Tenants whose workflows one node works on at once.
     pub lanes_max: usize,
-    /// How long a tenant is worked on while others wait for a turn.
+    /// How long a node works on a tenant's lane while other lanes wait for a permit.
     pub tenure: Duration,
-    /// How long steps under way are waited for when the process stops.
+    /// How long the process waits for running steps when it stops.
     pub stop_max: Duration,
 }
 
 impl Settings {
-    /// Of the steps under way, those that may be requests: servers that do not answer keep no other step of the tenant waiting.
+    /// How many of the running steps may be requests: servers that do not answer must not block the tenant's other steps.
     pub fn requests_under_way(&self) -> usize {
         (self.steps_under_way * 3 / 4).max(1)
     }
@@ -158,7 +157,7 @@ impl Default for Settings {
     }
 }
 
-/// What a revision of a workflow says; the values of headers are masked wherever it is shown or stored.
+/// The definition in a revision of a workflow. Header values are masked wherever it is shown or stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Definition {
     pub name: String,

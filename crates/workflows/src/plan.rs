@@ -1,19 +1,19 @@
-//! What a run does next: pure, and the same whatever the order in which its steps have ended.
+//! Computes what a run does next. Pure: the result does not depend on the order in which steps have ended.
 
 use super::{OnError, RunError, Status, Step, StepError};
 
-/// What follows from how the steps of a run stand.
+/// What follows from the states of a run's steps.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Places of the steps whose turn has come.
+    /// Indexes of the steps that are ready.
     pub begin: Vec<usize>,
-    /// Places of the steps that will never have one.
+    /// Indexes of the steps that can never become ready.
     pub skip: Vec<usize>,
-    /// How the run stands then.
+    /// The status of the run after that.
     pub status: Status,
 }
 
-/// Looks at each step in turn until nothing changes. `states` are those of the steps, none for one whose turn has not come.
+/// Examines the steps until nothing changes. `states` are their states, `None` for a step that is not ready yet.
 pub fn plan(steps: &[Step], needs: &[Vec<usize>], states: &[Option<Status>]) -> Plan {
     let mut states = states.to_vec();
     let (mut begin, mut skip) = (Vec::new(), Vec::new());
@@ -46,7 +46,7 @@ enum Turn {
     Never,
 }
 
-/// What needs one that was skipped, cancelled or has failed for good will never have its turn.
+/// A step never becomes ready if a step it needs was skipped, was cancelled, or failed without `on_error: continue`.
 fn turn(steps: &[Step], needs: &[usize], states: &[Option<Status>]) -> Turn {
     let mut turn = Turn::Now;
     for need in needs {
@@ -85,7 +85,7 @@ fn status(steps: &[Step], states: &[Option<Status>]) -> Status {
     }
 }
 
-/// The error of a run: that of the first step, in the order of the definition, that made it end so.
+/// The error of a run: that of the first step, in the order of the definition, that gave the run this status.
 pub fn error(steps: &[Step], ended: &[(Option<Status>, Option<StepError>)], status: Status) -> Option<RunError> {
     let is_why = |step: &Step, state: Option<Status>| state == Some(status) && step.on_error == OnError::Fail;
     let (step, (_, error)) = steps.iter().zip(ended).find(|(step, (state, _))| is_why(step, *state))?;

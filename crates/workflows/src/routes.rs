@@ -85,7 +85,7 @@ impl FromParams for ListQuery {
     }
 }
 
-/// What PATCH acts on: exactly one of them.
+/// The record that PATCH acts on: exactly one of the two.
 pub struct ChangeQuery {
     id: Option<WorkflowId>,
     run_id: Option<RunId>,
@@ -98,7 +98,7 @@ impl FromParams for ChangeQuery {
     }
 }
 
-/// What GET answers.
+/// The response of GET.
 pub enum Found {
     One(Box<Workflow>),
     Page(Page<Workflow>),
@@ -119,7 +119,7 @@ impl IntoResponse for Found {
 
 impl PartialSchema for Found {
     fn schema() -> RefOr<Schema> {
-        // Not one of: an empty page is a page of anything.
+        // Not `oneOf`: an empty page matches both kinds of pages.
         let names = [<Page<Workflow>>::name(), Workflow::name(), <Page<Run>>::name(), RunDetail::name()];
         names.into_iter().fold(AnyOfBuilder::new(), |any_of, name| any_of.item(Ref::from_schema_name(name))).into()
     }
@@ -160,7 +160,7 @@ pub async fn list(caller: Access<Reading>, query: Query<ListQuery>) -> Result<Fo
     page.page_before(&caller, PATH, workflows, next).map(Found::Page)
 }
 
-/// What POST answers.
+/// The response of POST.
 pub enum Done {
     Made(Box<Created<Workflow>>),
     Started(Box<Accepted<RunDetail>>),
@@ -179,7 +179,7 @@ impl IntoResponses for Done {
     fn responses() -> Documented {
         let mut answers = <Created<Workflow>>::responses();
         answers.extend(<Accepted<RunDetail>>::responses());
-        // The record is named in the body.
+        // The body names the workflow, which may not exist.
         answers.insert("404".to_owned(), RefOr::Ref(Ref::from_response_name("NotFound")));
         answers
     }
@@ -208,7 +208,7 @@ pub async fn act(
         Request::Create(new) => new,
         Request::Run(new) => return run(&caller, idempotency, new, body.digest).await,
     };
-    // Checked before the transaction, and refused in it: a repeated request gets its first answer, whatever holds by now.
+    // Checked before the transaction, and refused in it: a repeated request gets its first response, whatever changed since.
     let saving = checked(&caller, saving::new(*new).await).await;
     let (grant, secrets) = (caller.grant(), caller.app().secrets.clone());
     idempotency
@@ -220,13 +220,13 @@ pub async fn act(
         .await
 }
 
-/// Takes a run on, or tries it without touching anything.
+/// Queues a run, or simulates it in a dry run.
 async fn run(caller: &Access<Writing>, idempotency: Idempotency, new: NewRun, digest: [u8; 32]) -> Result<Once<Done>> {
     let (db, grant) = (caller.db(), caller.grant());
     let settings: Settings = caller.app().settings.of_feature();
     let NewRun { workflow_id, input, dry_run } = new;
     if !dry_run {
-        // Checked before the transaction, and refused in it: a repeated request gets its first answer.
+        // Checked before the transaction, and refused in it: a repeated request gets its first response.
         let checked = check(&db, workflow_id, input).await;
         let started = idempotency.once(caller, &db, digest, async move |tx| {
             grant.confirm(tx).await?;
@@ -295,7 +295,7 @@ pub async fn change(
             Ok(Changed::Workflow(Box::new(Versioned(changed))))
         });
         match changed.await {
-            // Somebody else was first: the same change of what it is now.
+            // Another change was first: the patch is applied to the new version.
             Err(error) if error.code() == Code::Conflict && tries < TRIES_MAX => {}
             changed => return changed,
         }
@@ -303,10 +303,10 @@ pub async fn change(
     Err(Error::internal("the last try is answered"))
 }
 
-/// How often a change is made anew because another was first.
+/// How often a patch is applied again because another change was first.
 const TRIES_MAX: usize = 20;
 
-/// Does with a run what it is told.
+/// Applies an action to a run.
 async fn tell_run(
     caller: &Access<Writing>,
     if_match: IfMatch,
@@ -317,7 +317,7 @@ async fn tell_run(
 ) -> Result<Once<Changed>> {
     let (db, grant) = (caller.db(), caller.grant());
     let settings: Settings = caller.app().settings.of_feature();
-    // Set when it is done, which a repeated request does not do again.
+    // Set when the action is applied, so that a repeated request counts no metrics.
     let (done, decided) = (Arc::new(OnceLock::new()), wanted.decided());
     let noted = done.clone();
     let told = idempotency.once(caller, &db, digest, async move |tx| {
@@ -336,7 +336,7 @@ async fn tell_run(
     Ok(told)
 }
 
-/// What PATCH answers.
+/// The response of PATCH.
 pub enum Changed {
     Workflow(Box<Versioned<Workflow>>),
     Run(Box<Versioned<RunDetail>>),
@@ -388,7 +388,7 @@ pub async fn delete(
     Ok(NoContent)
 }
 
-/// With where its requests go, too. A name that does not resolve yet passes: the check when something is sent decides.
+/// Checks the targets of its requests too. A host that does not resolve yet is accepted: it is checked again when sending.
 async fn checked(caller: &Caller, saving: Result<Saving>) -> Result<Saving> {
     let saving = saving?;
     let places = places(&saving.compiled);
@@ -404,7 +404,7 @@ async fn checked(caller: &Caller, saving: Result<Saving>) -> Result<Saving> {
     if refused.is_empty() { Ok(saving) } else { Err(Error::invalid_fields(refused)) }
 }
 
-/// Each host once, with where it is named.
+/// Each host once, with the pointers that name it.
 fn places(compiled: &Compiled) -> BTreeMap<String, (Target, Vec<String>)> {
     let mut places = BTreeMap::new();
     for (pointer, target) in compiled.targets() {

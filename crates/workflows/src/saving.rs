@@ -1,4 +1,4 @@
-//! What is done before a transaction saves a definition: reading and checking one takes a while, and nobody waits for it.
+//! Checks definitions before the transaction that saves them: a check takes a while, and would block other writers.
 
 use std::collections::BTreeMap;
 
@@ -10,22 +10,22 @@ use super::check::{self, Compiled};
 use super::definition::{NewWorkflow, WorkflowPatch};
 use super::secrets::{self, StepHeaders};
 
-/// A definition to be saved, with the values of its headers.
+/// A checked workflow that is about to be saved, with its header values.
 pub struct Saving {
     pub compiled: Compiled,
     pub enabled: bool,
 }
 
-/// A workflow as somebody has read it who is about to change it.
+/// The stored workflow that a change is based on.
 pub struct Current {
     pub version: i64,
     pub enabled: bool,
-    /// With the mask where values of headers are.
+    /// With masked header values.
     pub definition: Definition,
     pub headers: StepHeaders,
 }
 
-/// Checks a new one.
+/// Checks a new workflow.
 pub async fn new(new: NewWorkflow) -> Result<Saving> {
     blocking(move || {
         let nothing = Definition { steps: Vec::new(), ..new.definition.clone() };
@@ -34,7 +34,7 @@ pub async fn new(new: NewWorkflow) -> Result<Saving> {
     .await
 }
 
-/// Checks what a workflow becomes.
+/// Applies a patch and checks the resulting workflow.
 pub async fn changed(current: Current, patch: WorkflowPatch) -> Result<Saving> {
     blocking(move || {
         let patched = patch.apply(&current.definition, current.enabled)?;
@@ -55,7 +55,7 @@ fn saving(new: NewWorkflow, old: &Definition, kept: &StepHeaders) -> Result<Savi
     Err(Error::invalid_fields(errors))
 }
 
-/// Off the threads that serve requests.
+/// Runs a job off the threads that serve requests.
 async fn blocking<T: Send + 'static>(job: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(job).await.map_err(Error::internal)?
 }

@@ -1,7 +1,7 @@
-//! When a schedule fires: five fields of cron, on the clocks of a time zone.
+//! Schedules: five fields of cron in a time zone.
 //!
-//! Fixed times, also several, that the clocks jump over fire when they have jumped, and those that they show twice fire once;
-//! `*/15` and its like fire at each quarter of an hour that there is.
+//! Where clocks change, fixed times that are skipped fire right after the jump, and fixed times that occur twice fire once.
+//! Steps such as `*/15` fire at each quarter of an hour that exists.
 
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
@@ -10,23 +10,22 @@ use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{ToSpan, Zoned};
 use kernel::base::Timestamp;
 
-/// Five fields, each a long list.
+/// Enough for five fields with long lists.
 const CRON_BYTES_MAX: usize = 100;
 const ZONE_BYTES_MAX: usize = 64;
-/// The calendar repeats itself after so many years, leap days and days of the week together: what is on none of their days
-/// never is.
+/// Leap days and weekdays repeat after these 28 years: a schedule that matches none of their days never fires.
 const CALENDAR: (i16, i16) = (2000, 2027);
-/// How many changes of the clocks are looked beyond where a time falls into hours that never were.
+/// How many clock changes the search goes beyond when a time falls into skipped hours.
 const JUMPS_MAX: usize = 8;
 const DAY_SECONDS: i32 = 24 * 60 * 60;
-/// How many fixed times are looked at that the clocks have shown already.
+/// How many fixed times that are already past are examined.
 const SHOWN_MAX: usize = 10_000;
 
 #[derive(Clone, Debug)]
 pub struct Schedule {
     cron: Cron,
     zone: TimeZone,
-    /// Its minutes and hours are said one by one.
+    /// Minutes and hours are listed one by one, without steps.
     fixed: bool,
 }
 
@@ -63,7 +62,7 @@ impl Schedule {
         }
     }
 
-    /// The first time later than this one. None where there is none that can be written.
+    /// The first time after `at`; none beyond the range of timestamps.
     pub fn next_after(&self, at: Timestamp) -> Option<Timestamp> {
         let from = jiff::Timestamp::from_millisecond(at.as_millis()).ok()?;
         let next = if self.fixed {
@@ -75,8 +74,8 @@ impl Schedule {
         Some(Timestamp::from_millis(next.as_millisecond()))
     }
 
-    /// Looked for on clocks that never change, and found on those of the zone: at the jump for what they jump over, and the
-    /// first time for what they show twice.
+    /// Searches in local time without clock changes, and converts the result: a skipped time becomes the time of the jump,
+    /// an ambiguous time its first occurrence.
     fn next_fixed(&self, from: jiff::Timestamp) -> Option<jiff::Timestamp> {
         let mut shown = from.to_zoned(self.zone.clone()).datetime();
         for _ in 0..SHOWN_MAX {
@@ -84,7 +83,7 @@ impl Schedule {
             let at = match self.zone.to_ambiguous_timestamp(shown).offset() {
                 AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(shown).ok()?,
                 AmbiguousOffset::Fold { before, .. } => before.to_timestamp(shown).ok()?,
-                // A day that never was has no times: Samoa had no 30 December 2011.
+                // A skipped day has no times: Samoa had no 30 December 2011.
                 AmbiguousOffset::Gap { before, after } if after.seconds() - before.seconds() >= DAY_SECONDS => continue,
                 AmbiguousOffset::Gap { after, .. } => {
                     self.zone.following(after.to_timestamp(shown).ok()?).next()?.timestamp()
@@ -101,14 +100,14 @@ impl Schedule {
         self.cron.find_next_occurrence(from, inclusive).ok()
     }
 
-    /// A time within hours that were left out, more than two of them, can be an error of the search: Samoa had no 30 December
-    /// 2011. It goes on where the clocks do.
+    /// The search can fail for a time within more than two skipped hours: Samoa had no 30 December 2011. It is repeated from
+    /// each following clock change.
     fn beyond_a_jump(&self, from: jiff::Timestamp) -> Option<Zoned> {
         let mut jumps = self.zone.following(from).take(JUMPS_MAX);
         jumps.find_map(|jump| self.search(&jump.timestamp().to_zoned(self.zone.clone()), true))
     }
 
-    /// Whether there is a day for it at all. The search itself would look until the year 5000.
+    /// Whether any day matches. The search itself would go on until the year 5000.
     fn ever(&self) -> bool {
         let pattern = &self.cron.pattern;
         let (first, last) = CALENDAR;
@@ -136,7 +135,7 @@ impl Schedule {
     }
 }
 
-/// Whether neither minutes nor hours go by steps.
+/// Whether minutes and hours have no steps or wildcards.
 fn is_fixed(cron: &str) -> bool {
     let fields: Vec<&str> = cron.split_whitespace().collect();
     fields.len() == 5 && !fields[..2].iter().any(|field| field.contains(['*', '/', '?']))
@@ -152,7 +151,7 @@ fn parse_cron(text: &str) -> Result<Cron, ScheduleFault> {
 }
 
 fn parse_zone(name: &str) -> Result<TimeZone, ScheduleFault> {
-    // Files of the database that are no zone but this machine's, which other nodes have otherwise.
+    // These files of the database are the zone of this machine, and differ between nodes.
     let is_local = ["localtime", "posixrules"].iter().any(|local| local.eq_ignore_ascii_case(name));
     let known = if name.len() > ZONE_BYTES_MAX || is_local { None } else { TimeZone::get(name).ok() };
     known.ok_or_else(|| ScheduleFault {

@@ -1,7 +1,7 @@
-//! What a workflow takes as its input: JSON Schema, draft 2020-12, without references.
+//! Input schemas of workflows: JSON Schema, draft 2020-12, without references.
 //!
-//! References are left out, and what looks at everything again (`unevaluated…`): with them a small schema can take as long
-//! as it likes. Without, the cost is that of the schema for each value of the input.
+//! References and `unevaluated…` keywords are left out: with them the cost of a small schema has no bound. Without them
+//! each value of the input costs at most one pass over the schema.
 
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
@@ -9,15 +9,15 @@ use serde_json::Value;
 use expressions::pattern;
 
 const SCHEMA_BYTES_MAX: usize = 16 << 10;
-/// What builds and checks recurses.
+/// Building and validating recurse.
 const DEPTH_MAX: usize = 16;
 const NODES_MAX: usize = 500;
-/// Each is compiled, and tried on each text that it is for: in the worst case a place takes 20 ns for each byte of input.
+/// Each pattern is compiled, and matched against its texts: in the worst case a position takes 20 ns per byte of input.
 const PATTERNS_MAX: usize = 20;
 const PATTERN_PLACES_MAX: usize = 150;
 const PATTERN_BYTES: usize = 64 << 10;
 const PATTERN_CACHE_BYTES: usize = 256 << 10;
-/// More is not told at once, and not longer: some details list what they did not expect.
+/// Further errors are not reported, and long details are cut: some list every unexpected property.
 const FAULTS_MAX: usize = 20;
 const DETAIL_CHARACTERS_MAX: usize = 300;
 
@@ -33,17 +33,17 @@ const REFUSED: [&str; 9] = [
     "unevaluatedItems",
     "unevaluatedProperties",
 ];
-/// Those that are checked. Another would be accepted and mean nothing.
+/// The formats that are validated. Any other would be accepted and have no effect.
 const FORMATS: [&str; 10] =
     ["date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"];
 
-/// A schema that was read.
+/// A schema that is ready to validate.
 #[derive(Debug)]
 pub struct InputSchema {
     validator: Validator,
 }
 
-/// A pointer into the schema, a code and what is wrong there.
+/// A pointer into the schema, an error code and a detail.
 pub type SchemaFault = (String, &'static str, String);
 
 impl InputSchema {
@@ -70,8 +70,8 @@ impl InputSchema {
         }
     }
 
-    /// What is wrong with an input, as a pointer into it; nothing if all is well. No value is repeated. The first alone:
-    /// all of them are gathered before the first is told, and a small schema has millions on a list.
+    /// The first error of an input as a pointer into it and a detail, or nothing. Details repeat no value. Further errors
+    /// are left out: all would be collected before the first is returned, and a small schema has millions on a list.
     pub fn check(&self, input: &Value) -> Vec<(String, String)> {
         match self.validator.validate(input) {
             Ok(()) => Vec::new(),
@@ -87,8 +87,8 @@ fn detail(text: &str) -> String {
     }
 }
 
-/// Looks for what is refused before anything is built. It takes every object for a schema: a property may have any of
-/// these names, so names of properties are passed over.
+/// Finds refused keywords before anything is built. Every object is taken for a schema, but the names of properties are
+/// skipped: a property can have the name of a keyword.
 struct Walk {
     faults: Vec<SchemaFault>,
     nodes: usize,
@@ -120,7 +120,7 @@ impl Walk {
                     let pointer = format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"));
                     self.keyword(key, value, &pointer);
                     match key.as_str() {
-                        // Values, not schemas.
+                        // These keywords have values, not schemas.
                         "const" | "enum" | "default" | "examples" => self.plain(value, &pointer, depth + 1),
                         "properties" | "patternProperties" | "dependentSchemas" | "$defs" | "definitions" => {
                             self.named(key, value, &pointer, depth + 1);
@@ -138,7 +138,7 @@ impl Walk {
         }
     }
 
-    /// Schemas by names that are nobody's but the author's.
+    /// Visits schemas whose names the author chose.
     fn named(&mut self, keyword: &str, value: &Value, pointer: &str, depth: usize) {
         let Value::Object(entries) = value else { return };
         for (key, value) in entries {

@@ -1,7 +1,7 @@
-//! Values of headers are secrets: they are kept apart from the definition, which has a mask in their place.
+//! Header values are secrets: they are stored apart from the definition, in which they are masked.
 //!
-//! A value stays with the place that it was given for: scheme, host and port of its step's `url`, which must be written out
-//! where there are headers. So a stored value never goes where its saver did not say.
+//! A stored value is bound to the origin it was given for: scheme, host and port of its step's `url`, which must be literal
+//! in a step with headers. So a stored value is never sent to an origin that its saver did not name.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ use super::actions::HTTP_REQUEST;
 use super::{Definition, Step};
 use feature_kit::request_headers::{MASK, merge_headers};
 
-/// By step and name.
+/// Header values by step id and header name.
 pub type StepHeaders = BTreeMap<String, BTreeMap<String, String>>;
 
-/// Where expressions begin.
+/// The start of an expression in a text.
 const TEMPLATE: &str = "${{";
 
-/// Takes the values out.
+/// Replaces the header values of a definition with the mask, and returns them.
 pub fn take(definition: &mut Definition) -> StepHeaders {
     let mut taken = StepHeaders::new();
     for step in &mut definition.steps {
@@ -34,7 +34,7 @@ pub fn take(definition: &mut Definition) -> StepHeaders {
     taken
 }
 
-/// Puts them back.
+/// Puts header values back into a masked definition.
 pub fn put(definition: &mut Definition, values: &StepHeaders) {
     for step in &mut definition.steps {
         let Some(values) = values.get(&step.id) else { continue };
@@ -46,7 +46,7 @@ pub fn put(definition: &mut Definition, values: &StepHeaders) {
     }
 }
 
-/// Puts what is stored where the mask stands in what is given, and tells where it cannot.
+/// Replaces masks in a new definition with the stored values, and reports masks that have none.
 pub fn keep(given: &mut Definition, old: &Definition, kept: &StepHeaders) -> Vec<FieldError> {
     let (mut errors, nothing) = (Vec::new(), BTreeMap::new());
     for (at, step) in given.steps.iter_mut().enumerate() {
@@ -70,7 +70,7 @@ fn headers_of(step: &mut Step) -> Option<&mut Map<String, Value>> {
     step.with.get_mut("headers")?.as_object_mut()
 }
 
-/// Whether a request of the one goes to the place of the other.
+/// Whether the requests of two steps go to the same origin.
 fn goes_where(one: &Step, other: &Step) -> bool {
     match (place_of(one), place_of(other)) {
         (Some(Ok(one)), Some(Ok(other))) => one.has_place_of(&other),
@@ -78,7 +78,7 @@ fn goes_where(one: &Step, other: &Step) -> bool {
     }
 }
 
-/// Where the requests of a step go, as far as it is written out; none if an expression decides.
+/// The origin of a step's requests, if it is literal; none if it depends on an expression.
 pub fn place_of(step: &Step) -> Option<Result<Target, BadTarget>> {
     if step.uses != HTTP_REQUEST {
         return None;

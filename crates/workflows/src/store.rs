@@ -1,6 +1,6 @@
 //! SQL of workflows and their revisions.
 //!
-//! Whatever is changed here moves the tenant's clock first, and wakes the lane on which its workflows run last.
+//! Every change moves the tenant's clock first, and wakes the tenant's lane of workflows last.
 
 use kernel::args;
 use kernel::audit::{self, Changes, Entry};
@@ -23,7 +23,7 @@ use feature_kit::registry;
 use feature_kit::request_headers::MASK;
 
 kernel::columns! {
-    /// A record with the revision in force.
+    /// A workflow with its current revision.
     pub struct WorkflowColumns {
         id = "w.id", enabled = "w.enabled", revision = "w.revision", next_run_at = "w.next_run_at",
         definition = "r.definition", headers = "r.headers", saved_by_type = "r.saved_by_type",
@@ -34,7 +34,7 @@ kernel::columns! {
 }
 
 kernel::columns! {
-    /// What is read of a revision by whoever runs it.
+    /// The columns of a revision that a run needs.
     pub struct RevisionColumns {
         workflow_name = "w.name", definition = "r.definition", headers = "r.headers", saved_by_type = "r.saved_by_type",
         saved_by_id = "r.saved_by_id", saved_by_name = "r.saved_by_name",
@@ -42,7 +42,7 @@ kernel::columns! {
 }
 
 kernel::columns! {
-    /// What is written of a new workflow.
+    /// The columns of a new workflow.
     struct NewWorkflowColumns in "workflows" {
         id, name, enabled, revision, next_run_at, created_by_type, created_by_id, created_by_name, version, created_at,
         updated_at,
@@ -50,25 +50,25 @@ kernel::columns! {
 }
 
 kernel::columns! {
-    /// What is written of one that is changed.
+    /// The columns of a workflow that a change writes.
     struct ChangedColumns in "workflows" by id { id, name, enabled, revision, next_run_at, version, updated_at }
 }
 
 kernel::columns! {
-    /// All of a revision.
+    /// All columns of a revision.
     struct NewRevisionColumns in "workflow_revisions" {
         workflow_id, revision, definition, headers, saved_by_type, saved_by_id, saved_by_name, saved_at,
     }
 }
 
 kernel::statements! {
-    /// One workflow that names an organization in the definition in force. There are at most so many of them; CROSS JOIN keeps
-    /// SQLite from starting at the revisions, which only grow.
+    /// One workflow whose current definition names an organization. A tenant has few workflows; CROSS JOIN keeps SQLite
+    /// from starting at the revisions, which only grow.
     OF_ORGANIZATION = "SELECT w.id FROM workflows w CROSS JOIN workflow_revisions r
         WHERE w.tenant_id = $1 AND w.deleted_at IS NULL
             AND r.tenant_id = w.tenant_id AND r.workflow_id = w.id AND r.revision = w.revision
             AND r.definition LIKE '%' || CAST($2 AS TEXT) || '%' LIMIT 1";
-    /// Where each stands, and how large it is.
+    /// The sort key and the size of each workflow.
     LIST = "SELECT w.created_at, w.id, CAST(octet_length(r.definition) AS BIGINT) FROM workflows w
         JOIN workflow_revisions r ON r.tenant_id = w.tenant_id AND r.workflow_id = w.id AND r.revision = w.revision
         WHERE w.tenant_id = $1 AND w.deleted_at IS NULL";
@@ -90,7 +90,7 @@ kernel::statements! {
     INSERT = NewWorkflowColumns::INSERT;
     UPDATE = ChangedColumns::UPDATE;
     INSERT_REVISION = NewRevisionColumns::INSERT;
-    /// A revision that is not in force any more, if no run is of it: nobody can ask for it.
+    /// Deletes a revision that is not current and has no runs: nothing can refer to it.
     DROP_REVISION = "DELETE FROM workflow_revisions WHERE tenant_id = $1 AND workflow_id = $2 AND revision = $3
             AND revision <> (SELECT w.revision FROM workflows w WHERE w.tenant_id = $1 AND w.id = $2)
             AND NOT EXISTS (SELECT 1 FROM workflow_runs r WHERE r.tenant_id = $1 AND r.workflow_id = $2 AND r.revision = $3)";
@@ -103,20 +103,20 @@ kernel::statements! {
     DELETE_TRIGGERS = "DELETE FROM workflow_triggers WHERE tenant_id = $1 AND workflow_id = $2";
 }
 
-/// What is sent with the requests of a revision; the version is the revision's number.
+/// The header values of a revision; the sealed version is the revision's number.
 pub const SEALED_HEADERS: SealedColumn<Workflow> = SealedColumn::new("workflow_revisions.headers");
 
-/// The longest value that the audit trail repeats.
+/// The longest value that is copied into the audit trail.
 const AUDITED_BYTES_MAX: usize = 1_000;
 
-/// Where a workflow stands in the list.
+/// The sort key of a workflow in the list.
 pub type Place = (Timestamp, WorkflowId);
 
 pub async fn get(db: &Db, id: WorkflowId) -> Result<Workflow> {
     Ok(db.one::<StoredWorkflow>(GET, args![id]).await?.record)
 }
 
-/// Newest first: where each stands and how large it is, then as many as fit; and behind which the next page starts.
+/// Newest first. Reads sort keys and sizes, then as many workflows as fit; also returns where the next page starts.
 pub async fn list(db: &Db, after: Option<Place>, limit: usize) -> Result<(Vec<Workflow>, Option<Place>)> {
     let order = ["w.created_at", "w.id"];
     let mut select = Select::new(LIST);
@@ -137,22 +137,22 @@ pub async fn list(db: &Db, after: Option<Place>, limit: usize) -> Result<(Vec<Wo
     Ok((rows.into_iter().map(|row| row.record).collect(), next))
 }
 
-/// For whoever is about to change it.
+/// The workflow for a change that is about to be checked.
 pub async fn current(db: &Db, secrets: &Secrets, id: WorkflowId) -> Result<Current> {
     let StoredWorkflow { record, headers } = db.one(GET, args![id]).await?;
     let headers = open(db.tenant_id(), secrets, id, record.revision, &headers)?;
     Ok(Current { version: record.version, enabled: record.enabled, definition: record.definition(), headers })
 }
 
-/// What a run goes by.
+/// A revision as a run uses it.
 pub struct Revision {
     pub workflow_name: String,
-    /// With the values of its headers.
+    /// With header values.
     pub definition: Definition,
     pub saved_by: ActorRef,
 }
 
-/// A revision, of a workflow that may be deleted by now: then the values of its headers are gone.
+/// A revision of a workflow, which may be deleted: then its header values are gone.
 pub async fn revision(db: &Db, secrets: &Secrets, id: WorkflowId, revision: i64) -> Result<Revision> {
     let stored: StoredRevision = db.one(GET_REVISION, args![id, revision]).await?;
     let StoredRevision { workflow_name, mut definition, headers, saved_by } = stored;
@@ -195,10 +195,10 @@ pub async fn create(tx: &mut Tx, rights: &Rights, saving: Saving, secrets: &Secr
     Ok(read(tx, id).await?.record)
 }
 
-/// What is asked of a workflow.
+/// A change of a stored workflow.
 pub enum Change {
     Enable(bool),
-    /// A definition that was checked against a version of it; none where it could not be read.
+    /// A definition that was checked against this version; none if the version could not be read.
     Save {
         version: Option<i64>,
         saving: Result<Box<Saving>>,
@@ -248,7 +248,7 @@ pub async fn change(
         audit::record(tx, Entry::new("workflow.update", "workflow", id).changes(changes)).await?;
     }
     let definition = new.as_ref().map_or(&before, |(_, definition, _)| definition);
-    // A moment that has come already is not passed over.
+    // A time that is due already is not skipped.
     let kept = old.next_run_at.filter(|_| enabled && old.enabled && definition.on == before.on);
     let next_run_at = match kept {
         Some(kept) => Some(kept),
@@ -275,13 +275,13 @@ pub async fn change(
     Ok(read(tx, id).await?.record)
 }
 
-/// Forgets a revision that is neither in force nor that of a run. Whoever makes a run has the tenant's clock, as whoever
-/// calls this, and looks which one is in force.
+/// Deletes a revision that is neither current nor used by a run. No run can start on it meanwhile: creating a run takes the
+/// tenant's clock, as callers of this do, and then reads the current revision.
 pub async fn drop_revision(tx: &mut Tx, id: WorkflowId, revision: i64) -> Result<()> {
     tx.later(DROP_REVISION, vec![id.into(), revision.into()]).await
 }
 
-/// Its runs stay readable; those that are not over are ended by whoever works on the lane.
+/// Deletes a workflow. Its runs stay readable; the engine ends those that are not over.
 pub async fn delete(tx: &mut Tx, id: WorkflowId, if_match: &IfMatch) -> Result<()> {
     let now = tx.tick().await?.at;
     if_match.check(read(tx, id).await?.record.version)?;
@@ -296,8 +296,8 @@ async fn read(tx: &mut Tx, id: WorkflowId) -> Result<StoredWorkflow> {
     tx.one(GET, args![id]).await
 }
 
-/// Runs have the authority of whoever saves: nobody lends what they do not hold. And what is named must be there, but for what
-/// was named `before`: that is no new reference.
+/// Runs have the authority of the saver, who must hold every scope that they need. Referenced records must exist, except
+/// those that the definition named `before`: they are no new references.
 async fn check_saver(tx: &mut Tx, rights: &Rights, compiled: &Compiled, before: &str) -> Result<()> {
     rights.require_all(&compiled.scopes()?, "A workflow with these steps and events")?;
     let named = compiled.references.iter().map(|reference| reference.id.clone());
@@ -305,7 +305,7 @@ async fn check_saver(tx: &mut Tx, rights: &Rights, compiled: &Compiled, before: 
     refer::ask(tx, &registry().referable, &compiled.references).await?.check_but(tx, &kept).await
 }
 
-/// By this node's clock, as everything about lanes.
+/// When the schedule fires next, by this node's clock, which lanes use too.
 fn next_run(tx: &Tx, enabled: bool, on: &Trigger) -> Result<Option<Timestamp>> {
     match on {
         Trigger::Schedule(schedule) if enabled => {
@@ -343,7 +343,7 @@ async fn write_revision(
     tx.later(INSERT_REVISION, row.into_vec()).await
 }
 
-/// Nothing where it was deleted.
+/// Unseals the header values of a revision; empty if the workflow was deleted.
 fn open(
     tenant: Option<TenantId>,
     secrets: &Secrets,
@@ -359,8 +359,8 @@ fn open(
     serde_json::from_slice(&plain).map_err(Error::internal)
 }
 
-/// Which events start it from now on. What it waited for already it goes on to wait for: events that nobody has looked at
-/// yet are not lost by a change.
+/// Replaces the event patterns that start a workflow. Patterns it had already keep their feed position, so that a change
+/// loses no events that are not processed yet.
 async fn set_triggers(tx: &mut Tx, id: WorkflowId, enabled: bool, on: &Trigger, sequence: i64) -> Result<()> {
     let wanted: &[String] = match on {
         Trigger::Event(event) if enabled => &event.types,
@@ -385,7 +385,7 @@ async fn wake(tx: &mut Tx) -> Result<()> {
     lanes::wake(tx, WORKFLOW_LANE, LANE_KEY).await
 }
 
-/// What differs, long values left out. That values of headers changed is told, not what they are.
+/// The changed fields for the audit trail, without long values. Header values are reported as changed, but not shown.
 fn changes(old: &Definition, new: &Definition, headers: bool, (from, to): (i64, i64)) -> Result<Changes> {
     let mut changes = Changes::default();
     changes.add("revision", from, to);

@@ -1,4 +1,4 @@
-//! A workflow as it is read from its rows.
+//! Workflows and revisions as they are read from their rows.
 
 use kernel::base::seal::Sealed;
 use kernel::base::{ActorRef, Error, Result};
@@ -7,7 +7,7 @@ use kernel::store::{FromRow, Row};
 use super::store::{RevisionColumns, WorkflowColumns};
 use super::{Definition, Workflow};
 
-/// A workflow as it is stored: the record, and the values of its headers still sealed.
+/// A stored workflow: the record, and its sealed header values.
 pub struct StoredWorkflow {
     pub record: Workflow,
     pub headers: Sealed,
@@ -37,14 +37,14 @@ impl FromRow for StoredWorkflow {
 }
 
 impl Workflow {
-    /// What it says, with the mask where values of headers are.
+    /// The definition, with masked header values.
     pub fn definition(&self) -> Definition {
         let (name, on, input_schema) = (self.name.clone(), self.on.clone(), self.input_schema.clone());
         Definition { name, on, input_schema, steps: self.steps.clone() }
     }
 }
 
-/// A revision as it is stored.
+/// A stored revision, with its header values still sealed.
 pub struct StoredRevision {
     pub workflow_name: String,
     pub definition: Definition,

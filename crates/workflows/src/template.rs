@@ -1,20 +1,20 @@
-//! Values of a definition with expressions in them: `${{ … }}` in texts, never in keys.
+//! JSON values with expressions in them: `${{ … }}` in texts, never in keys.
 //!
-//! A text that is one expression and nothing else becomes what it evaluates to, of whatever type; in a longer text each
-//! becomes text. What comes out is never looked at again: an input with `${{` in it stays as it is.
+//! A text that is exactly one expression becomes the expression's value, of any type; in a longer text each expression
+//! becomes text. Results are not evaluated again: an input that contains `${{` stays as it is.
 
 use serde_json::{Map, Value};
 
 use expressions::{Expression, Fault, Meter, Scope, end_of_template};
 
-/// As deep as JSON is read; what is walked here recurses.
+/// As deep as the JSON parser accepts; parsing and evaluating recurse.
 const DEPTH_MAX: usize = 128;
-/// Of one template. Reading one takes up to a millisecond.
+/// Expressions per template. Parsing one takes up to a millisecond.
 const EXPRESSIONS_MAX: usize = 500;
-/// More is not told at once.
+/// Further errors are not reported.
 const FAULTS_MAX: usize = 20;
 
-/// A value that was read once.
+/// A parsed value.
 #[derive(Debug)]
 pub struct Template {
     part: Part,
@@ -23,9 +23,9 @@ pub struct Template {
 
 #[derive(Debug)]
 enum Part {
-    /// Without any expression within.
+    /// A value without any expression.
     Constant(Value),
-    /// One expression and nothing else: its place among the expressions.
+    /// Exactly one expression: its index among the expressions.
     Whole(usize),
     Text(Vec<Piece>),
     List(Vec<Part>),
@@ -39,7 +39,7 @@ enum Piece {
 }
 
 impl Template {
-    /// Reads every text; what is wrong comes with the pointer to the text.
+    /// Parses every text; errors have the pointer of their text.
     pub fn parse(value: &Value) -> Result<Template, Vec<(String, Fault)>> {
         let mut reading = Reading { expressions: Vec::new(), faults: Vec::new(), pointer: String::new() };
         let part = reading.part(value, 0);
@@ -54,7 +54,7 @@ impl Template {
     pub fn templated(&self) -> impl Iterator<Item = &str> {
         let pointers = self.expressions.iter().map(|(pointer, _)| pointer.as_str());
         let mut last = None;
-        // Those of one text stand beside each other.
+        // Expressions of one text are adjacent.
         pointers.filter(move |pointer| last.replace(*pointer) != Some(*pointer))
     }
 
@@ -67,7 +67,7 @@ impl Template {
         self.expressions.is_empty()
     }
 
-    /// What it is now; a fault comes with the pointer of its text.
+    /// Evaluates all expressions; an error has the pointer of its text.
     pub fn eval(&self, scope: &Scope<'_>, meter: &mut Meter) -> Result<Value, (String, Fault)> {
         Evaluation { template: self, scope, meter }.part(&self.part)
     }

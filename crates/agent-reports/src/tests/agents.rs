@@ -1,4 +1,4 @@
-//! What the three agents really send.
+//! Recorded messages of the three agents.
 
 use kernel::base::Timestamp;
 

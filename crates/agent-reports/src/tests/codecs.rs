@@ -1,10 +1,10 @@
-//! Packed bodies, whole and broken.
+//! Compressed bodies, valid and broken.
 
 use super::super::codec::inflate_at_most;
 use super::super::{Codec, RefusalKind, detect, encode, inflate, read};
 use super::FUSION;
 
-/// Small, so that the test is quick; the real one differs in its number alone.
+/// Small, so that the test is fast; the real limit only has another value.
 const BYTES_MAX: usize = 1024 * 1024;
 
 #[test]

@@ -1,9 +1,9 @@
-//! What counts as the same report.
+//! Which reports have the same fingerprint.
 
 use super::super::fingerprint_parts;
 use super::{FUSION, GLPI, OCS};
 
-/// What counts of a body, behind the version of the reader.
+/// The fingerprint of a body without the version of the parser.
 fn fingerprint(body: &[u8]) -> Vec<u8> {
     fingerprint_parts(body).skip(1).collect::<Vec<_>>().concat()
 }

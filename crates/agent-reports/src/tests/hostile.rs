@@ -1,4 +1,4 @@
-//! Bodies that nobody should send.
+//! Hostile and broken bodies.
 
 use super::super::xml::parse_at_most;
 use super::super::{Codec, RefusalKind, encode, facts, fingerprint_parts, parse, read};
@@ -42,7 +42,7 @@ fn too_many_entries_are_refused() {
         ("CPUS", 1_000, "processors"),
     ] {
         let lower = section.to_lowercase();
-        // Different names, so that nothing is put together.
+        // Different names, so that no entries are merged.
         let in_xml = |count: usize| -> Vec<u8> {
             let entries = (0..count).map(|n| format!("<{section}><NAME>{n}</NAME><TYPE>t</TYPE></{section}>"));
             xml(&entries.collect::<String>())

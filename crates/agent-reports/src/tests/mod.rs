@@ -1,4 +1,4 @@
-//! Bodies as agents send them, and as nobody should.
+//! Bodies of real agents, and hostile ones.
 
 mod agents;
 mod codecs;

@@ -111,7 +111,7 @@ fn placeholders_count_for_nothing() {
         assert_eq!(real_mac(value), None, "{value}");
     }
     assert_eq!(real_mac("AC1F.6B00.0001").as_deref(), Some("ac:1f:6b:00:00:01"));
-    // Given by a hypervisor, and the machine's own all the same.
+    // Assigned by a hypervisor, but unique to the machine.
     assert_eq!(real_mac("02:fc:00:00:00:01").as_deref(), Some("02:fc:00:00:00:01"));
 }
 
@@ -122,7 +122,7 @@ fn a_uuid_has_a_twin() {
     assert_eq!(twin, "44454c4c-4200-1033-8051-b4c04f4e3132");
     assert_eq!(uuid_twin(&twin), Some(uuid));
     assert_eq!(uuid_twin("short"), None);
-    // The other order of a placeholder is one as well.
+    // A placeholder in the other byte order is a placeholder too.
     assert_eq!(real_uuid("78563412-3412-7856-90ab-cddeefaabbcc"), None);
 }
 

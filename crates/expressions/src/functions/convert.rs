@@ -1,4 +1,4 @@
-//! From one type to another.
+//! Conversions between types.
 
 use kernel::base::Timestamp;
 
@@ -6,7 +6,7 @@ use super::super::value::{Text, V, double_text, span_text};
 use super::super::{Fault, Meter};
 use super::{Function, span, time};
 
-/// Longer texts are no number, no time and no bool.
+/// A longer text is no number, timestamp, duration or bool.
 const TEXT_BYTES_MAX: usize = 100;
 
 pub fn call<'a>(function: Function, value: &V<'a>, meter: &mut Meter) -> Result<Option<V<'a>>, Fault> {
@@ -51,7 +51,7 @@ fn parse<'a>(function: Function, text: &str) -> Result<V<'a>, Fault> {
     }
 }
 
-/// The first double that is too large for an `int`, and for a `uint`.
+/// The smallest doubles that are too large for an `int` and for a `uint`.
 const INT_END: f64 = 9_223_372_036_854_775_808.0;
 const UINT_END: f64 = 18_446_744_073_709_551_616.0;
 

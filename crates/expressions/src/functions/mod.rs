@@ -1,4 +1,5 @@
-//! The functions there are. Any other is refused when a definition is saved, so that none changes its meaning unseen.
+//! The built-in functions. Unknown functions are refused when a definition is saved, so that adding one later never
+//! changes the meaning of a stored definition.
 
 mod convert;
 pub(super) mod span;
@@ -8,15 +9,15 @@ pub(super) mod time;
 use super::value::{SLOT_BYTES, Text, V};
 use super::{Fault, Meter};
 
-/// For the documentation and for the check: `x.` before the name where it is called on something.
+/// A function, for the documentation and for the check of calls.
 #[derive(Debug)]
 pub struct Documented {
     pub name: &'static str,
     pub example: &'static str,
     pub about: &'static str,
-    /// How many it takes, what stands before the dot included.
+    /// The least and the greatest number of arguments, the receiver included.
     pub arguments: (usize, usize),
-    /// Whether it may be called on something, and whether without.
+    /// Whether it is called on a receiver, as a global function, or both.
     pub called: Called,
     function: Function,
 }
@@ -34,7 +35,7 @@ pub enum Function {
     Contains,
     StartsWith,
     EndsWith,
-    /// Its pattern is compiled when the expression is read.
+    /// The pattern is compiled when the expression is parsed.
     Matches,
     LowerAscii,
     UpperAscii,
@@ -56,7 +57,7 @@ pub enum Function {
     Part(Part),
 }
 
-/// A part of a time, or of a duration.
+/// A part of a timestamp or of a duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     FullYear,
@@ -88,7 +89,7 @@ const fn part(name: &'static str, part: Part, example: &'static str, about: &'st
 
 use Called::{Both, On, Plain};
 
-/// Every function; `has`, `all`, `exists`, `exists_one`, `map` and `filter` are macros, and CEL's own.
+/// Every function. `has`, `all`, `exists`, `exists_one`, `map` and `filter` are not here: they are macros of CEL.
 #[rustfmt::skip]
 pub const FUNCTIONS: &[Documented] = &[
     row("size", Both, (1, 1), Function::Size, "event.data.tags.size()", "Characters of a text, elements of a list, entries of a map."),
@@ -125,10 +126,10 @@ pub const FUNCTIONS: &[Documented] = &[
     part("getMilliseconds", Part::Milliseconds, "now.getMilliseconds()", "The milliseconds after the second."),
 ];
 
-/// What looking a time zone up costs, beside the step.
+/// The cost of looking up a time zone, beside the step.
 const ZONE_BYTES: usize = 64;
 
-/// The function of this name, if it may be called like that, or why not.
+/// The function of this name, or why it cannot be called with these arguments.
 pub fn find(name: &str, on_something: bool, arguments: usize) -> Result<Function, String> {
     let known = FUNCTIONS.iter().find(|row| row.name == name);
     let Some(row) = known else {

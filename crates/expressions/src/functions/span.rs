@@ -3,10 +3,10 @@
 use super::super::value::V;
 use super::Part;
 
-/// The longest that CEL knows, 10,000 years, in milliseconds.
+/// The longest duration of CEL, 10,000 years, in milliseconds.
 pub const SPAN_MS_MAX: i64 = 315_576_000_000_000;
 
-/// Signs, digits and units, as Go writes them; finer than a millisecond is cut off.
+/// Parses a duration in the syntax of Go, into milliseconds. Finer units are truncated.
 pub fn parse(text: &str) -> Option<i64> {
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (-1, rest),
@@ -46,7 +46,7 @@ fn amount(number: &str, unit: &str) -> Option<i128> {
         return None;
     }
     let digits = |text: &str| if text.is_empty() { Some(0) } else { text.parse::<u64>().ok().map(i128::from) };
-    // Nanoseconds of an hour have fewer digits than these: the rest of a fraction says nothing.
+    // The nanoseconds of an hour have fewer digits than this: further digits of a fraction change nothing.
     let fraction = fraction.get(..fraction.len().min(FRACTION_DIGITS_MAX))?;
     let scale = 10_i128.pow(u32::try_from(fraction.len()).ok()?);
     digits(whole)?.checked_mul(unit)?.checked_add(digits(fraction)? * unit / scale)
@@ -54,7 +54,7 @@ fn amount(number: &str, unit: &str) -> Option<i128> {
 
 const FRACTION_DIGITS_MAX: usize = 15;
 
-/// How many whole ones there are in all, but for milliseconds, which are those after the second.
+/// The whole duration in this unit, except for milliseconds, which are those after the last full second.
 pub fn part<'a>(part: Part, ms: i64) -> Option<V<'a>> {
     Some(V::Int(match part {
         Part::Hours => ms / 3_600_000,

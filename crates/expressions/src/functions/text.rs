@@ -1,4 +1,4 @@
-//! Functions on texts. They count in characters, as CEL does.
+//! Functions on texts. They count characters, not bytes, as CEL does.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ pub fn call<'a>(
     rest: &[V<'a>],
     meter: &mut Meter,
 ) -> Result<Option<V<'a>>, Fault> {
-    // Each of them reads the text once at least; what is looked for is not longer, or is not looked for.
+    // Each function reads the text at least once; a longer needle is not searched for.
     meter.bytes(text.len())?;
     Ok(Some(match (function, rest) {
         (Function::Contains, [V::Text(part)]) => V::Bool(text.contains(&**part)),
@@ -35,7 +35,7 @@ pub fn call<'a>(
     }))
 }
 
-/// A part of a text: borrowed where the text is.
+/// A slice of a text: borrowed if the text is borrowed.
 fn piece<'a>(text: &Text<'a>, range: Range<usize>) -> V<'a> {
     match text {
         Text::Borrowed(whole) => V::Text(Text::Borrowed(whole.get(range).unwrap_or_default())),
@@ -48,7 +48,7 @@ fn trim<'a>(text: &Text<'a>) -> V<'a> {
     piece(text, start..start + text.trim().len())
 }
 
-/// At most so many parts, the last of which is the rest; none of them with 0, all with less.
+/// Splits into at most `limit` parts, the last of which is the rest. 0 gives no parts, a negative limit gives all.
 fn split<'a>(text: &Text<'a>, separator: &str, limit: Option<i64>, meter: &mut Meter) -> Result<V<'a>, Fault> {
     let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
     if limit == 0 {
@@ -64,7 +64,7 @@ fn split<'a>(text: &Text<'a>, separator: &str, limit: Option<i64>, meter: &mut M
     for count in 1.. {
         let rest = &text[start..];
         let cut = if separator.is_empty() {
-            // Between characters, and not before the first.
+            // An empty separator splits between characters, but not before the first.
             rest.chars().next().map(char::len_utf8).filter(|at| *at < rest.len()).map(|at| (at, at))
         } else {
             rest.find(separator).map(|at| (at, at + separator.len()))
@@ -81,7 +81,7 @@ fn split<'a>(text: &Text<'a>, separator: &str, limit: Option<i64>, meter: &mut M
 
 fn replace<'a>(text: &str, old: &str, new: &str, limit: Option<i64>, meter: &mut Meter) -> Result<V<'a>, Fault> {
     let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
-    // Counted first, so that what is made is paid before it is.
+    // Counted first, so that the result is charged before it is created.
     let count = text.matches(old).take(limit).count();
     let made = count.checked_mul(new.len()).and_then(|more| more.checked_add(text.len()));
     meter.bytes(made.ok_or(Fault::Spent)?)?;
@@ -106,7 +106,7 @@ fn index_of<'a>(text: &str, part: &str, from: i64) -> Result<V<'a>, Fault> {
     })
 }
 
-/// Where the character of this number starts; just after the last one is a place too.
+/// The byte offset of a character. The offset just after the last character is valid too.
 fn byte_at(text: &str, character: i64) -> Option<usize> {
     let character = usize::try_from(character).ok()?;
     text.char_indices().map(|(at, _)| at).chain([text.len()]).nth(character)

@@ -1,4 +1,4 @@
-//! Parts of a time, in UTC or in a zone.
+//! Parts of a timestamp, in UTC or in a time zone.
 
 use jiff::civil::DateTime;
 use jiff::tz::{Offset, TimeZone};
@@ -8,11 +8,11 @@ use super::super::Fault;
 use super::super::value::V;
 use super::Part;
 
-/// The years that a time is written with.
+/// The years 1 to 9999, in milliseconds since 1970.
 const FIRST_MS: i64 = -62_135_596_800_000;
 const LAST_MS: i64 = 253_402_300_799_999;
 
-/// A time of the years 1 to 9999; others could not be written.
+/// A timestamp of the years 1 to 9999; others have no RFC 3339 form.
 pub fn checked<'a>(ms: Option<i64>) -> Result<V<'a>, Fault> {
     match ms {
         Some(ms) if (FIRST_MS..=LAST_MS).contains(&ms) => Ok(V::Time(Timestamp::from_millis(ms))),

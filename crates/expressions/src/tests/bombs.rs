@@ -1,4 +1,4 @@
-//! Expressions made to use up time, memory or stack. Each ends, in a debug build, on a small stack.
+//! Expressions built to exhaust time, memory or stack. Each must end, in a debug build, on a small stack.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::super::{Expression, Fault, Meter};
 use super::{eval_in, meter, on_a_small_stack, world};
 
-/// What is not bounded takes hours: so generous that no busy machine makes a difference.
+/// An unbounded evaluation takes hours: this limit is so generous that a busy machine makes no difference.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 #[track_caller]
@@ -36,7 +36,7 @@ fn what_doubles_itself_ends() {
         let shown = source.clone();
         match ends(source, world()) {
             Err(Fault::Spent) => {}
-            // A list of lists that differ at once is told apart at once.
+            // Comparing lists that differ in their first elements ends at once.
             Ok(value) => assert!(value.is_boolean() || shown.contains("=="), "{shown}: {value}"),
             Err(fault) => panic!("{shown}: {fault}"),
         }
@@ -62,7 +62,7 @@ fn loops_within_loops_end() {
 fn an_event_that_is_copied_many_times_ends() {
     let event = json!({"data": "x".repeat(200_000), "items": (0..1_000).collect::<Vec<_>>()});
     let world = json!({"input": {}, "event": event, "steps": {}, "run": {}});
-    // Made once, and shared until it comes out.
+    // The event is shared, and copied only into the result.
     assert_eq!(ends("event.items.map(i, event).size()".to_owned(), world.clone()), Ok(json!(1_000)));
     for source in [
         "event.items.map(i, event)",
@@ -110,7 +110,7 @@ fn what_is_deep_or_long_is_refused_before_it_is_read() {
     assert!(matches!(ends(long, world()), Err(Fault::Bad { .. })));
 }
 
-/// As much as the bounds leave, of each shape, read and evaluated.
+/// Parses and evaluates the largest expression of each shape that the limits allow.
 #[test]
 fn what_is_as_deep_as_allowed_fits_the_stack() {
     let shapes: &[(&str, &str, usize)] = &[
@@ -131,7 +131,7 @@ fn what_is_as_deep_as_allowed_fits_the_stack() {
     ];
     let mut depth = 0;
     for (open, close, most) in shapes {
-        // The largest that is taken.
+        // The largest count that is accepted.
         let (count, source) = (1..=*most)
             .rev()
             .map(|count| (count, open.repeat(count) + "1" + &close.repeat(count)))
@@ -151,7 +151,7 @@ fn what_is_as_deep_as_allowed_fits_the_stack() {
     }
 }
 
-/// As deep as JSON is read.
+/// As deep as the JSON parser accepts.
 #[test]
 fn deep_values_fit_the_stack() {
     let mut deep = json!(1);
@@ -183,7 +183,7 @@ fn patterns_that_explode_are_refused_or_end() {
     }
     let five = "input.text.matches('a') || ".repeat(5) + "true";
     assert!(matches!(Expression::parse(&five), Err(Fault::Bad { .. })));
-    // What is left takes its places for each byte at most, and is paid so.
+    // An accepted pattern takes at most its positions for each byte, and is charged for them.
     let mut state = 1_u64;
     let text: String = std::iter::repeat_with(|| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -1,4 +1,4 @@
-//! What CEL's own tests say, of the parts that are here.
+//! Cases from the conformance tests of CEL, for the parts that are implemented.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What is refused, when it is saved or when it is evaluated, and what is said.
+//! Errors of expressions, when they are saved and when they are evaluated, and their messages.
 
 use serde_json::json;
 

@@ -1,9 +1,9 @@
-//! Whatever is given is refused or evaluated, and nothing panics.
+//! Random sources are refused or evaluated, and never panic.
 
 use super::super::end_of_template;
 use super::{Meter, eval_in, on_a_small_stack, world};
 
-/// In a debug build some thousands are a second.
+/// In a debug build some thousands take a second.
 const ROUNDS: usize = 3_000;
 
 const TOKENS: &[&str] = &[
@@ -93,7 +93,7 @@ const TOKENS: &[&str] = &[
     "'\\777'",
 ];
 
-/// A generator of one's own, so that a failure comes again.
+/// A generator with a fixed seed, so that a failure can be repeated.
 struct Random(u64);
 
 impl Random {
@@ -137,7 +137,7 @@ fn random_letters_never_panic() {
     });
 }
 
-/// What is right, with one part of it changed: it comes further than what is random.
+/// Valid expressions with a few changes get further than random text.
 #[test]
 fn right_expressions_with_a_change_never_panic() {
     const RIGHT: &[&str] = &[

@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 use super::{Expression, Fault, Meter, Scope};
 
-/// What a step's `with` has.
+/// The budget of a step's `with`.
 fn meter() -> Meter {
     Meter::new(100_000, 1 << 20)
 }
 
-/// What all expressions here look at.
+/// The values that all expressions here read.
 fn world() -> Value {
     json!({
         "input": {
@@ -46,7 +46,7 @@ fn eval(source: &str) -> Result<Value, Fault> {
     eval_in(source, &world(), &mut meter())
 }
 
-/// As small a stack as any thread of ours has, and less: a fourth of a worker's.
+/// Runs on a stack smaller than that of any thread in the server: a quarter of a worker's.
 fn on_a_small_stack<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> T {
     std::thread::Builder::new().stack_size(512 << 10).spawn(what).unwrap().join().unwrap()
 }

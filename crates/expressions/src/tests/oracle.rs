@@ -1,4 +1,4 @@
-//! Random expressions mean here what they mean to the evaluator of the crate `cel`, or fail in both.
+//! Random expressions give the same result as with the evaluator of the crate `cel`, or fail in both.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use super::{eval_in, meter};
 
 const SEED: [u8; 32] = *b"expressions are what cel makes.!";
 const CASES: u32 = 1_500;
-/// Of all cases, so many must end in a value at least, and so many in a fault: else the grammar shows too little.
+/// At least this many cases must end in a value, and as many in an error: otherwise the grammar covers too little.
 const EACH_MIN: usize = 300;
 
-/// What the other does, and CEL does not: it appends a map's keys to a list.
+/// The evaluator of `cel` appends a map's keys to a list, which CEL does not specify.
 const KNOWN: &str = "+ cannot take list and map";
 
-/// Numbers that decide what comes next; none left is the first choice.
+/// Random bytes that make the choices; when none are left, the first choice is taken.
 struct Choices<'a>(std::slice::Iter<'a, u8>);
 
 impl Choices<'_> {
@@ -80,10 +80,10 @@ struct Grammar<'a> {
 }
 
 impl Grammar<'_> {
-    /// Of this kind, but for one in sixteen, so that what does not fit is seen too.
+    /// An expression of this kind; one in sixteen is of another kind, so that type errors are covered too.
     fn of(&mut self, kind: Kind, depth: usize) -> String {
         let other = if self.choices.below(16) == 15 { KINDS[self.choices.below(KINDS.len())] } else { kind };
-        // But no map for a list: the order of its keys is chance in the other.
+        // Never a map for a list: the evaluator of `cel` iterates over keys in random order.
         let kind = if matches!(kind, Numbers | Texts) && other == Object { kind } else { other };
         let fitting: Vec<&str> = self.names.iter().filter(|(_, of)| *of == kind).map(|(name, _)| *name).collect();
         if depth == 0 {
@@ -234,7 +234,7 @@ fn from_cel(value: &cel::Value) -> Option<Value> {
 
 #[test]
 fn random_expressions_mean_what_they_mean_to_cel() {
-    // The other evaluator takes what it takes of the stack.
+    // The evaluator of `cel` does not bound its use of the stack.
     std::thread::Builder::new().stack_size(64 << 20).spawn(compare_all).unwrap().join().unwrap();
 }
 
@@ -252,7 +252,7 @@ fn compare_all() {
         let depth = 1 + grammar.choices.below(4);
         let source = grammar.any(depth);
         let ours = match eval_in(&source, &world, &mut meter()) {
-            // Longer than is allowed, or dearer.
+            // The expression is longer than allowed, or exceeds the budget.
             Err(Fault::Bad { detail, .. }) if detail.contains("at most") => return Ok(()),
             Err(Fault::Bad { detail, .. }) => return Err(TestCaseError::fail(format!("{source}: {detail}"))),
             Err(Fault::Spent) => return Ok(()),

@@ -1,4 +1,4 @@
-//! The fields of a device: which can be asked for, and what each is in a file.
+//! The fields of a device that `fields` may name, and their columns in a CSV file.
 
 use kernel::base::Word;
 use kernel::http::{CsvLine, Encoding};
@@ -7,7 +7,7 @@ use super::Part;
 use super::shown::{Choice, Shown};
 use crate::devices::Device;
 
-/// A column of a file: the field that it belongs to, its own name, and what stands in it.
+/// A column of a file: the field it belongs to, its name, and how its value is written.
 type Column = (&'static str, &'static str, fn(&Device, &mut CsvLine<'_>));
 
 /// In the order of the record.
@@ -62,12 +62,12 @@ const COLUMNS: &[Column] = &[
     ("updated_at", "updated_at", |device, line| line.plain(Some(device.updated_at))),
 ];
 
-/// The name of a field, if there is one of that name.
+/// The field with this name.
 pub fn field(name: &str) -> Option<&'static str> {
     COLUMNS.iter().map(|(field, ..)| *field).find(|field| *field == name)
 }
 
-/// A line for each device; lists stand in their field as JSON.
+/// One line per device; lists are JSON in one field.
 pub fn csv(choice: &Choice) -> Encoding<Shown> {
     let is_chosen = |field: &str| choice.fields.as_ref().is_none_or(|fields| fields.contains(&field));
     let chosen: Vec<Column> = COLUMNS.iter().filter(|(field, ..)| is_chosen(field)).copied().collect();

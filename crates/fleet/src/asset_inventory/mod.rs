@@ -1,4 +1,4 @@
-//! The asset inventory: devices as they are read, in lists, files, figures and changes.
+//! The asset inventory: reading devices as lists, files, summaries and changes.
 
 mod columns;
 pub mod find;

@@ -1,7 +1,7 @@
-//! A page of devices as they are shown: of a list, or of a file, which is nothing but pages.
+//! A page of devices, for a list or for a file, which is a sequence of pages.
 //!
-//! A page ends at its limit or when it is full, whichever comes first. Devices can be large, above all with their software, and
-//! what does not fit is read again for the next page; so no more are looked for than are likely to fit.
+//! A page ends at its limit or when its bytes are used up. Devices can be large, above all with their software, and a device
+//! that does not fit is read again for the next page. So no more devices are searched than are likely to fit.
 
 use kernel::base::Result;
 use kernel::http::{PAGE_BYTES_MAX, PageBytes};
@@ -13,42 +13,42 @@ use super::shown::{Choice, Shown};
 use super::{Part, store};
 use crate::devices::StoredDevice;
 
-/// Devices that are looked for at first where each may have thousands of packages.
+/// Devices of the first step when software is included: each may have thousands of packages.
 const FEW: usize = 8;
 
-/// Devices whose lists are read together: of the largest, so many are what an answer may hold.
+/// Devices whose parts are read together: so many of the largest devices fill a response.
 const TOGETHER: usize = 4;
 
-/// Which devices are to be shown, and what of each.
+/// The devices to read, and the fields of each.
 pub struct Wanted {
     pub filter: Filter,
     pub choice: Choice,
 }
 
-/// Some devices of a list.
+/// A page of devices.
 #[derive(Default)]
 pub struct Shelf {
     pub rows: Vec<Shown>,
-    /// Behind which place the list goes on, if it may.
+    /// The sort key after which the list continues, if it may.
     pub next: Option<Key>,
-    /// Whether another device was there, and had no room.
+    /// Whether a device did not fit.
     is_full: bool,
     room: PageBytes,
     bytes: usize,
 }
 
 impl Wanted {
-    /// How many devices are likely to fit on a page of which nothing is known.
+    /// How many devices are likely to fit on the first page.
     pub fn likely(&self, limit: usize) -> usize {
         if self.choice.include.contains(&Part::Software) { limit.min(FEW) } else { limit }
     }
 
-    /// The same of the page behind another.
+    /// How many devices are likely to fit on the page after this one.
     pub fn likely_behind(&self, shelf: &Shelf, limit: usize) -> usize {
         if shelf.rows.is_empty() { self.likely(limit) } else { shelf.likely_in(PAGE_BYTES_MAX).min(limit) }
     }
 
-    /// At most `limit` devices behind a place, of which so many are looked for at first.
+    /// At most `limit` devices after a sort key. The first step searches `likely` devices.
     pub async fn page(&self, db: &Db, after: Option<Key>, limit: usize, likely: usize) -> Result<Shelf> {
         let mut search = Search::begin(db, &self.filter).await?;
         let (mut shelf, mut place, mut step) = (Shelf::default(), after, likely.clamp(1, limit.max(1)));
@@ -68,7 +68,7 @@ impl Wanted {
         }
     }
 
-    /// Puts these on the shelf, until one has no room.
+    /// Appends devices to the page until one does not fit.
     async fn put(&self, db: &Db, shelf: &mut Shelf, devices: &[StoredDevice]) -> Result<()> {
         for some in devices.chunks(TOGETHER) {
             let numbers: Vec<i64> = some.iter().map(|stored| stored.number).collect();
@@ -86,7 +86,7 @@ impl Wanted {
         Ok(())
     }
 
-    /// Where a device stands in the list.
+    /// The sort key of a device in this list.
     fn key(&self, stored: &StoredDevice) -> Key {
         match self.filter.updated_since {
             Some(_) => Key::of_change(stored),
@@ -107,14 +107,14 @@ impl Shelf {
         true
     }
 
-    /// How many have room in so many bytes if they are as large as those that are there, and one that has not.
+    /// How many devices of average size fit into so many bytes, and one more.
     fn likely_in(&self, bytes: usize) -> usize {
         let average = self.bytes / self.rows.len().max(1);
         bytes / average.max(1) + 1
     }
 }
 
-/// About how many bytes a device takes: its texts are measured, the rest is always the same.
+/// Estimates the bytes of a device: texts are measured, the rest is a constant.
 fn about(row: &Shown) -> usize {
     const NAMES: usize = 1_200;
     let device = &row.device;

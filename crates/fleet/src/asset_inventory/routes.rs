@@ -39,7 +39,7 @@ pub fn mount(api: Api) -> Api {
 
 const PATH: &str = "/api/rmm/reports/asset-inventory";
 
-/// Devices of one step of a file: enough that each costs little, and few enough that nobody waits for them.
+/// Devices of one step of a file: enough to keep the cost per device low, few enough not to block others.
 const FILE_ROWS: usize = 500;
 
 rules! {
@@ -53,7 +53,7 @@ pub struct ListQuery {
     choice: Choice,
     filter: Filter,
     page: PageRequest,
-    /// The one organization of a summary.
+    /// The organization of a summary.
     of: Option<IdOrNone<OrganizationId>>,
 }
 
@@ -87,7 +87,7 @@ impl FromParams for ListQuery {
     }
 }
 
-/// A view takes few other parameters; a filter is applied or refused.
+/// Refuses parameters that a view does not support, so that no filter is ignored.
 fn refuse_beside_view(params: &Params, view: Option<View>, has_id: bool) -> Result<()> {
     let refused = |detail: &str| Err(Error::new(Code::InvalidParameter, detail));
     match view {
@@ -136,7 +136,7 @@ fn choice(params: &mut Params) -> Result<Choice> {
 
 fn filter(params: &mut Params) -> Result<Filter> {
     let any = |name, about| Param::new(name, about).items_max(LIST_MAX);
-    // What a tag can be; a comma cannot come this far.
+    // The rules of a tag; the comma list is already split.
     let text = |text: &str| Label::parse(text).ok().map(Label::into_string);
     let organizations = any("organization_id", "Of any of these organizations, as a comma list; `none` is of none.");
     let tags = any("tag", "With any of these tags, as a comma list.");
@@ -166,7 +166,7 @@ const EXAMPLES: [&str; 2] = [
     "id,hostname\r\ndev_01jd8z6v2mfkpb7h3q9xw5t4rd,web01\r\n",
 ];
 
-/// What GET answers.
+/// The responses of GET.
 pub enum Answer {
     One(Box<Shown>),
     Devices(Page<Shown>),
@@ -191,7 +191,7 @@ impl IntoResponses for Answer {
     fn responses() -> Documented {
         let mut all = Streamed::responses();
         let names = [<Page<Shown>>::name(), Shown::name(), <Page<Change>>::name(), Summary::name()];
-        // Not one of: an empty page is a page of anything.
+        // anyOf and not oneOf: an empty page matches every page schema.
         let schema: RefOr<Schema> =
             names.into_iter().fold(AnyOfBuilder::new(), |any_of, name| any_of.item(Ref::from_schema_name(name))).into();
         let example = <Page<Shown>>::schema();

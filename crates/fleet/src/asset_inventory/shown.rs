@@ -1,4 +1,4 @@
-//! A device as it is shown: all of its fields or some, and the lists that were asked for.
+//! A device in responses: all fields or the selected ones, and the requested parts.
 
 use std::sync::Arc;
 
@@ -15,25 +15,25 @@ use utoipa::{PartialSchema, ToSchema};
 use super::Part;
 use crate::devices::{Change, Device, Disk, Nic, Software, Volume};
 
-/// What is to be shown of each device.
+/// The fields and parts of each device in a response.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    /// All, if none are named.
+    /// `None` selects all fields.
     pub fields: Option<Arc<Vec<&'static str>>>,
     pub include: Vec<Part>,
 }
 
-/// A device as it is shown.
+/// A device in a response.
 #[derive(Debug)]
 pub struct Shown {
     pub device: Device,
     pub parts: ShownParts,
-    /// Of one device alone.
+    /// Only in the response for one device.
     pub history: Option<Vec<Change>>,
     pub fields: Option<Arc<Vec<&'static str>>>,
 }
 
-/// Lists as they are stored.
+/// Parts as stored JSON, by name.
 #[derive(Debug, Default)]
 pub struct ShownParts(pub Vec<(&'static str, Box<RawValue>)>);
 
@@ -47,7 +47,7 @@ impl ShownParts {
     }
 }
 
-/// A list as it was stored, which is copied as it is.
+/// Stored JSON that is copied into the response unchanged.
 pub fn raw(text: String) -> Result<Box<RawValue>> {
     RawValue::from_string(text).map_err(Error::internal)
 }
@@ -68,7 +68,7 @@ impl Serialize for Shown {
     }
 }
 
-/// Everything, as one object.
+/// All fields as one object.
 #[derive(Serialize)]
 struct All<'a> {
     #[serde(flatten)]
@@ -106,7 +106,7 @@ impl PartialSchema for Shown {
         let history =
             "With `id` alone: what changed, oldest first; the last 1000 and about 4 MB of it. All is `view=history`.";
         object.properties.insert("history".into(), list(Change::name(), history));
-        // With `fields`, no other is there.
+        // With `fields`, only `id` is always present.
         object.required = vec!["id".to_owned()];
         RefOr::T(Schema::Object(object))
     }

@@ -1,4 +1,4 @@
-//! SQL of devices as they are shown: the lists that belong to them, and their history.
+//! SQL of the responses: one device, parts of devices, and history.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ kernel::statements! {
         WHERE devices.tenant_id = $1 AND id = $2 AND deleted_at IS NULL"];
     NUMBER = "SELECT number FROM devices WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL";
     VERSION = "SELECT version FROM devices WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL";
-    // One list each: a device has thousands of packages, and nobody reads them for the sake of its disks.
+    // One statement per part: a device has thousands of packages, which a request for its disks must not read.
     DISKS = "SELECT number, disks FROM device_parts WHERE tenant_id = $1";
     VOLUMES = "SELECT number, volumes FROM device_parts WHERE tenant_id = $1";
     NICS = "SELECT number, nics FROM device_parts WHERE tenant_id = $1";
@@ -28,11 +28,11 @@ kernel::statements! {
     HISTORY = kernel::sql![CHANGE_COLUMNS, " AND number = $2 AND version >= $3 ORDER BY version LIMIT $4"];
 }
 
-/// Changes that are shown with a device, and how much of them in all.
+/// Changes in the response for one device, and their bytes together.
 const SHOWN_MAX: i64 = 1_000;
 const SHOWN_BYTES_MAX: i64 = 4_000_000;
 
-/// One device, with its history.
+/// One device with its history. It is read again once if it changes meanwhile.
 pub async fn get(db: &Db, id: DeviceId, choice: &Choice) -> Result<Shown> {
     let shown = read(db, id, choice).await?;
     if is_still(db, &shown).await? {
@@ -43,7 +43,7 @@ pub async fn get(db: &Db, id: DeviceId, choice: &Choice) -> Result<Shown> {
     Ok(shown)
 }
 
-/// Whether a device, which was read piece by piece, is still what it was before. One that is deleted meanwhile is not there.
+/// Whether the device still has the version that was read: it is read in several queries. A deleted device is not found.
 async fn is_still(db: &Db, shown: &Shown) -> Result<bool> {
     let version: i64 = db.one(VERSION, args![shown.device.id]).await?;
     Ok(version == shown.device.version)
@@ -59,7 +59,7 @@ async fn read(db: &Db, id: DeviceId, choice: &Choice) -> Result<Shown> {
     Ok(Shown { device: stored.device, parts, history, fields: choice.fields.clone() })
 }
 
-/// As many of a device's changes as are shown with it, oldest first.
+/// The newest changes of a device within the bounds, oldest first.
 async fn newest(db: &Db, number: i64) -> Result<Vec<Change>> {
     let sizes: Vec<(i64, i64)> = db.list(CHANGES_BEFORE, args![number, i64::MAX, SHOWN_MAX]).await?;
     let mut bytes = 0;
@@ -71,7 +71,7 @@ async fn newest(db: &Db, number: i64) -> Result<Vec<Change>> {
     db.list(HISTORY, args![number, first, SHOWN_MAX]).await
 }
 
-/// The changes of a device, newest first, and behind which one the next page starts.
+/// The changes of a device, newest first, and the version after which the next page starts.
 pub async fn history(db: &Db, id: DeviceId, after: Option<i64>, limit: usize) -> Result<(Vec<Change>, Option<i64>)> {
     let number: i64 = db.one(NUMBER, args![id]).await?;
     let fetched = i64::try_from(limit + 1).map_err(Error::internal)?;
@@ -86,7 +86,7 @@ pub async fn history(db: &Db, id: DeviceId, after: Option<i64>, limit: usize) ->
     Ok((rows, (sizes.len() > shown).then_some(*last)))
 }
 
-/// A list of a device. It is looked through where it is read, which for long ones is not where requests are served.
+/// A part of a device. Its JSON is validated where the row is read, which for long lists is off the request threads.
 struct PartRow(i64, Box<RawValue>);
 
 impl FromRow for PartRow {
@@ -95,7 +95,7 @@ impl FromRow for PartRow {
     }
 }
 
-/// The lists of these devices that are to be shown.
+/// The requested parts of these devices.
 pub async fn parts(db: &Db, include: &[Part], numbers: &[i64]) -> Result<HashMap<i64, ShownParts>> {
     let mut all: HashMap<i64, ShownParts> = HashMap::new();
     for part in include {
@@ -110,7 +110,7 @@ pub async fn parts(db: &Db, include: &[Part], numbers: &[i64]) -> Result<HashMap
         let rows: Vec<PartRow> =
             if *part == Part::Software { db.scan(&select).await? } else { db.select(&select).await? };
         for number in numbers {
-            // A tombstone has none.
+            // A tombstone has no parts.
             all.entry(*number).or_default().0.push((name, raw("[]".to_owned())?));
         }
         for PartRow(number, list) in rows {

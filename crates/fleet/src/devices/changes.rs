@@ -1,4 +1,4 @@
-//! What is different between two states of a device, and what of it is worth telling.
+//! Differences between two states of a device, and which of them are published.
 
 use std::collections::{BTreeMap, HashSet};
 use std::hash::Hash;
@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use super::{Device, FullDevice, Nic, Volume};
 
-/// Elements of a list that a change names on each side, the first of them, and how much they may say.
+/// A change of a list names at most so many elements on each side, in at most so many bytes.
 const LISTED_MAX: usize = 100;
 const LISTED_BYTES_MAX: usize = 16 << 10;
 
@@ -21,25 +21,25 @@ const LISTED_BYTES_MAX: usize = 16 << 10;
 #[serde(transparent)]
 pub struct Changes(pub BTreeMap<String, FieldChange>);
 
-/// What is different.
+/// The differences between two states.
 #[derive(Debug, Default)]
 pub struct Differences {
-    /// What people care about: it is told, and stands in the history.
+    /// Changes that people care about: they are published and saved in the history.
     pub told: Changes,
-    /// Whether anything is, of what moves `version` and `updated_at`.
+    /// Whether anything changed that moves `version` and `updated_at`.
     pub any: bool,
 }
 
-/// What the server notes by itself: no change of the device.
+/// Fields that the server maintains itself. They are not changes of the device.
 const OBSERVED: [&str; 5] = ["version", "created_at", "updated_at", "last_seen_at", "inventory_at"];
-/// What is different nearly every day, so that nobody would want to be told.
+/// Fields that change nearly every day: events about them would be noise.
 const QUIET: [&str; 3] = ["last_boot_at", "last_logged_user", "agent"];
 
 pub fn differences(old: &FullDevice, new: &FullDevice) -> Result<Differences> {
     let mut found = of_fields(&old.device, &new.device)?;
     let (before, after) = (&old.parts, &new.parts);
     found.of_list("disks", &before.disks, &after.disks)?;
-    // How much is free is different at every report.
+    // Free space differs in every report.
     let sizes = |volumes: &[Volume]| -> Vec<Volume> {
         let lasting = volumes.iter().filter(|volume| !of_container(volume));
         lasting.map(|volume| Volume { free_bytes: None, ..volume.clone() }).collect()
@@ -52,13 +52,13 @@ pub fn differences(old: &FullDevice, new: &FullDevice) -> Result<Differences> {
     Ok(found)
 }
 
-/// Whether an interface is one end of a container's or a guest's, which has a new one whenever it starts.
+/// Whether an interface belongs to a container or guest, which gets a new one at every start.
 fn comes_and_goes(nic: &Nic) -> bool {
     const STARTS: [&str; 8] = ["veth", "cali", "lxc", "vnet", "tap", "vif", "azv", "fwpr"];
     nic.name.as_deref().is_some_and(|name| STARTS.iter().any(|start| name.starts_with(start)))
 }
 
-/// Whether a volume is a container's: it comes and goes with it.
+/// Whether a volume belongs to a container and disappears with it.
 fn of_container(volume: &Volume) -> bool {
     const KINDS: [&str; 3] = ["overlay", "aufs", "fuse.fuse-overlayfs"];
     const PLACES: [&str; 4] = ["/var/lib/docker/", "/var/lib/containers/", "/var/lib/kubelet/", "/run/containerd/"];
@@ -95,7 +95,7 @@ impl Differences {
         let (before, after): (HashSet<&T>, HashSet<&T>) = (old.iter().collect(), new.iter().collect());
         let from = listed(old.iter().filter(|one| !after.contains(one)))?;
         let to = listed(new.iter().filter(|one| !before.contains(one)))?;
-        // In another order, it is the same.
+        // The same elements in another order are no change.
         if !from.is_empty() || !to.is_empty() {
             self.told.0.insert(field.to_owned(), FieldChange { from: from.into(), to: to.into() });
         }
@@ -103,7 +103,7 @@ impl Differences {
     }
 }
 
-/// The first of them; one at least.
+/// The first elements within the bounds, at least one.
 fn listed<'a, T: Serialize + 'a>(elements: impl Iterator<Item = &'a T>) -> Result<Vec<Value>> {
     let (mut found, mut bytes) = (Vec::new(), 0);
     for element in elements.take(LISTED_MAX) {

@@ -1,18 +1,18 @@
-//! Devices: what one looks like, and what is told of it. Tickets, backups and search name them.
+//! Devices: the record and its events. Tickets, backups and search refer to devices.
 //!
-//! How they come in is in `inventory`, how they are read in `asset_inventory`. Here is what all of them stand on: the record
-//! and its rules, how it is kept, found and counted, what time alone changes of it, and what operators do with it.
+//! `inventory` writes devices from reports and files, `asset_inventory` serves them. This module has what both share: the
+//! record and its rules, its SQL, its index and counters, the changes that time alone causes, and the workflow actions.
 
-/// What workflows can do with devices.
+/// Workflow actions on devices.
 pub mod actions {
     pub mod store;
 }
 mod changes;
-/// What time alone changes.
+/// Changes that time alone causes.
 pub mod clock {
     pub mod store;
 }
-/// How they are found and counted.
+/// Index and counters of devices.
 mod index {
     pub mod store;
 }
@@ -63,7 +63,7 @@ pub const FEATURE: Feature = Feature {
     ..Feature::NEW
 };
 
-/// The statements of all parts, for the test that prepares each.
+/// The statements of all submodules, for the test that prepares each.
 pub const STATEMENTS: &[&[(&str, &str)]] =
     &[store::STATEMENTS, index::store::STATEMENTS, software::store::STATEMENTS, clock::store::STATEMENTS];
 
@@ -85,11 +85,11 @@ impl Identified for Device {
     const ABOUT: &'static str = "The device.";
 }
 
-/// Live devices as they refer to organizations.
+/// Live devices as referrers of organizations.
 pub const OF_ORGANIZATION: Referrer =
     Referrer { prefix: OrganizationId::PREFIX, what: "devices", find: store::OF_ORGANIZATION };
 
-/// Devices as others refer to them.
+/// Devices as targets of references.
 pub const DEVICES: Referable =
     Referable { prefix: DeviceId::PREFIX, table: "devices", only: Some("deleted_at IS NULL") };
 
@@ -276,7 +276,7 @@ pub struct UpdatedDevice {
     pub changes: Changes,
 }
 
-/// A device with all that belongs to it, as it is changed.
+/// A device with its parts: the unit that is loaded, changed and saved.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FullDevice {
     pub device: Device,

@@ -1,13 +1,13 @@
-//! What a device is made of, and what is installed on it: lists that are shown only when they are asked for.
+//! The parts of a device, its hardware and installed software: lists that responses carry only on request.
 
 pub use agent_reports::{Cpu, DeviceType as Type, Disk, Nic, Os, Platform, Software, Volume};
 
-/// All of them.
+/// All lists of one device.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parts {
     pub disks: Vec<Disk>,
     pub volumes: Vec<Volume>,
     pub nics: Vec<Nic>,
-    /// In the order of names.
+    /// Sorted by name.
     pub software: Vec<Software>,
 }

@@ -1,30 +1,30 @@
-//! What follows from what is known of a device: whether it is there, how it is, and when that has to be looked at again.
+//! Derived fields of a device: status, health, warranty status, and when they must be checked again.
 
 use kernel::base::{DAY_MS, HOUR_MS, Timestamp};
 
 use super::{FullDevice, Health, Status, Volume, Warranty, WarrantyStatus};
 
-/// How long a device may be silent. An operator's settings.
+/// How long a device may be silent, as configured by the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Hours from one report to the next, which agents are told.
+    /// Hours from one report to the next; answers to agents carry this interval.
     pub report_hours: i64,
     pub offline_after_ms: i64,
     pub stale_after_ms: i64,
 }
 
 impl Default for Settings {
-    /// A day and a half leaves an agent that reports every day room for a machine that was off over night.
+    /// An agent reports every day; a day and a half leaves room for a machine that was off overnight.
     fn default() -> Self {
         Settings { report_hours: 24, offline_after_ms: 36 * HOUR_MS, stale_after_ms: 30 * DAY_MS }
     }
 }
 
-/// A volume with less than this part of it free needs somebody's attention, and with less than the other something breaks.
+/// Free space below `NEARLY_FULL_PERCENT` needs attention; below `FULL_PERCENT` the device is unhealthy.
 const NEARLY_FULL_PERCENT: i64 = 10;
 const FULL_PERCENT: i64 = 5;
 
-/// What is always full, or is no disk at all.
+/// Filesystems that are always full or are not disks.
 const NOT_JUDGED: [&str; 24] = [
     "squashfs",
     "iso9660",
@@ -38,7 +38,7 @@ const NOT_JUDGED: [&str; 24] = [
     "cramfs",
     "nullfs",
     "autofs",
-    // Somebody else's disk, who is told already.
+    // Network filesystems: the machine that owns the disk reports it.
     "nfs",
     "nfs3",
     "nfs4",
@@ -53,7 +53,7 @@ const NOT_JUDGED: [&str; 24] = [
     "afs",
 ];
 
-/// By when it was last heard of. One that never was is stale.
+/// The status follows from `last_seen_at`. A device that was never seen is stale.
 pub fn status_at(last_seen_at: Option<Timestamp>, now: Timestamp, settings: &Settings) -> Status {
     let Some(seen) = last_seen_at else { return Status::Stale };
     if now >= seen.plus(settings.stale_after_ms) {
@@ -65,7 +65,7 @@ pub fn status_at(last_seen_at: Option<Timestamp>, now: Timestamp, settings: &Set
     }
 }
 
-/// The last day of a warranty belongs to it, in UTC.
+/// A warranty includes its last day, in UTC.
 pub fn warranty_at(end_date: Option<&str>, now: Timestamp) -> WarrantyStatus {
     match end_date.and_then(end_of) {
         None => WarrantyStatus::Unknown,
@@ -74,12 +74,12 @@ pub fn warranty_at(end_date: Option<&str>, now: Timestamp) -> WarrantyStatus {
     }
 }
 
-/// The first moment after a day.
+/// The first instant after the day.
 fn end_of(date: &str) -> Option<Timestamp> {
     Timestamp::parse(&format!("{date}T00:00:00Z")).map(|start| start.plus(DAY_MS))
 }
 
-/// The worst of what is known. Silence is no good news: what has never sent an inventory is unknown.
+/// The worst finding decides. A device that has never sent an inventory is unknown, not healthy.
 pub fn health_of(full: &FullDevice) -> Health {
     let device = &full.device;
     if device.inventory_at.is_none() {
@@ -99,20 +99,20 @@ pub fn health_of(full: &FullDevice) -> Health {
     }
 }
 
-/// In whole percent, of a volume that can be written to.
+/// In whole percent; `None` for filesystems that are not judged.
 fn free_percent(volume: &Volume) -> Option<i64> {
     let (total, free) = volume.total_bytes.zip(volume.free_bytes)?;
     let judged = volume.filesystem.as_deref().is_none_or(|kind| !NOT_JUDGED.contains(&kind.to_lowercase().as_str()));
     (judged && total > 0 && free >= 0).then(|| free.saturating_mul(100) / total)
 }
 
-/// Brings what follows from the rest in line with it.
+/// Recomputes the warranty status and the health.
 pub fn settle(full: &mut FullDevice, now: Timestamp) {
     full.device.warranty.status = warranty_at(full.device.warranty.end_date.as_deref(), now);
     full.device.health = health_of(full);
 }
 
-/// When time alone may change something next.
+/// The next time at which time alone may change the status or the warranty.
 pub fn next_check(
     last_seen_at: Option<Timestamp>,
     status: Status,

@@ -1,4 +1,4 @@
-//! SQL of devices: how they are made, changed and deleted, with all that has to be in line with them.
+//! SQL of devices: creating, changing and deleting them, with their parts, report row, index, history, audit and events.
 
 use kernel::args;
 use kernel::audit::{self, Entry};
@@ -20,7 +20,7 @@ const WITH_REPORTS: &str = " FROM devices LEFT JOIN device_reports ON device_rep
 const FULL: &str = kernel::sql!["SELECT ", DEVICE_LIST, WITH_REPORTS];
 
 kernel::statements! {
-    /// One live device of an organization, by its term: what is deleted has none.
+    /// One live device of an organization, by its term: a deleted device has no terms.
     OF_ORGANIZATION = "SELECT number FROM device_terms WHERE tenant_id = $1 AND term = 'o:' || CAST($2 AS TEXT) LIMIT 1";
     BY_ID = kernel::sql![FULL, " AND id = $2 AND deleted_at IS NULL"];
     BY_NUMBER = kernel::sql![FULL, " AND number = $2 AND deleted_at IS NULL"];
@@ -40,7 +40,7 @@ kernel::statements! {
         WHERE tenant_id = $1 AND device = $2";
     CHECK_AT = "UPDATE device_reports SET check_at = $3 WHERE tenant_id = $1 AND device = $2";
     EDITED = "UPDATE device_reports SET check_at = $3, digest = NULL WHERE tenant_id = $1 AND device = $2";
-    /// Nothing is written, but whoever else would write it waits.
+    /// Changes nothing; locks the row against other writers.
     LOCK_REPORT = "UPDATE device_reports SET check_at = check_at WHERE tenant_id = $1 AND device = $2";
     END_REPORT = "UPDATE device_reports SET check_at = NULL, digest = NULL WHERE tenant_id = $1 AND device = $2";
     DELETE_IDENTITIES = "DELETE FROM device_identities /* INDEXED BY device_identities_by_device */
@@ -49,9 +49,9 @@ kernel::statements! {
     TRIM_HISTORY = "DELETE FROM device_changes WHERE tenant_id = $1 AND number = $2 AND version < (
             SELECT c.version FROM device_changes c WHERE c.tenant_id = $1 AND c.number = $2
             ORDER BY c.version DESC LIMIT 1 OFFSET $3)";
-    /// Changed while the tenant's clock was ahead.
+    /// Devices that were changed while the tenant's clock was ahead.
     IN_FUTURE = kernel::sql![FULL, " AND updated_at > $2 ORDER BY updated_at, sequence, number LIMIT $3"];
-    /// Whether any of them is silent is looked at anew.
+    /// Every device becomes due, so that its status is checked again.
     REPORTS_IN_FUTURE = "UPDATE device_reports SET check_at = $2,
             last_seen_at = CASE WHEN last_seen_at > $2 THEN $2 ELSE last_seen_at END,
             inventory_at = CASE WHEN inventory_at > $2 THEN $2 ELSE inventory_at END
@@ -59,31 +59,31 @@ kernel::statements! {
     LAST_NUMBER = "SELECT device_number FROM tenant_clocks WHERE tenant_id = $1";
 }
 
-/// A device that is about to change, as it is.
+/// A device as it was loaded, before a change.
 #[derive(Clone, Debug)]
 pub struct Kept {
     pub number: i64,
     pub full: FullDevice,
 }
 
-/// What is noted beside a change.
+/// How a change updates the report row.
 #[derive(Clone, Debug)]
 pub enum Noted {
-    /// The device has reported: when it was heard of is in the record. The digest is that of a whole inventory; after a change
-    /// without one, the last that came is no longer what the device looks like.
+    /// The device has reported; the times are in the record. The digest is that of a full inventory. A change without a
+    /// digest clears the stored one, because the last full inventory no longer describes the device.
     Report { digest: Option<String>, check_at: Option<Timestamp> },
-    /// When time alone may change something next.
+    /// The next time at which time alone may change the device.
     CheckAt(Option<Timestamp>),
-    /// Somebody has changed it: whether time has, too, is looked at soon, and the next report is read whatever it says.
+    /// A user changed the device: it is checked soon, and the next report is parsed even if it is unchanged.
     Edit,
 }
 
-/// How a change comes about, beside who makes it.
+/// What caused a change. Only deliberate changes are audited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// A device's own report, or time: there are too many of them for the audit trail.
+    /// A report or the passing of time: these are too many for the audit trail.
     Itself,
-    /// Somebody who did it on purpose.
+    /// An operator, an import or a workflow.
     Somebody,
 }
 
@@ -103,7 +103,7 @@ async fn with_parts(tx: &mut Tx, found: Option<StoredDevice>) -> Result<Option<K
     Ok(Some(Kept { number, full: FullDevice { device, parts: parts.unwrap_or_default() } }))
 }
 
-/// Makes a device of what is known of it; its id, number and times are set here.
+/// Inserts a device. Its id, number, version and times are set here.
 pub async fn create(tx: &mut Tx, mut full: FullDevice, noted: Noted, by: By) -> Result<Kept> {
     let Tick { at, sequence } = tx.tick().await?;
     let number: i64 = tx.one(NEXT_NUMBER, args![]).await?;
@@ -128,14 +128,14 @@ pub async fn create(tx: &mut Tx, mut full: FullDevice, noted: Noted, by: By) -> 
     Ok(Kept { number, full })
 }
 
-/// Makes a device what it is to be. What is no change is not told, and moves nothing but what is noted.
+/// Saves the new state of a device. Without a difference only the report row is updated, and nothing is published.
 pub async fn save(tx: &mut Tx, kept: &Kept, mut after: FullDevice, noted: Noted, by: By) -> Result<Device> {
     let Tick { at, sequence } = tx.tick().await?;
     let number = kept.number;
     rules::settle(&mut after, at);
     let Differences { told, any } = differences(&kept.full, &after)?;
     match noted {
-        // What changes nothing leaves the device as the last whole inventory described it.
+        // Nothing changed, so the stored digest still describes the device.
         Noted::Report { digest: None, check_at } if !any => {
             let mut row = report_row(number, &after.device, check_at, None);
             row.pop();
@@ -170,9 +170,9 @@ pub async fn save(tx: &mut Tx, kept: &Kept, mut after: FullDevice, noted: Noted,
     Ok(after.device)
 }
 
-/// Going offline has an event of its own.
+/// Publishes `device.offline` or `device.updated`.
 async fn tell(tx: &mut Tx, before: &Device, after: &Device, changes: Changes) -> Result<()> {
-    // Also when it was silent for so long that it is stale at once.
+    // A device can also go from online to stale directly.
     if before.status == Status::Online && after.status != Status::Online {
         return events::publish(tx, &DEVICE_OFFLINE, after.id, after).await.map(drop);
     }
@@ -180,7 +180,7 @@ async fn tell(tx: &mut Tx, before: &Device, after: &Device, changes: Changes) ->
     events::publish(tx, &DEVICE_UPDATED, after.id, &updated).await.map(drop)
 }
 
-/// Changes a device on somebody's behalf. Whether time has changed it meanwhile is looked at soon.
+/// Changes a device on behalf of a user. The device is checked soon, in case time has changed it meanwhile.
 pub async fn edit(tx: &mut Tx, id: DeviceId, change: impl FnOnce(&mut FullDevice) -> Result<()>) -> Result<Device> {
     tx.tick().await?;
     let kept = find(tx, id).await?.ok_or_else(Error::not_found)?;
@@ -189,7 +189,7 @@ pub async fn edit(tx: &mut Tx, id: DeviceId, change: impl FnOnce(&mut FullDevice
     save(tx, &kept, after, Noted::Edit, By::Somebody).await
 }
 
-/// The same for a device by its id.
+/// Locks the report row of a device by its id.
 pub async fn lock(tx: &mut Tx, id: DeviceId) -> Result<()> {
     match tx.find::<i64>(NUMBER, args![id]).await? {
         Some(number) => lock_report(tx, number).await,
@@ -197,12 +197,12 @@ pub async fn lock(tx: &mut Tx, id: DeviceId) -> Result<()> {
     }
 }
 
-/// Keeps everybody from noting reports of this device until the end of the transaction.
+/// Locks the report row of a device until the end of the transaction.
 pub async fn lock_report(tx: &mut Tx, number: i64) -> Result<()> {
     tx.exec(LOCK_REPORT, args![number]).await.map(drop)
 }
 
-/// Takes a device out of the inventory. Its tombstone stays, for those who follow changes.
+/// Deletes a device. Its tombstone stays for readers of changes.
 pub async fn delete(tx: &mut Tx, id: DeviceId, by: By) -> Result<Device> {
     let Tick { at, sequence } = tx.tick().await?;
     let kept = find(tx, id).await?.ok_or_else(Error::not_found)?;
@@ -235,12 +235,12 @@ fn parts_row(number: i64, parts: &Parts) -> Result<Vec<Value>> {
     ])
 }
 
-/// When it was heard of, and when somebody must look at it again.
+/// The values of a report row.
 fn report_row(number: i64, device: &Device, check_at: Option<Timestamp>, digest: Option<String>) -> Vec<Value> {
     vec![number.into(), device.last_seen_at.into(), device.inventory_at.into(), check_at.into(), digest.into()]
 }
 
-/// Writes a change down under the version that it made.
+/// Inserts a history row for the version that the change made.
 async fn note(tx: &mut Tx, number: i64, device: &Device, changes: &Changes) -> Result<()> {
     let actor = tx.actor().who.clone();
     let changes = json(changes)?;
@@ -257,12 +257,12 @@ async fn note(tx: &mut Tx, number: i64, device: &Device, changes: &Changes) -> R
     tx.later(INSERT_CHANGE, row.into_vec()).await
 }
 
-/// Changes of one device that are kept. A device that changes every day has three years of them.
+/// History rows kept for one device: nearly three years of a device that changes every day.
 const HISTORY_MAX: i64 = 1_000;
-/// Versions from one look for older ones to the next.
+/// The history is trimmed once in so many versions.
 const TRIM_EVERY: i64 = 64;
 
-/// The longest value that the audit trail repeats.
+/// The longest change that the audit trail repeats.
 const AUDITED_BYTES_MAX: usize = 1_000;
 
 async fn audit(tx: &mut Tx, by: By, action: &'static str, id: DeviceId, changes: &Changes) -> Result<()> {
@@ -279,13 +279,13 @@ async fn audit(tx: &mut Tx, by: By, action: &'static str, id: DeviceId, changes:
     audit::record(tx, Entry::new(action, "device", id).changes(entry)).await
 }
 
-/// Devices of one step that takes them out of the future.
+/// Devices clamped in one transaction.
 const BRING_BACK_ROWS: i64 = 200;
 
-/// And reports, of which only times are written.
+/// Report rows clamped in one transaction: more, because only times are written.
 const REPORTS_ROWS: i64 = 2_000;
 
-/// Takes times of devices out of the future, before the tenant's clock is set back. Tells how many there were.
+/// Clamps future times of devices before the tenant's clock is set back. Returns the number of devices changed.
 pub async fn bring_back(db: &Db, now: Timestamp) -> Result<u64> {
     let last: Option<i64> = db.find(LAST_NUMBER, args![]).await?;
     let mut behind = 0;

@@ -1,4 +1,4 @@
-//! A device as a row: how it is read, and what is written of it.
+//! The columns of devices and of their history, and how rows are read and written.
 
 use kernel::base::{Error, Result, Word};
 use kernel::store::{FromRow, Row, Value};
@@ -7,7 +7,7 @@ use super::parts::Parts;
 use super::{Agent, Change, Cpu, Device, Health, Os, Patch, Platform, Status, Type, Warranty, WarrantyStatus};
 
 kernel::columns! {
-    /// All of a device but when it was last heard of.
+    /// All columns of a device; `last_seen_at` and `inventory_at` are in `device_reports`.
     pub struct DeviceColumns in "devices" by id, number {
         id, number, hostname, display_name, r#type = "type", platform, os_name, os_version, os_build, os_kernel,
         os_arch, status, health, organization_id, manufacturer, model, serial_number, asset_tag, uuid, cpu_model,
@@ -24,16 +24,16 @@ kernel::columns! {
     }
 }
 
-/// What a device is read by: its own columns, then those of its reports. Only `tenant_id` is in both tables.
+/// The columns of a device, then those of its report row. Only `tenant_id` is in both tables.
 pub const DEVICE_LIST: &str = kernel::sql![DeviceColumns::LIST, ", last_seen_at, inventory_at"];
 pub const CHANGE_COLUMNS: &str = ChangeColumns::SELECT;
 
-/// A device as it is stored.
+/// A device with the columns that are not public.
 #[derive(Clone, Debug)]
 pub struct StoredDevice {
     pub device: Device,
     pub number: i64,
-    /// Of the write that changed it last.
+    /// The sequence of the last write that changed the device.
     pub sequence: i64,
 }
 
@@ -104,7 +104,7 @@ impl FromRow for StoredDevice {
 }
 
 impl StoredDevice {
-    /// All of it, for INSERT and UPDATE.
+    /// All columns, for INSERT and UPDATE.
     pub fn values(&self) -> Result<Vec<Value>> {
         let device = &self.device;
         let row = DeviceColumns {
@@ -159,7 +159,7 @@ impl StoredDevice {
     }
 }
 
-/// The lists of a device: its disks, volumes, nics and software.
+/// The columns are disks, volumes, nics and software, in this order.
 impl FromRow for Parts {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         let text = |index: usize| row.get::<String>(index);

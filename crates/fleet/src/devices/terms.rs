@@ -1,4 +1,4 @@
-//! By what a device is found, and as what it is counted.
+//! The terms under which a device is indexed, and the counters that include it.
 
 use std::collections::BTreeSet;
 
@@ -7,17 +7,17 @@ use kernel::base::Word;
 use super::Device;
 use feature_kit::split_words;
 
-/// Of devices without an organization.
+/// Stands for devices without an organization.
 pub const NONE: &str = "none";
-/// Of all organizations together.
+/// Stands for all organizations together.
 pub const ALL: &str = "*";
 
-/// As whose a device is found and counted.
+/// The organization under which a device is indexed and counted.
 pub fn organization_of(device: &Device) -> String {
     device.organization_id.map_or_else(|| NONE.to_owned(), |id| id.to_string())
 }
 
-/// A term: a letter for what it says, and the value.
+/// A term is a letter for the field, and the value.
 pub fn term(letter: char, value: &str) -> String {
     format!("{letter}:{value}")
 }
@@ -30,8 +30,8 @@ pub const ORGANIZATION: char = 'o';
 pub const TAG: char = 'g';
 pub const WORD: char = 'w';
 
-/// Everything a device can be found by, but its software. Nothing finds one that is deleted. A change of this needs a migration
-/// that writes the terms of all devices again: what is saved later writes only the difference between two of its answers.
+/// All terms of a device; its software is indexed separately. A deleted device has none. A change of this function needs a
+/// migration that rewrites the terms of all devices, because saving a device writes only the difference of two results.
 pub fn terms_of(device: &Device) -> BTreeSet<String> {
     if device.deleted_at.is_some() {
         return BTreeSet::new();
@@ -48,7 +48,7 @@ pub fn terms_of(device: &Device) -> BTreeSet<String> {
     terms
 }
 
-/// The words that `q` looks at, field by field.
+/// The words that `q` searches, field by field.
 pub fn spoken(device: &Device) -> Vec<Vec<String>> {
     let fields = [
         &device.hostname,
@@ -62,7 +62,7 @@ pub fn spoken(device: &Device) -> Vec<Vec<String>> {
     fields.chain(device.primary_mac.as_deref().and_then(compact_mac).iter().flat_map(|mac| notations(mac))).collect()
 }
 
-/// The words of a hardware address in the ways of writing it that have no colons: `0123456789ab`, `0123.4567.89ab` and
+/// The words of a hardware address in the notations without colons: `0123456789ab`, `0123.4567.89ab` and
 /// `012345-6789ab`.
 fn notations(mac: &str) -> [Vec<String>; 3] {
     let by = |digits: usize| -> Vec<String> {
@@ -72,7 +72,7 @@ fn notations(mac: &str) -> [Vec<String>; 3] {
     [by(12), by(4), by(6)]
 }
 
-/// A hardware address, or its beginning, without what stands between its digits: people write it in many ways.
+/// A hardware address or its prefix, without separators: people write it in many notations.
 pub fn compact_mac(text: &str) -> Option<String> {
     let between = |c: char| matches!(c, ':' | '-' | '.');
     let digits: String = text.chars().filter(|c| !between(*c)).map(|c| c.to_ascii_lowercase()).collect();
@@ -80,7 +80,7 @@ pub fn compact_mac(text: &str) -> Option<String> {
     is_hex.then_some(digits)
 }
 
-/// One thing of which devices are counted: of which organization, what, and which.
+/// The key of one counter of devices.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Counted {
     pub organization: String,
@@ -91,13 +91,13 @@ pub struct Counted {
 /// The dimensions of the summary, in its order.
 pub const DIMENSIONS: [&str; 7] = ["platform", "os", "type", "status", "health", "organization", "warranty"];
 
-/// Everything a device is counted as, but its software.
+/// All counters that include a device; its software is counted separately.
 pub fn counts_of(device: &Device) -> BTreeSet<Counted> {
     if device.deleted_at.is_some() {
         return BTreeSet::new();
     }
     let organization = organization_of(device);
-    // Without a name it is the empty one, which no system has.
+    // A system without a name is counted under the empty name, which no system has.
     let os = device.os.name.clone().unwrap_or_default();
     let values = [
         ("platform", device.platform.as_str()),

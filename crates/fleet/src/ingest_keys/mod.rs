@@ -1,8 +1,8 @@
-//! Ingest keys: what agents present when they report, by HTTP Basic. Such a key opens the internal routes of ingest and
-//! nothing else, for one tenant and, if it is bound to one, for one of its organizations.
+//! Ingest keys: the credentials of agents, presented by HTTP Basic. A key admits to the internal ingest routes only, for one
+//! tenant and, if it is bound to one, for one of its organizations.
 //!
-//! Operators make them at the command line: an agent has no account that could, and its address is pasted into the settings
-//! of many machines. There are no routes here; those that take such a key name [`pass::IngestPass`].
+//! Operators create keys at the command line: an agent has no account, and its URL is pasted into the settings of many
+//! machines. This feature has no routes; routes that accept a key name [`pass::IngestPass`].
 
 pub mod pass;
 mod store;
@@ -19,10 +19,10 @@ use people::organizations::OrganizationId;
 pub const FEATURE: Feature =
     Feature { name: "ingest_keys", statements: &[STATEMENTS], referrers: &[OF_ORGANIZATION], ..Feature::NEW };
 
-/// Live keys of a tenant: one for each of its customers, and all of them fit into a list that a person reads.
+/// Live keys of a tenant: enough for one per customer, and few enough for a list that a person reads.
 pub const LIVE_KEYS_MAX: i64 = 1_000;
 
-/// Live keys as they refer to organizations.
+/// Live keys as referrers of organizations.
 pub const OF_ORGANIZATION: Referrer =
     Referrer { prefix: OrganizationId::PREFIX, what: "ingest keys", find: store::OF_ORGANIZATION };
 
@@ -36,32 +36,32 @@ impl Identified for IngestKey {
 #[derive(Clone, Debug, Serialize)]
 pub struct IngestKey {
     pub id: IngestKeyId,
-    /// The one organization whose devices it reaches; none reaches all of the tenant's.
+    /// The organization whose devices the key reaches; without one it reaches all devices of the tenant.
     pub organization_id: Option<OrganizationId>,
     /// The organization's slug.
     pub organization: Option<String>,
-    /// The end of the secret, to tell keys apart.
+    /// The end of the secret, to distinguish keys.
     pub last_four: String,
     pub created_by: ActorRef,
     pub created_at: Timestamp,
     pub revoked_at: Option<Timestamp>,
 }
 
-/// A key with its secret, which is shown this once.
+/// A key with its secret, which is shown only once.
 pub struct NewIngestKey {
     pub record: IngestKey,
     pub secret: Secret,
 }
 
-/// What whoever holds a key reaches of its tenant's.
+/// The part of a tenant that a key gives access to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IngestReach {
     pub key_id: IngestKeyId,
-    /// If it is bound to one: it wins over what an agent says, and no other organization's device is touched.
+    /// The organization that the key is bound to. It overrides the agent's tag, and devices of others are out of reach.
     pub organization_id: Option<OrganizationId>,
 }
 
-/// 40 characters of `0-9A-Za-z`, 238 bits: none of them means anything in a URL, where the secret stands. It does not print.
+/// 40 characters of `0-9A-Za-z`, 238 bits, safe in a URL, where the secret is used. It does not print.
 pub struct Secret(String);
 
 const SECRET_LEN: usize = 40;
@@ -71,7 +71,7 @@ impl Secret {
         Secret(chance.base62(SECRET_LEN))
     }
 
-    /// What could be one by its form.
+    /// Checks only the form.
     pub fn parse(text: &str) -> Option<Self> {
         let is_well_formed = text.len() == SECRET_LEN && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
         is_well_formed.then(|| Secret(text.to_owned()))
@@ -81,17 +81,17 @@ impl Secret {
         &self.0[SECRET_LEN - 4..]
     }
 
-    /// What the database keeps. The id is part of it: moved to another key, it is good for nothing.
+    /// The stored hash. It includes the id, so it is useless for another key.
     pub fn hash(&self, id: IngestKeyId, secrets: &Secrets) -> [u8; 32] {
         secrets.pepper().sign(self.with_id(id).as_bytes())
     }
 
-    /// As HTTP Basic and URLs write the pair.
+    /// The pair as HTTP Basic and URLs write it.
     pub fn with_id(&self, id: IngestKeyId) -> String {
         format!("{id}:{}", self.0)
     }
 
-    /// For the one answer that shows it.
+    /// For the one output that shows the secret.
     pub fn reveal(self) -> String {
         self.0
     }

@@ -1,4 +1,4 @@
-//! How an agent presents its key: HTTP Basic, the key's id as the user and its secret as the password.
+//! How an agent presents its key: HTTP Basic with the key's id as the user and its secret as the password.
 
 use axum::http::{HeaderMap, header};
 use base64::Engine;
@@ -10,13 +10,13 @@ use kernel::store::Db;
 use super::store::find_live;
 use super::{IngestKeyId, IngestReach, Secret};
 
-/// What could be an ingest key.
+/// A well-formed ingest key that has not been checked yet.
 pub struct IngestPass {
     id: IngestKeyId,
     secret: Secret,
 }
 
-/// Longer than any pair of ours in base64, which has 96 characters: what is longer is not even decoded.
+/// A valid pair has 96 characters in base64; longer values are not decoded.
 const CODED_BYTES_MAX: usize = 128;
 
 impl IngestPass {

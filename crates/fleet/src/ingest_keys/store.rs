@@ -1,4 +1,4 @@
-//! SQL of ingest keys, which the operator makes and revokes at the command line.
+//! SQL of ingest keys. Operators create and revoke them at the command line.
 
 use kernel::args;
 use kernel::audit::{self, Entry};
@@ -10,7 +10,7 @@ use super::{IngestKey, IngestKeyId, LIVE_KEYS_MAX, NewIngestKey, Secret, revoked
 use people::organizations::{ORGANIZATIONS, Organization, OrganizationId};
 
 kernel::columns! {
-    /// What is shown of a key.
+    /// The public columns of a key.
     struct KeyColumns {
         id = "k.id", organization_id = "k.organization_id", organization = "o.slug", last_four = "k.last_four",
         created_by_type = "k.created_by_type", created_by_id = "k.created_by_id", created_by_name = "k.created_by_name",
@@ -33,11 +33,11 @@ kernel::statements! {
     INSERT = "INSERT INTO ingest_keys (tenant_id, id, organization_id, secret_hash, last_four, created_by_type,
             created_by_id, created_by_name, created_at)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
-    /// Its secret goes: nothing is left that could be tried against.
+    /// Also clears the hash of the secret, so that no secret can match.
     REVOKE = "UPDATE ingest_keys SET revoked_at = $3, secret_hash = $4
         WHERE tenant_id = $1 AND id = $2 AND revoked_at IS NULL";
     IS_LIVE = "SELECT id FROM ingest_keys WHERE tenant_id = $1 AND id = $2 AND revoked_at IS NULL";
-    /// Of whichever tenant: that is what the read finds out.
+    /// Over all tenants: the read finds out the tenant of the key.
     FIND_LIVE = "SELECT tenant_id, organization_id, secret_hash FROM ingest_keys WHERE id = $1 AND revoked_at IS NULL";
 }
 
@@ -56,7 +56,7 @@ impl FromRow for IngestKey {
     }
 }
 
-/// A key that works, as it is looked up to see whose it is.
+/// A live key with its tenant and the hash of its secret.
 pub(super) struct LiveKey {
     pub tenant_id: TenantId,
     pub organization_id: Option<OrganizationId>,
@@ -73,14 +73,14 @@ pub(super) async fn find_live(all: &Db, id: IngestKeyId) -> Result<Option<LiveKe
     all.find(FIND_LIVE, args![id]).await
 }
 
-/// Asks again in the transaction of what a report changes, once the tenant's clock is ticked: a body may take its time, and
-/// a key that was revoked meanwhile changes nothing more.
+/// Checks the key again in the transaction that saves a report, after the tick of the tenant's clock: a body may take long
+/// to arrive, and a key that was revoked meanwhile must not change anything.
 pub async fn confirm(tx: &mut Tx, id: IngestKeyId) -> Result<()> {
     let live: Option<IngestKeyId> = tx.find(IS_LIVE, args![id]).await?;
     live.map(drop).ok_or_else(revoked)
 }
 
-/// Makes a key for all of a tenant's devices, or for those of one organization.
+/// Creates a key for all devices of a tenant, or for those of one organization.
 pub async fn create(db: &Db, organization: Option<&Organization>, secrets: &Secrets) -> Result<NewIngestKey> {
     let (organization_id, secrets) = (organization.map(|one| one.id), secrets.clone());
     db.write(async move |tx| {
@@ -102,7 +102,7 @@ pub async fn create(db: &Db, organization: Option<&Organization>, secrets: &Secr
     .await
 }
 
-/// The tenant's clock is locked, so nobody else can take the last place meanwhile.
+/// The tenant's clock is locked, so no concurrent write can exceed the limit.
 async fn check_room(tx: &mut Tx) -> Result<()> {
     let live: i64 = tx.one(COUNT_LIVE, args![]).await?;
     if live < LIVE_KEYS_MAX {
@@ -112,11 +112,10 @@ async fn check_room(tx: &mut Tx) -> Result<()> {
     Err(Error::new(Code::LimitReached, detail))
 }
 
-/// Equal to no hash.
+/// Matches no hash.
 const NO_HASH: &[u8] = &[];
 
-/// The key as it is from now on, for every request that comes. One that was revoked before stays as it was; none is "not
-/// found".
+/// Revokes a key and returns it. A key that was already revoked stays unchanged; an unknown key is not found.
 pub async fn revoke(db: &Db, id: IngestKeyId) -> Result<IngestKey> {
     db.write(async move |tx| {
         let at = tx.tick().await?.at;
@@ -128,10 +127,10 @@ pub async fn revoke(db: &Db, id: IngestKeyId) -> Result<IngestKey> {
     .await
 }
 
-/// Rows of one step when the command line lists everything.
+/// Rows of one query while the command line lists all keys.
 const LIST_ROWS: i64 = 500;
 
-/// All there are and have been, the oldest first.
+/// All keys, also revoked ones, oldest first.
 pub async fn list(db: &Db) -> Result<Vec<IngestKey>> {
     let mut all: Vec<IngestKey> = Vec::new();
     loop {

@@ -1,6 +1,6 @@
-//! What agents report: how it becomes a device, and by what a device is known again.
+//! Reports of agents: how a report becomes a device, and how a device is recognized again.
 //!
-//! The crate `agent-reports` reads what they send, whatever their language; here is what is made of it.
+//! The crate `agent-reports` parses the messages of agents in every format; this module applies them to devices.
 
 pub mod import;
 pub mod merge {
@@ -34,23 +34,23 @@ pub const FEATURE: Feature = Feature {
     ..Feature::NEW
 };
 
-/// Who says it, beside what is said.
+/// The sender of a report.
 #[derive(Clone, Debug)]
 pub struct Reporter {
-    /// That the key is bound to.
+    /// The organization that the ingest key is bound to.
     pub organization: Option<OrganizationId>,
-    /// What a GLPI agent calls itself in its header.
+    /// The id that a GLPI agent sends in its header.
     pub agent_id: Option<String>,
 }
 
-/// Hardware addresses of one device by which it is known. A machine full of containers has many more, and none is its own.
+/// Hardware addresses of one device that become identities. A container host has many more, and they are not its own.
 const MACS_MAX: usize = 32;
-/// A longer name is known by its digest, for it would not fit into an index.
+/// A longer identity is stored as a digest, because it would not fit into an index.
 const NAME_BYTES_MAX: usize = 400;
-/// Between two times of one boot: agents count it back from how long the machine runs.
+/// Largest difference between two times of one boot: agents compute the time from the uptime.
 const BOOT_SLACK_MS: i64 = 10_000;
 
-/// What of a device it may be known by.
+/// The fields that identify a device.
 #[derive(Clone, Debug, Default)]
 pub struct Marks<'a> {
     pub uuid: Option<&'a str>,
@@ -76,7 +76,7 @@ impl<'a> Marks<'a> {
         }
     }
 
-    /// What a report says, before it is known of which device.
+    /// The identifiers of a report, before its device is known.
     pub fn told(facts: &'a Facts) -> Self {
         let (host, machine, network) = (facts.host.as_ref(), facts.machine.as_ref(), facts.network.as_ref());
         Marks {
@@ -90,8 +90,8 @@ impl<'a> Marks<'a> {
         }
     }
 
-    /// By what it is known again beside what agents call it, the surest first. Placeholders count for nothing, whichever way
-    /// they came in.
+    /// The identities of a device beside those that agents give, the most reliable level first. Placeholders are ignored,
+    /// whatever their source.
     pub fn levels(&self) -> Vec<Vec<String>> {
         let uuid = self.uuid.and_then(real_uuid);
         let twin = uuid.as_deref().and_then(uuid_twin);
@@ -104,7 +104,7 @@ impl<'a> Marks<'a> {
         vec![uuids.into_iter().collect(), serial.into_iter().collect(), hosts.collect()]
     }
 
-    /// By what a row of a file is known again that has nothing surer: a serial number alone, a hostname, what people call it.
+    /// Weaker identities for rows of a file: the serial number alone, the hostname, the display name.
     pub fn aliases(&self) -> Vec<String> {
         let serial = self.serial_number.and_then(real_serial).map(|serial| name('z', serial));
         let host = self.hostname.map(|host| name('h', host));
@@ -112,7 +112,7 @@ impl<'a> Marks<'a> {
         serial.into_iter().chain(host).chain(called).collect()
     }
 
-    /// Whether they cannot be of one machine, though it is called the same.
+    /// Whether two sets of identifiers cannot be of one machine, even under the same name.
     pub fn contradict(&self, other: &Marks<'_>) -> bool {
         let differ = |a: Option<&str>, b: Option<&str>| a.zip(b).is_some_and(|(a, b)| !a.eq_ignore_ascii_case(b));
         let real = |marks: &Marks<'_>| {
@@ -125,7 +125,7 @@ impl<'a> Marks<'a> {
                 && differ(self.manufacturer.and_then(real_label), other.manufacturer.and_then(real_label)))
     }
 
-    /// Its own first, then those of its cards, but for what software makes.
+    /// The primary address first, then those of the network cards, without virtual interfaces.
     fn macs(&self) -> Vec<String> {
         let cards = self.nics.iter().filter(|nic| !is_made(nic.name.as_deref().unwrap_or_default()));
         let all = [self.primary_mac].into_iter().chain(cards.map(|nic| nic.mac.as_deref()));
@@ -139,7 +139,7 @@ impl<'a> Marks<'a> {
     }
 }
 
-/// What agents call the device: the agent's own id, then the one that it made for the device.
+/// The identities that an agent gives: its own id, then the id that it made for the device.
 pub fn given_names(reporter: &Reporter, device_id: &str) -> Vec<Vec<String>> {
     vec![reporter.agent_id.as_deref().map(|id| name('a', id)).into_iter().collect(), vec![name('d', device_id)]]
 }
@@ -152,7 +152,7 @@ fn name(letter: char, value: &str) -> String {
     format!("{letter}:#{}", BASE64.encode(sha256(value.as_bytes())))
 }
 
-/// A device of which nothing is known.
+/// A device without any facts.
 pub fn unknown(now: Timestamp) -> FullDevice {
     let device = Device {
         id: DeviceId::NONE,
@@ -193,10 +193,10 @@ pub fn unknown(now: Timestamp) -> FullDevice {
     FullDevice { device, parts: Parts::default() }
 }
 
-/// Makes a device look as it was reported.
+/// Applies the facts of a report to a device.
 ///
-/// What the same agent no longer tells is gone. Another agent may only not know: two of them on one machine do not take from
-/// each other what they found out.
+/// A value that the same agent no longer reports is cleared. Another agent may just not know the value: two agents on one
+/// machine do not clear each other's values.
 pub fn apply(report: &Report, facts: Facts, full: &mut FullDevice) {
     let agent = report.agent.as_ref();
     let is_same =
@@ -206,7 +206,7 @@ pub fn apply(report: &Report, facts: Facts, full: &mut FullDevice) {
     device.r#type = facts.kind.unwrap_or(device.r#type);
     device.platform = facts.platform.unwrap_or(device.platform);
     if let Some(Host { hostname, uuid, memory_bytes, last_logged_user }) = facts.host {
-        // A machine is not nameless because its agent does not know the name.
+        // A missing name means that the agent does not know it, not that the machine has none.
         tell(&mut device.hostname, hostname, false);
         tell(&mut device.uuid, uuid, whole);
         tell(&mut device.memory_bytes, memory_bytes, whole);
@@ -234,7 +234,7 @@ pub fn apply(report: &Report, facts: Facts, full: &mut FullDevice) {
     }
     if let Some(network) = facts.network {
         parts.nics = network.nics;
-        // Without the gateway, which the hardware tells, another card might look like the machine's own.
+        // The gateway is part of the hardware section. Without it, the wrong card might look like the primary one.
         let is_there = parts.nics.iter().any(|nic| nic.mac.is_some() && nic.mac == device.primary_mac);
         if report.hardware.is_some() || !is_there {
             tell(&mut device.primary_ip, network.primary_ip, whole);
@@ -248,14 +248,14 @@ pub fn apply(report: &Report, facts: Facts, full: &mut FullDevice) {
     device.agent = Agent { name, version, device_id: Some(report.device_id.clone()) };
 }
 
-/// Takes what is told over what is known; nothing only if that means that there is nothing.
+/// Replaces a value by the reported one; clears it only if the report is authoritative (`whole`).
 fn tell<T>(known: &mut Option<T>, told: Option<T>, whole: bool) {
     if told.is_some() || whole {
         *known = told;
     }
 }
 
-/// The time that is known, if the new one is the same but for how it was counted.
+/// The stored boot time, if the reported one differs only by rounding.
 fn steady(known: Option<Timestamp>, told: Option<Timestamp>) -> Option<Timestamp> {
     match (known, told) {
         (Some(known), Some(told)) if (known.as_millis() - told.as_millis()).abs() <= BOOT_SLACK_MS => Some(known),

@@ -1,4 +1,4 @@
-//! `/internal/ingest/inventory`: the one address that agents speak to.
+//! `/internal/ingest/inventory`: the one endpoint of agents.
 
 use std::time::Duration;
 
@@ -24,10 +24,10 @@ pub fn mount(api: Api) -> Api {
 
 pub const PATH: &str = "/internal/ingest/inventory";
 
-/// The largest body as it comes; what is in it may be [`agent_reports::INFLATED_BYTES_MAX`].
+/// The largest body as sent; inflated it may have [`agent_reports::INFLATED_BYTES_MAX`].
 pub const BODY_BYTES_MAX: usize = 16 << 20;
 
-/// What agents call what they send. Some call everything the same: the first bytes decide.
+/// Media types that agents send. Some agents use one for everything, so the first bytes decide.
 const MEDIA_TYPES: &[&str] = &[
     "application/x-compress-zlib",
     "application/x-compress-gzip",
@@ -54,25 +54,25 @@ pub const MALFORMED_REPORT: Code = Code::new(
     "The body ends before the compressed data does.",
 );
 
-/// In the header of agents that can speak JSON: a name that they keep.
+/// The header in which agents that can speak JSON send their permanent id.
 const AGENT_ID: &str = "glpi-agent-id";
-/// Shorter bodies are questions, and no inventory that it would be worth not to read.
+/// Shorter bodies are contacts, or inventories so small that comparing digests saves nothing.
 const INVENTORY_BYTES_MIN: usize = 1_024;
 
-/// A body that lies in memory without a turn is at most so large.
+/// The largest body that stays in memory without a parser permit.
 const WAITING_BYTES_MAX: usize = 1 << 20;
 
-/// A question of an agent, or what it has found.
+/// Receives a contact or an inventory of an agent.
 pub async fn receive(agent: Holder<IngestPass, Ingesting>, headers: HeaderMap, body: Raw) -> Result<RawAnswer> {
     let body = body.read().await?;
     let report = agent.acquire_report().await?;
     let parser = agent.acquire_parser().await?;
-    // From here on it goes its own way: an agent that goes away must not release its parser while its body is still read.
+    // A task of its own: a disconnecting agent must not release its parser permit while its body is still parsed.
     tokio::spawn(take_in(agent, headers, body, report, parser)).await.map_err(Error::internal)?
 }
 
-/// Reads a body and does what it says. The parser is released when nothing is left of the body, the report when it is written
-/// and much of its software is indexed: so nobody reports faster than that goes.
+/// Parses a body and processes its message. The parser permit is released once the body is parsed and freed, the report
+/// permit once the report is saved and most software is indexed: reports cannot arrive faster than they are indexed.
 async fn take_in(
     agent: Holder<IngestPass, Ingesting>,
     headers: HeaderMap,
@@ -85,7 +85,7 @@ async fn take_in(
     let reporter = Reporter { organization: agent.reach().organization_id, agent_id: agent_id(&headers) };
     let (db, reach, who) = (agent.db(), *agent.reach(), reporter.clone());
     let opening = move || {
-        // All of it, with the room that it takes.
+        // Moved in whole, with its memory permit.
         let body = body;
         open(&body.bytes, &who)
     };
@@ -120,7 +120,7 @@ async fn take_in(
             store::note_alive(&db, settings, reach, &reporter, &device_id).await?;
             answer(match language {
                 Language::Json => agent_reports::json_contact(hours(settings)),
-                // One that can speak JSON goes on in it when it is answered so.
+                // An agent that can speak JSON switches to it after a JSON answer.
                 Language::Xml if reporter.agent_id.is_some() => agent_reports::json_ok(hours(settings)),
                 Language::Xml => agent_reports::xml_prolog(hours(settings)),
             })
@@ -132,22 +132,22 @@ async fn take_in(
     }
 }
 
-/// Until an agent is answered whose report is taken already.
+/// Longest wait for the software index after a report is saved.
 const INDEX_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// The report is taken; whoever brings much software helps to index it. What is left, or fails, is done soon.
+/// The report is saved; its agent waits while software is indexed. The job indexes the rest, or what failed.
 async fn index(db: &Db) {
     if let Ok(Err(error)) = tokio::time::timeout(INDEX_WAIT_MAX, software::store::index_most(db)).await {
-        tracing::warn!(%error, "software of devices could not be indexed; it will be tried again");
+        tracing::warn!(%error, "failed to index device software; will retry");
     }
 }
 
-/// What agents ask that have other tasks than inventory: there is nothing for them to do.
+/// Agents ask here for tasks other than inventory. There are none.
 pub async fn configure(_: Holder<IngestPass, Ingesting>) -> Result<RawAnswer> {
     Ok(RawAnswer { media_type: "application/json", bytes: b"{}".to_vec() })
 }
 
-/// A body that was opened, and what tells it from others.
+/// An inflated body with the digest of its content and sender.
 struct Opened {
     codec: Codec,
     bytes: Vec<u8>,
@@ -157,14 +157,14 @@ struct Opened {
 fn open(body: &[u8], reporter: &Reporter) -> Result<Opened> {
     let codec = agent_reports::detect(body).map_err(refused)?;
     let bytes = agent_reports::inflate(body, codec).map_err(refused)?.into_owned();
-    // Whoever else sends the same is somebody else.
+    // The sender is part of the digest: the same body from another sender is another device.
     let organization = reporter.organization.map(|id| id.to_string()).unwrap_or_default();
     let who = [organization.as_bytes(), b"\n", reporter.agent_id.as_deref().unwrap_or_default().as_bytes(), b"\n"];
     let digest = sha256_parts(who.into_iter().chain(agent_reports::fingerprint_parts(&bytes)));
     Ok(Opened { codec, digest: BASE64.encode(digest), bytes })
 }
 
-/// What a body says, as far as it is taken.
+/// The message of a body, with its facts extracted.
 enum Read {
     Inventory(Box<(Report, Facts)>),
     Question { device_id: String },
@@ -187,7 +187,7 @@ fn hours(settings: Settings) -> u32 {
     u32::try_from(settings.report_hours).unwrap_or(24)
 }
 
-/// What the agent is told when its inventory was taken.
+/// The answer to an accepted inventory.
 fn done(language: Language, agent: Option<&agent_reports::Agent>, settings: Settings) -> Vec<u8> {
     match language {
         Language::Json => agent_reports::json_ok(hours(settings)),
@@ -200,7 +200,7 @@ fn language_of(bytes: &[u8]) -> Language {
     if first == Some(&b'{') { Language::Json } else { Language::Xml }
 }
 
-/// Some agents say in a header alone who they are.
+/// Some agents name themselves only in the User-Agent header.
 fn named(headers: &HeaderMap) -> Option<agent_reports::Agent> {
     headers.get("user-agent").and_then(|value| agent_reports::Agent::named(value.to_str().ok()?))
 }
@@ -218,14 +218,14 @@ fn refused(refusal: Refusal) -> Error {
     }
 }
 
-/// Agents that speak JSON print what they are told; the others print the status alone.
+/// Agents that speak JSON print the error message; the others print only the status.
 fn speak(headers: &HeaderMap, error: &Error) -> Option<Spoken> {
     let is_json = headers.get("content-type").is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
     let spoken = || Spoken { media_type: "application/json", body: agent_reports::json_error(error.detail()).into() };
     (is_json || headers.contains_key(AGENT_ID)).then(spoken)
 }
 
-/// Off the threads that serve requests.
+/// Runs a job off the request threads.
 async fn blocking<T: Send + 'static>(job: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(job).await.map_err(Error::internal)?
 }

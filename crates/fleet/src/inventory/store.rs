@@ -1,4 +1,4 @@
-//! SQL of reports: which device it is that reports, and what is noted of it.
+//! SQL of reports: finding the device of a report, and saving the report.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,9 +13,9 @@ use agent_reports::{Facts, Report};
 use people::organizations::OrganizationId;
 
 kernel::statements! {
-    // The device is looked up for each row and not joined: a join might begin with all devices of the tenant.
-    /// What is known by something, with the status of what is live and in the reach of whoever asks: of its organization, or
-    /// of none. What is older than what was read before comes with the next look.
+    // The device is a subquery and not a join: a join might start with all devices of the tenant.
+    /// Devices with an identity, newest first, below a number. The status is null unless the device is live and in reach: of
+    /// the organization of the key, or of none.
     KNOWN = "SELECT i.number, (SELECT d.status FROM devices d WHERE d.tenant_id = $1 AND d.number = i.number
             AND d.deleted_at IS NULL AND (CAST($3 AS TEXT) IS NULL OR d.organization_id IS NULL OR d.organization_id = $3))
         FROM device_identities i WHERE i.tenant_id = $1 AND i.identity = $2 AND i.number < $4
@@ -23,7 +23,7 @@ kernel::statements! {
     UNCHANGED = "SELECT r.device, (SELECT d.status FROM devices d WHERE d.tenant_id = $1 AND d.number = r.device
             AND d.deleted_at IS NULL AND (CAST($3 AS TEXT) IS NULL OR d.organization_id IS NULL OR d.organization_id = $3))
         FROM device_reports r WHERE r.tenant_id = $1 AND r.digest = $2 LIMIT $4";
-    /// Times never go back, though notes of one device may be made at the same time.
+    /// Times never go back, though several reports of one device may be saved at once.
     NOTE_SEEN = "UPDATE device_reports SET last_seen_at = CASE WHEN last_seen_at > $3 THEN last_seen_at ELSE $3 END
         WHERE tenant_id = $1 AND device = $2";
     NOTE_INVENTORY = "UPDATE device_reports SET last_seen_at = CASE WHEN last_seen_at > $3 THEN last_seen_at ELSE $3 END,
@@ -41,41 +41,41 @@ kernel::statements! {
         WHERE tenant_id = $1 AND name = $2 LIMIT 10";
 }
 
-/// Names that agents give to one device and that are remembered: each installation of an agent has its own.
+/// Agent identities kept for one device: each installation of an agent has its own.
 const NAMES_MAX: usize = 16;
-/// From one note that a name is in use to the next: what was not used for longest is forgotten first, and a day more or less does
-/// not matter.
+/// The time of use of an identity is updated at most this often. The least recently used one is dropped first, and a day is
+/// precise enough for that.
 const TOUCH_MS: i64 = DAY_MS;
-/// Devices in reach that share a mark: more of them tell nothing that these do not.
+/// Devices in reach that share an identity: more of them would not change the result.
 const CANDIDATES: usize = 100;
-/// How many of those that share a mark are looked at, step by step. Nearly always it is one; but a hostname may be that of a
-/// device of each customer, and all but one of them are out of reach.
+/// Rows read in each step for one identity. Nearly always there is one; but every customer may have a device with the same
+/// hostname, and all but one of them are out of reach.
 const LOOKS: [usize; 4] = [CANDIDATES, 1_000, 4_000, 16_000];
 
-/// A report as it is to be taken.
+/// A parsed report with its sender.
 pub struct Taken {
     pub reach: IngestReach,
     pub reporter: Reporter,
     pub report: Report,
     pub facts: Facts,
-    /// Of a whole inventory.
+    /// The digest of a full inventory.
     pub digest: Option<String>,
 }
 
-/// Which device a report is of.
+/// The device that identities belong to.
 enum Match {
     One(i64),
-    /// The oldest of them: it may be any.
+    /// Several devices match; this is the oldest.
     Several(i64),
     None,
 }
 
-/// Takes a report: its device is made or changed, or only noted to be alive if nothing is different.
+/// Saves a report: creates or changes its device, or only updates the report row if nothing differs.
 pub async fn take(db: &Db, settings: Settings, taken: Taken) -> Result<()> {
     db.write(async move |tx| {
         let now = tx.tick().await?.at;
         let Taken { reach, reporter, report, facts, digest } = taken;
-        // A body may take minutes to come, and a key that was revoked meanwhile is none.
+        // A body may take minutes to arrive; a key that was revoked meanwhile is refused.
         ingest_keys::confirm(tx, reach.key_id).await?;
         let named = organization(tx, &reporter, report.tag.as_deref()).await?;
         let organization = named.map(|(id, _)| id);
@@ -99,13 +99,13 @@ pub async fn take(db: &Db, settings: Settings, taken: Taken) -> Result<()> {
         }
         apply(&report, facts, &mut after);
         hear(&mut after, now);
-        // Parts of what nobody knows are no inventory, however many come: how such a device is, is not known.
+        // Partial reports of a new device are no inventory, however many arrive: its health stays unknown.
         let is_inventory = !report.partial || after.device.inventory_at.is_some();
         after.device.inventory_at = is_inventory.then_some(now);
-        // What is archived is no new reference; a device that has it keeps it.
+        // An archived organization gets no new devices; a device that belongs to it stays.
         let joined = named.filter(|(_, is_archived)| !is_archived).map(|(id, _)| id);
         after.device.organization_id = joined.or(after.device.organization_id);
-        // A tag that names nobody may name somebody tomorrow: the same report is to be read again then.
+        // A tag without an organization may get one tomorrow: without a digest the same report is parsed again then.
         let is_there = organization.is_some() && after.device.organization_id == organization;
         let digest = digest.filter(|_| report.tag.is_none() || is_there);
         let names = names_of(&after, given);
@@ -122,13 +122,13 @@ pub async fn take(db: &Db, settings: Settings, taken: Taken) -> Result<()> {
     .await
 }
 
-/// Everything that a device is known by from now on.
+/// All identities of a device.
 pub fn names_of(full: &FullDevice, given: Vec<Vec<String>>) -> BTreeSet<String> {
     let marks = Marks::of(full);
     given.into_iter().chain(marks.levels()).chain([marks.aliases()]).flatten().collect()
 }
 
-/// Notes that a device has been heard of.
+/// Sets the device online and its times.
 fn hear(full: &mut FullDevice, now: Timestamp) {
     full.device.status = Status::Online;
     full.device.last_seen_at = Some(now);
@@ -143,8 +143,8 @@ fn check_at(full: &FullDevice, settings: Settings) -> Option<Timestamp> {
 /// An organization, and whether it is archived.
 type Named = (OrganizationId, bool);
 
-/// The key's own; else what the agent's tag names, by slug or by a name that only one has; else none. A key that is bound to an
-/// organization which was archived goes on reporting for it: its devices would be in everybody's reach otherwise.
+/// The organization of the key; else the one that the agent's tag names, by slug or by a unique name; else none. A key bound
+/// to an archived organization keeps reporting for it: otherwise its devices would be in reach of every key.
 async fn organization(tx: &mut Tx, reporter: &Reporter, tag: Option<&str>) -> Result<Option<Named>> {
     if let Some(own) = reporter.organization {
         return Ok(Some((own, false)));
@@ -161,7 +161,7 @@ async fn organization(tx: &mut Tx, reporter: &Reporter, tag: Option<&str>) -> Re
     })
 }
 
-/// Live devices in reach that are known by something, the newest first.
+/// Live devices in reach with an identity, newest first.
 pub async fn known(tx: &mut Tx, name: &str, reach: Option<OrganizationId>) -> Result<Vec<i64>> {
     let (mut numbers, mut before) = (Vec::new(), i64::MAX);
     for step in LOOKS {
@@ -181,8 +181,8 @@ fn rows(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// The device that agents call so. Several of that name have come about by keys of several organizations: it is the one of the
-/// report's own organization, else the one that was made because nobody could tell.
+/// The device with one of these agent identities. Keys of several organizations can lead to several such devices: then the
+/// one of the report's own organization matches, else the one that was created as a possible duplicate.
 async fn find_given(
     tx: &mut Tx,
     given: &[Vec<String>],
@@ -197,7 +197,7 @@ async fn find_given(
             [_, .., oldest] => *oldest,
         };
         if own != reach {
-            // Where a key reaches all, those of the report's own organization may be older than all of these.
+            // A key without an organization reaches all devices; those of the report's organization may be older than these.
             numbers.extend(known(tx, name, own).await?);
         }
         let mut flagged = None;
@@ -214,7 +214,7 @@ async fn find_given(
     Ok(Match::None)
 }
 
-/// The first level that names anybody decides.
+/// The first level with any match decides.
 async fn find_match(tx: &mut Tx, levels: &[Vec<String>], reach: Option<OrganizationId>) -> Result<Match> {
     for level in levels {
         let mut numbers = BTreeSet::new();
@@ -230,12 +230,12 @@ async fn find_match(tx: &mut Tx, levels: &[Vec<String>], reach: Option<Organizat
     Ok(Match::None)
 }
 
-/// Whether it is a name that an agent gave, which stays when others come: two agents of one machine have two.
+/// Whether an agent gave this identity. Such identities stay when others are added: two agents on one machine give two.
 fn is_given(identity: &str) -> bool {
     identity.starts_with("a:") || identity.starts_with("d:")
 }
 
-/// Remembers by what a device is known from now on.
+/// Replaces the identities of a device by the wanted ones; agent identities stay up to their limit.
 pub async fn remember(tx: &mut Tx, number: i64, wanted: BTreeSet<String>, now: Timestamp) -> Result<()> {
     let known: Vec<(String, Timestamp)> = tx.list(IDENTITIES, args![number]).await?;
     let mut known: BTreeMap<String, Timestamp> = known.into_iter().collect();
@@ -262,30 +262,30 @@ pub async fn remember(tx: &mut Tx, number: i64, wanted: BTreeSet<String>, now: T
     Ok(())
 }
 
-/// What is heard of a device beside a report that says something new.
+/// A message of a device without news.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
-    /// The agent asks what it shall do.
+    /// The agent asks for its tasks.
     Alive,
     /// The same inventory as last time.
     Inventory,
 }
 
-/// A device that something was heard of.
+/// A device that sent a sign of life, with its stored status.
 #[derive(Clone, Debug)]
 pub struct Heard {
     number: i64,
     status: String,
 }
 
-/// The device that sent this very inventory before, if there is one.
+/// The device whose last full inventory has this digest.
 pub async fn find_unchanged(db: &Db, reach: IngestReach, digest: &str) -> Result<Option<Heard>> {
     let found: Vec<(i64, Option<String>)> =
         db.list(UNCHANGED, args![digest, reach.organization_id, rows(CANDIDATES)]).await?;
     Ok(found.into_iter().find_map(|(number, status)| Some(Heard { number, status: status? })))
 }
 
-/// Notes that whoever asks is alive, if it is known: the device that its inventory would be taken for.
+/// Records a contact of the device that an inventory of this agent would match, if there is one.
 pub async fn note_alive(
     db: &Db,
     settings: Settings,
@@ -307,7 +307,7 @@ pub async fn note_alive(
     Ok(())
 }
 
-/// The same where others are called so, too. Whoever cannot be told from the others is not noted.
+/// The same where several devices share the identity. Without a clear match nothing is recorded.
 async fn note_one_of_several(db: &Db, settings: Settings, reach: IngestReach, given: Vec<Vec<String>>) -> Result<()> {
     let own = reach.organization_id;
     let found = db.write(async move |tx| find_given(tx, &given, own, own).await).await?;
@@ -317,8 +317,8 @@ async fn note_one_of_several(db: &Db, settings: Settings, reach: IngestReach, gi
     note(db, settings, reach, Heard { number, status }, Sign::Alive).await.map(drop)
 }
 
-/// Notes it, and tells whether the device is still there. Of one that is online nothing changes. Whoever finds it silent has
-/// locked the note, and is waited for.
+/// Records a sign of life and returns whether the device still exists. An online device only gets new times in its report
+/// row. A check that finds the device silent holds the lock of that row, and this write waits for it.
 pub async fn note(db: &Db, settings: Settings, reach: IngestReach, heard: Heard, sign: Sign) -> Result<bool> {
     let Heard { number, status } = heard;
     let sql = match sign {

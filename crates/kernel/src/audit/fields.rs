@@ -1,4 +1,4 @@
-//! In which fields two states of a record differ, as the record is shown.
+//! Compares two states of a record field by field, in the form in which the API shows it.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub struct FieldChange {
     pub to: Value,
 }
 
-/// The fields in which they differ, without those that move with every change or by themselves.
+/// The fields that differ, without the `observed` ones, which change with every write or without one.
 pub fn changed_fields<T: Serialize>(old: &T, new: &T, observed: &[&str]) -> Result<BTreeMap<String, FieldChange>> {
     let (old, mut new) = (shown(old)?, shown(new)?);
     let differ = |(field, from): (String, Value)| {

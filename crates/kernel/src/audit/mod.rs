@@ -1,4 +1,4 @@
-//! The audit trail: who did what to which record, from where, written in the same transaction as the deed.
+//! The audit trail: who did what to which record, from where, written in the transaction of the change itself.
 
 mod fields;
 
@@ -12,7 +12,7 @@ use crate::store::{Db, Tx};
 pub use fields::{FieldChange, changed_fields};
 
 crate::columns! {
-    /// All of an entry.
+    /// All columns of an entry.
     pub struct EntryColumns in "audit_entries" {
         id, at, actor_type, actor_id, actor_name, action, target_type, target_id, address, credential_type, credential_id,
         request_id, changes,
@@ -21,7 +21,7 @@ crate::columns! {
 
 crate::statements! {
     INSERT = EntryColumns::INSERT;
-    /// The next tenant that has entries of before a moment: one look at an index for each.
+    /// The next tenant with entries older than a time: one index lookup per tenant.
     NEXT_TO_CLEAN = "SELECT t.id FROM tenants t WHERE t.id > $1 AND (SELECT a.at FROM audit_entries a
             WHERE a.tenant_id = t.id AND a.at < $2 ORDER BY a.at, a.id LIMIT 1) IS NOT NULL
         ORDER BY t.id LIMIT 1";
@@ -29,7 +29,7 @@ crate::statements! {
         (SELECT a.id FROM audit_entries a WHERE a.tenant_id = $1 AND a.at < $2 ORDER BY a.at, a.id LIMIT $3)";
 }
 
-/// One deed. The handle knows who and from where.
+/// One action to record. The actor and the address come from the handle.
 pub struct Entry {
     action: &'static str,
     target_type: &'static str,
@@ -49,8 +49,7 @@ impl Entry {
         self
     }
 
-    /// The deed of somebody else than the handle's actor: of a person who has only just become known, in the transaction that
-    /// finds out who they are.
+    /// Names another actor than the handle's: a person who is identified only in this transaction, at sign-in.
     #[must_use]
     pub fn by(mut self, who: ActorRef) -> Self {
         self.who = Some(who);
@@ -69,7 +68,7 @@ impl Changes {
         }
     }
 
-    /// A field that differs, told in other words than its values.
+    /// Adds a field that differs, described by other values than its own.
     pub fn tell(&mut self, field: &str, from: &Value, to: &Value) {
         self.0.insert(field.to_owned(), json!({ "from": from, "to": to }));
     }
@@ -106,14 +105,14 @@ pub async fn record(tx: &mut Tx, entry: Entry) -> Result<()> {
     tx.later(INSERT, row.into_vec()).await
 }
 
-/// The next tenant, in the order of their ids, that has entries of before a moment.
+/// The next tenant, in the order of ids, that has entries older than `before`.
 pub async fn tenant_after(db: &Db, after: Option<TenantId>, before: Timestamp) -> Result<Option<TenantId>> {
     let after = after.map(|tenant| tenant.to_string()).unwrap_or_default();
     db.find(NEXT_TO_CLEAN, crate::args![after, before]).await
 }
 
-/// Removes some rows of a tenant that are of before a moment; whether there may be more. Tenant by tenant, for an index of all
-/// tenants' entries by time would tempt PostgreSQL to read one tenant's trail along it, past all the others'.
+/// Deletes at most `rows` entries of a tenant that are older than `before`; true if there may be more. It works tenant by
+/// tenant, because an index over all tenants' entries by time would tempt PostgreSQL to read one tenant's trail along it.
 pub async fn clean(db: &Db, tenant: TenantId, before: Timestamp, rows: i64) -> Result<bool> {
     let removed = db.write(async move |tx| tx.exec(CLEAN, crate::args![tenant, before, rows]).await).await?;
     Ok(removed == rows.unsigned_abs())

@@ -1,7 +1,7 @@
-//! What somebody may do now who is not there to ask: whoever saved what the service does by itself.
+//! The current rights of the saver: the user or key that saved what the service later does by itself, such as a workflow.
 //!
-//! It is looked up when something is done, in the transaction that does it and under the tenant's clock, which every change
-//! of a credential moves: what it tells holds until the commit. A key's networks bind requests, and this is none.
+//! They are read in the transaction of the action and under the tenant's clock, which every change of a credential ticks, so
+//! they hold until the commit. A key's networks restrict requests only, so they do not matter here.
 
 use super::standing::{KeyRow, Rights, person};
 use crate::base::{ActorKind, ActorRef, Error, Result};
@@ -16,7 +16,7 @@ crate::statements! {
         WHERE tenant_id = $1 AND id = $2 AND status = 'active'";
 }
 
-/// The rights of whoever saved it, as they are now. One who has none any more is told as 403, with what became of them.
+/// Returns the current rights of the saver. If there are none left, the error is a 403 that says why.
 pub async fn authority(tx: &mut Tx, saver: &ActorRef) -> Result<Rights> {
     tx.tick().await?;
     let gone = |why: &str| {
@@ -32,7 +32,7 @@ pub async fn authority(tx: &mut Tx, saver: &ActorRef) -> Result<Rights> {
         ActorKind::ApiKey => {
             let row: Option<KeyRow> = tx.find(FIND_SAVER_KEY, crate::args![id]).await?;
             let rights = row.map(|row| row.rights(None)).ok_or_else(|| gone("was revoked"))?;
-            // By the time of day, not by the tenant's clock, which may be ahead of it.
+            // Judged by the time of day, because the tenant's clock may be ahead.
             if rights.ends_at.is_some_and(|end| end <= tx.world().now()) {
                 return Err(gone("has expired"));
             }

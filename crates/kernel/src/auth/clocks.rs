@@ -1,10 +1,11 @@
-//! Tenants' clocks as the operator sees them: which ran ahead, and setting one back.
+//! Tenants' clocks for the operator: which are ahead of the time, and how to reset one.
 //!
-//! A node whose machine had a wrong time can have moved them (on the embedded store, which knows no other time). From then
-//! on nothing of the tenant could be written until that time comes; see [`crate::store::Tx::tick`].
+//! A node with a wrong system time can move them ahead (on the embedded store, which has no other time). Then nothing of the
+//! tenant can be written until that time comes; see [`crate::store::Tx::tick`].
 //!
-//! Setting one back is the last step of a repair. Until then the clock says that there is something left to do, and keeps
-//! others from writing while records are brought back, some at a time. Which records, and to when, says the command.
+//! Resetting the clock is the last step of a repair. Until then the clock shows that the repair is not finished, and
+//! prevents other writes while future timestamps are clamped in batches. The command decides which records, and to what
+//! time.
 
 use serde::Serialize;
 
@@ -18,39 +19,39 @@ crate::statements! {
         WHERE tenants.slug > $1 ORDER BY tenants.slug LIMIT $2";
     GET_CLOCK = "SELECT last_at FROM tenant_clocks WHERE tenant_id = $1";
     SET_CLOCK_BACK = "UPDATE tenant_clocks SET last_at = $2 WHERE tenant_id = $1 AND last_at > $2";
-    /// Sessions that began in the future would live until then.
+    /// A session that started in the future would live until then.
     DELETE_FUTURE_SESSIONS = "DELETE FROM sessions WHERE tenant_id = $1 AND token_hash IN
         (SELECT s.token_hash FROM sessions s WHERE s.tenant_id = $1 AND s.last_seen_at > $2
             ORDER BY s.last_seen_at LIMIT $3)";
     DELETE_FUTURE_LINKS = "DELETE FROM signin_links WHERE tenant_id = $1 AND token_hash IN
         (SELECT l.token_hash FROM signin_links l WHERE l.tenant_id = $1 AND l.expires_at > $2
             ORDER BY l.expires_at LIMIT $3)";
-    /// A later use is only noted when it is later.
+    /// A use is saved only if it is later than the stored one, so a future one must be clamped.
     SET_USES_BACK = "UPDATE api_key_uses SET last_used_at = $2 WHERE tenant_id = $1 AND key_id IN
         (SELECT u.key_id FROM api_key_uses u WHERE u.tenant_id = $1 AND u.last_used_at > $2 ORDER BY u.key_id LIMIT $3)";
 }
 
-/// Where a tenant's clock stands.
+/// The state of a tenant's clock.
 #[derive(Clone, Debug, Serialize)]
 pub struct TenantClock {
     /// The tenant's slug.
     pub tenant: String,
     pub last_at: Timestamp,
-    /// How far it is ahead of the time of day; 0 where it is not.
+    /// How far the clock is ahead of the time of day; 0 if it is not.
     pub ahead_ms: i64,
 }
 
 impl TenantClock {
-    /// Whether it is so far ahead that nothing can be written.
+    /// Whether the clock is so far ahead that nothing can be written.
     pub fn is_stuck(&self) -> bool {
         self.ahead_ms > CLOCK_AHEAD_MAX_MS
     }
 }
 
-/// Rows of one step.
+/// Rows per statement.
 const LIST_ROWS: i64 = 500;
 
-/// Every tenant's, by slug, and how far each is ahead of the database's own time where it has one.
+/// The clocks of all tenants by slug, compared with the database's own time where it has one.
 pub async fn list_clocks(db: &Db) -> Result<Vec<TenantClock>> {
     let now = db.database_now().await?;
     let mut all: Vec<TenantClock> = Vec::new();
@@ -67,8 +68,8 @@ pub async fn list_clocks(db: &Db) -> Result<Vec<TenantClock>> {
     }
 }
 
-/// Where the tenant's clock stands and what is now, by the database's own time where it has one; none unless it is so far
-/// ahead that nothing can be written.
+/// The tenant's clock and the current time (the database's own where it has one). `None` unless the clock is so far ahead
+/// that nothing can be written.
 pub async fn find_stuck_clock(db: &Db) -> Result<Option<(Timestamp, Timestamp)>> {
     let stood: Timestamp = db.one(GET_CLOCK, crate::args![]).await?;
     let now = db.database_now().await?;
@@ -79,21 +80,22 @@ fn is_stuck(stood: Timestamp, now: Timestamp) -> bool {
     stood > now.plus(CLOCK_AHEAD_MAX_MS)
 }
 
-/// Ends sessions and sign-in links of the future, and takes the last uses of keys out of it.
+/// Deletes sessions and sign-in links with future timestamps, and clamps the last uses of keys to `now`.
 pub async fn bring_credentials_back(db: &Db, now: Timestamp) -> Result<()> {
-    // A node's own time may be a little ahead of the database's.
+    // A node's own time may be slightly ahead of the database's.
     db.exec_in_steps(DELETE_FUTURE_SESSIONS, vec![now.plus(CLOCK_AHEAD_MAX_MS).into()]).await?;
     db.exec_in_steps(DELETE_FUTURE_LINKS, vec![now.plus(SIGNIN_LINK_MS).into()]).await?;
     db.exec_in_steps(SET_USES_BACK, vec![now.into()]).await?;
     Ok(())
 }
 
-/// Sets the tenant's clock to now, which is told. For when all else has been brought back: from here on the tenant writes.
+/// Resets the tenant's clock to the current time and returns it. Called after all records are clamped: from here on the
+/// tenant can write.
 pub async fn set_clock_back(db: &Db) -> Result<Timestamp> {
     db.write(async |tx| {
         let stood: Timestamp = tx.one(GET_CLOCK, crate::args![]).await?;
         let now = tx.database_now();
-        // Another repair may have come to its end first.
+        // Another repair may have finished first.
         if !is_stuck(stood, now) {
             return Ok(now);
         }

@@ -1,7 +1,7 @@
-//! From a presented credential to who it stands for, and notes of when each was last used.
+//! Resolves a presented credential to its principal, and records when each was last used.
 //!
-//! What was read may be used again for half a second, counted from the start of the reading: so a revocation by another
-//! process is seen within a second. One by this process is seen before it is answered.
+//! A read is cached for half a second from its start, so a revocation by another process takes effect within a second. A
+//! revocation by this process takes effect before its response.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -115,36 +115,36 @@ fn tenant(row: &Row<'_>) -> Result<Tenant> {
     Ok(Tenant { id: row.get(0)?, slug: row.get(1)?, name: row.get(2)? })
 }
 
-/// A read may be reused for this long from its start.
+/// How long a read is cached, from its start.
 const CACHED_MAX: Duration = Duration::from_millis(500);
-/// Beyond this the cache is emptied: it refills within half a second.
+/// A full cache is emptied; it refills within half a second.
 const CACHE_ENTRIES_MAX: usize = 20_000;
 
-/// Credentials remembered as stored; beyond this another is forgotten for each. Some megabytes.
+/// Known credentials; beyond this, each new one evicts another. They take a few megabytes.
 const KNOWN_MAX: usize = 50_000;
-/// Rows of one read of them.
+/// Rows per statement when they are loaded.
 const LEARN_ROWS: i64 = 1_000;
 
 #[derive(Default)]
 pub struct Credentials {
     cache: Mutex<Cache>,
-    /// What is stored, as far as this node has learnt. Nothing is granted for it: it is only looked up whoever else
-    /// guesses at the same address.
+    /// Hashes of stored credentials that this node knows of. A known credential gets no rights by that; it is only looked up
+    /// even when its address is throttled because somebody guesses there.
     known: Mutex<HashSet<[u8; 32]>>,
-    /// The same of passes, which their features store.
+    /// The same for passes, which are stored by their features.
     known_passes: Mutex<HashSet<[u8; 32]>>,
     uses: Mutex<Uses>,
 }
 
 #[derive(Default)]
 struct Cache {
-    /// Grows with every local revocation; a read that began before it is not kept.
+    /// Incremented by every local revocation; a read that began earlier is not cached.
     epoch: u64,
     keys: HashMap<[u8; 32], (Instant, Arc<StoredKey>)>,
     sessions: HashMap<[u8; 32], (Instant, Arc<StoredSession>)>,
 }
 
-/// Who it is, and when the credential stops working.
+/// The principal, and when its credential expires.
 pub type Found = (Arc<Principal>, Timestamp);
 
 #[derive(Default)]
@@ -158,12 +158,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Credentials {
-    /// Whether a credential of this hash is stored, as far as this node has learnt.
+    /// Whether this node knows that a credential with this hash is stored.
     pub(crate) fn knows(&self, hash: &[u8; 32]) -> bool {
         lock(&self.known).contains(hash) || lock(&self.known_passes).contains(hash)
     }
 
-    /// Remembers what was found, and forgets what was not.
+    /// Adds the hash to the known ones if the credential was found, and removes it if it was not.
     fn note<T>(&self, hash: [u8; 32], found: Result<T>) -> Result<T> {
         note(&self.known, hash, found)
     }
@@ -172,13 +172,13 @@ impl Credentials {
         note(&self.known_passes, hash, found)
     }
 
-    /// For a credential that has just been made: its owner may use it at once.
+    /// Adds a credential that was just created, so that its owner can use it at once.
     pub fn remember(&self, hash: [u8; 32]) {
         remember(&self.known, hash);
     }
 
-    /// Learns what is stored, so that a credential that was made elsewhere or before the start is looked up, too,
-    /// while somebody guesses at its address; and forgets what is no longer.
+    /// Reloads the known credentials, so that one created by another node or before the start is looked up, too, while its
+    /// address is throttled. Deleted credentials drop out.
     pub async fn learn(&self, store: &Store) -> Result<()> {
         let db = store.system(Purpose::Credentials);
         let mut stored = HashSet::new();
@@ -200,8 +200,8 @@ impl Credentials {
         Ok(())
     }
 
-    /// Whose the key of a public id and a hash is, if it is right, not revoked and not expired, and when it expires.
-    /// `admit` decides whether the store is asked.
+    /// Finds the principal of a key by its public id and hash, if it is neither revoked nor expired. `admit` is called
+    /// before the store is read for an unknown key, and can refuse.
     pub(crate) async fn find_key(
         &self,
         store: &Store,
@@ -229,7 +229,7 @@ impl Credentials {
         Ok(key)
     }
 
-    /// Whose the session behind the hash of a cookie is, and when it ends if nothing more happens.
+    /// Finds the principal of a session by the hash of its cookie, and when the session ends if it is not used again.
     pub(crate) async fn find_session(
         &self,
         store: &Store,
@@ -286,8 +286,7 @@ impl Credentials {
         }
     }
 
-    /// Nothing that was read of this tenant before now counts any more. Called when a credential changes, before the
-    /// answer. Other tenants keep what is cached of theirs.
+    /// Removes the tenant's credentials from the cache. Called when a credential changes, before the response.
     pub fn forget(&self, tenant: TenantId) {
         let mut cache = lock(&self.cache);
         cache.epoch += 1;
@@ -295,7 +294,7 @@ impl Credentials {
         cache.sessions.retain(|_, (_, session)| session.principal.tenant.id != tenant);
     }
 
-    /// The same for the sessions of all tenants.
+    /// Removes the sessions of all tenants from the cache.
     fn forget_sessions(&self) {
         let mut cache = lock(&self.cache);
         cache.epoch += 1;
@@ -310,11 +309,11 @@ impl Credentials {
         lock(&self.uses).sessions.insert(session, now);
     }
 
-    /// Writes down the last uses noted since the last time.
+    /// Saves the last uses recorded since the last call.
     pub async fn flush_uses(&self, db: &Db) -> Result<()> {
         let mut keys: Vec<_> = lock(&self.uses).keys.iter().map(|(id, used)| (*id, *used)).collect();
         let mut sessions: Vec<_> = lock(&self.uses).sessions.iter().map(|(id, at)| (*id, *at)).collect();
-        // The same order on every node, so that two nodes never wait for each other's rows.
+        // The same order on every node, so that two nodes do not deadlock.
         keys.sort_unstable_by_key(|(id, _)| *id);
         sessions.sort_unstable_by_key(|(id, _)| *id);
         for chunk in keys.chunks(FLUSH_ROWS) {
@@ -326,7 +325,7 @@ impl Credentials {
                 Ok(())
             })
             .await?;
-            // Kept until it is on disk: a database that is away for a while must not make it forgotten.
+            // A use is kept until it is on disk, so that an outage of the database does not lose it.
             let mut uses = lock(&self.uses);
             for (id, used) in chunk {
                 if uses.keys.get(id) == Some(used) {
@@ -343,7 +342,7 @@ impl Credentials {
                 Ok(())
             })
             .await?;
-            // Kept until it is on disk and nobody remembers the row before: a session in use must not look idle.
+            // A use is kept until it is on disk and no cached row is older, so that a session in use does not look idle.
             self.forget_sessions();
             let mut uses = lock(&self.uses);
             for (id, at) in chunk {
@@ -359,7 +358,7 @@ impl Credentials {
 fn note<T>(known: &Mutex<HashSet<[u8; 32]>>, hash: [u8; 32], found: Result<T>) -> Result<T> {
     match &found {
         Ok(_) => remember(known, hash),
-        // A database that is away says nothing about the credential.
+        // An outage of the database says nothing about the credential.
         Err(error) if error.code().status() >= 500 => {}
         Err(_) => drop(lock(known).remove(&hash)),
     }
@@ -377,7 +376,7 @@ fn remember(known: &Mutex<HashSet<[u8; 32]>>, hash: [u8; 32]) {
     known.insert(hash);
 }
 
-/// Keep write jobs short: one slow job delays its group.
+/// Rows per transaction. Transactions are short, because one slow transaction delays its group commit.
 const FLUSH_ROWS: usize = 200;
 
 pub(crate) fn unauthenticated() -> Error {

@@ -1,6 +1,6 @@
-//! The text of an API key: `tck_`, a public id of 8 characters, `_`, 32 random characters and 6 of a checksum.
+//! The text of an API key: `tck_`, a public id of 8 characters, `_`, 32 random characters and a checksum of 6.
 //!
-//! A leaked key can be found by its pattern, and a mistyped one is refused without asking the database.
+//! Scanners find a leaked key by its pattern, and a mistyped key is refused without a database query.
 
 use crate::base::{BASE62, Chance, Secrets};
 
@@ -10,7 +10,7 @@ const RANDOM_LEN: usize = 32;
 const CHECKSUM_LEN: usize = 6;
 const LEN: usize = PREFIX.len() + PUBLIC_ID_LEN + 1 + RANDOM_LEN + CHECKSUM_LEN;
 
-/// Which secret of a key was presented: the part of it that everybody may see. A rotated key has two for a while.
+/// The public part of a key's secret, which identifies it. A rotated key has two secrets for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PublicId([u8; PUBLIC_ID_LEN]);
 
@@ -24,7 +24,7 @@ impl PublicId {
     }
 }
 
-/// A key in plain text: shown once, never stored, never printed.
+/// A key in plain text: shown once, never stored, never logged.
 pub struct PlainKey(String);
 
 impl PlainKey {
@@ -34,7 +34,7 @@ impl PlainKey {
         PlainKey(body + &String::from_iter(checksum))
     }
 
-    /// The key, if its form and checksum are right.
+    /// Returns the key if its form and checksum are right.
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() != LEN || !text.is_ascii() {
             return None;
@@ -50,7 +50,7 @@ impl PlainKey {
         &self.0[PREFIX.len()..PREFIX.len() + PUBLIC_ID_LEN]
     }
 
-    /// What lists show to tell keys apart.
+    /// The prefix that lists show to tell keys apart.
     pub fn prefix(&self) -> &str {
         &self.0[..PREFIX.len() + PUBLIC_ID_LEN]
     }
@@ -59,12 +59,12 @@ impl PlainKey {
         &self.0[LEN - 4..]
     }
 
-    /// What the database keeps.
+    /// The hash that the database stores.
     pub fn hash(&self, secrets: &Secrets) -> [u8; 32] {
         secrets.pepper().sign(self.0.as_bytes())
     }
 
-    /// For the one answer that shows it.
+    /// The plain text, for the one response that shows it.
     pub fn reveal(self) -> String {
         self.0
     }

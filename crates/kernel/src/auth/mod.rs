@@ -1,5 +1,5 @@
-//! Who there is and what they may do: tenants, users, roles, sessions, API keys, scopes. How a request is let in by them
-//! is `http/caller.rs`.
+//! Authentication and authorization: tenants, users, roles, sessions, API keys, scopes. How a request is admitted with them
+//! is in `http/caller.rs`.
 
 mod authority;
 mod clocks;

@@ -1,5 +1,5 @@
-//! Tenants, as the operator makes them at the command line, and which people others may refer to. Who is made and changed
-//! among the people is the product's to say.
+//! Tenants, which the operator creates at the command line, and users as other records refer to them. Creating and changing
+//! users belongs to the features.
 
 use super::principal::Tenant;
 use crate::audit::{self, Entry};
@@ -22,7 +22,7 @@ impl FromRow for Tenant {
     }
 }
 
-/// Rows of one step when the command line lists everything.
+/// Rows per statement when the command line lists everything.
 const LIST_ROWS: i64 = 500;
 
 pub async fn create_tenant(store: &Store, name: &str, slug: &str) -> Result<Tenant> {
@@ -38,7 +38,7 @@ pub async fn create_tenant(store: &Store, name: &str, slug: &str) -> Result<Tena
     Ok(made)
 }
 
-/// Makes a tenant in a write of its own handle, to which more of it can be added.
+/// Inserts a tenant in a transaction of its own handle, to which the caller can add more records.
 pub async fn insert_tenant(tx: &mut Tx, tenant: &Tenant) -> Result<()> {
     let now = tx.world().now();
     tx.exec(INSERT_TENANT, crate::args![tenant.slug, tenant.name, now]).await?;
@@ -46,13 +46,13 @@ pub async fn insert_tenant(tx: &mut Tx, tenant: &Tenant) -> Result<()> {
     audit::record(tx, Entry::new("tenant.create", "tenant", tenant.id)).await
 }
 
-/// The operator's handle to the records of a tenant: the command line's own door.
+/// The operator's handle to a tenant, for the command line only.
 pub fn operate(store: &Store, tenant: &Tenant) -> Db {
     store.tenant(tenant.id, Actor::operator(store.world()))
 }
 
-/// On an empty store: the tenant that it begins with, which is not made yet, and the service's own handle to it. `None` when
-/// there is a tenant already. Of several nodes that get one, the unique slug lets one insert it.
+/// On an empty store, returns the default tenant, which is not inserted yet, and the service's handle to it. `None` when
+/// there is a tenant already. If several nodes do this at once, the unique slug lets only one of them insert it.
 pub async fn first_tenant(store: &Store) -> Result<Option<(Tenant, Db)>> {
     let tenants: i64 = store.system(Purpose::Startup).one(COUNT_TENANTS, crate::args![]).await?;
     if tenants > 0 {
@@ -79,10 +79,10 @@ pub async fn list_tenants(db: &Db) -> Result<Vec<Tenant>> {
     }
 }
 
-/// Users as others refer to them: nobody is given work who cannot sign in.
+/// Users as other records refer to them: only active users, because nobody else can be assigned work.
 pub const USERS: Referable = Referable { prefix: UserId::PREFIX, table: "users", only: Some("status = 'active'") };
 
-/// The e-mail address and the name of a user who may sign in.
+/// The e-mail address and the name of an active user.
 pub async fn find_active_user(tx: &mut Tx, id: UserId) -> Result<Option<(String, String)>> {
     tx.find(FIND_ACTIVE_USER, crate::args![id]).await
 }

@@ -1,4 +1,4 @@
-//! The credential that a request presents: one cookie or one key, in whichever header.
+//! The credential that a request presents: one cookie, or one key in one of two headers.
 
 use axum::http::{HeaderMap, HeaderName, header};
 
@@ -9,13 +9,13 @@ static X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 pub enum Presented {
     Cookie(String),
-    /// `None` is something that cannot be a key.
+    /// `None` if the text is not a well-formed key.
     Key(Option<PlainKey>),
     Nothing,
 }
 
 impl Presented {
-    /// More than one credential is refused: which one should count is not ours to guess.
+    /// More than one credential is refused, because it would be a guess which one the caller meant.
     pub fn find(headers: &HeaderMap, cookie_name: &str) -> Result<Self> {
         let (mut found, mut count) = (Presented::Nothing, 0);
         let mut take = |one: Presented| {
@@ -42,16 +42,17 @@ impl Presented {
     }
 }
 
-/// The cookies of a browser by one name are few: one, or as many as others have set beside it. Beyond any that a browser sends.
+/// More cookies than a browser sends for one name or prefix.
 const COOKIES_MAX: usize = 200;
 
-/// What a browser sends by this name. By bytes: another application's cookie beside ours may hold any of them.
+/// The values of the cookies of this name. The header is read as bytes, because a cookie of another application may not be
+/// UTF-8.
 pub fn cookies(headers: &HeaderMap, name: &str) -> Vec<String> {
     let values = pairs(headers).filter_map(|pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
     values.take(COOKIES_MAX).map(|value| String::from_utf8_lossy(value).into_owned()).collect()
 }
 
-/// The cookies whose names begin so, of what a browser sends: each name, and how many bytes of the header its pair takes.
+/// The names of the cookies with this prefix, each with the size in bytes of its pair in the header.
 pub fn cookie_sizes(headers: &HeaderMap, prefix: &str) -> Vec<(String, usize)> {
     let named = pairs(headers).filter_map(|pair| {
         let name = str::from_utf8(pair.split(|byte| *byte == b'=').next()?).ok()?;

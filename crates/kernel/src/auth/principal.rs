@@ -1,4 +1,4 @@
-//! Somebody who may call, as read from the store. One reading serves many requests, so what each needs is made once.
+//! Principals as read from the store. One read serves many requests, so derived values are computed once.
 
 use std::sync::Arc;
 
@@ -25,9 +25,9 @@ pub struct Principal {
     pub tenant: Tenant,
     pub identity: Identity,
     pub scopes: Scopes,
-    /// Who acts: a user, or a key.
+    /// The id of the user or key that acts.
     pub actor_id: Arc<str>,
-    /// With what: a session, or the same key.
+    /// The id of the session, or of the same key.
     pub credential_id: Arc<str>,
 }
 

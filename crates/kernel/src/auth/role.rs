@@ -1,4 +1,4 @@
-//! Roles of users, and the scopes that each holds.
+//! Roles of users, and the scopes of each.
 
 use serde::Serialize;
 
@@ -31,7 +31,7 @@ impl Role {
         Role::ALL.into_iter().find(|role| role.as_str() == text)
     }
 
-    /// What a session of this role may do.
+    /// The scopes of a session of this role.
     pub fn scopes(self, platform_operator: bool) -> Scopes {
         let words: &[&str] = match self {
             Role::Admin => &["*"],
@@ -61,7 +61,7 @@ impl Role {
     }
 }
 
-/// In bodies and queries it is read as any other word.
+/// Bodies and queries parse a role like any other word.
 impl Word for Role {
     const ALL: &'static [Self] = &Role::ALL;
 

@@ -1,10 +1,10 @@
-//! Scopes: what a credential may do.
+//! Scopes: the rights of a credential.
 
 use crate::base::{Error, Result};
 
 macro_rules! scopes {
     ($($variant:ident $family:literal $action:literal)*) => {
-        /// One thing that can be allowed.
+        /// One right that can be granted.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Scope { $($variant),* }
 
@@ -46,7 +46,7 @@ scopes! {
     PlatformRead "platform" "read"
 }
 
-/// A set of scopes with the words they were granted in.
+/// A set of scopes, and the words they were granted by, such as `tickets:*`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scopes {
     granted: Vec<String>,
@@ -54,10 +54,10 @@ pub struct Scopes {
 }
 
 impl Scopes {
-    /// More than all the words there are.
+    /// More than the number of existing words.
     pub const WORDS_MAX: usize = 50;
 
-    /// Every word must be known; a repeated one counts once.
+    /// Refuses unknown words; a repeated word counts once.
     pub fn parse<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
         let mut scopes = Scopes::default();
         for word in words {
@@ -70,7 +70,7 @@ impl Scopes {
         Ok(scopes)
     }
 
-    /// As stored: a JSON array of words.
+    /// Parses the stored form, a JSON array of words.
     pub fn from_json(json: &str) -> Result<Self> {
         let words: Vec<String> = serde_json::from_str(json).map_err(Error::internal)?;
         Scopes::parse(words.iter().map(String::as_str)).map_err(Error::internal)
@@ -101,7 +101,7 @@ impl Scopes {
         self.held & bit(scope) != 0
     }
 
-    /// The first scope that is in `wanted` but not held here.
+    /// The first scope of `wanted` that this set does not have.
     pub fn missing_of(&self, wanted: &Scopes) -> Option<Scope> {
         Scope::ALL.iter().copied().find(|scope| wanted.holds(*scope) && !self.holds(*scope))
     }
@@ -110,8 +110,8 @@ impl Scopes {
         self.held == 0
     }
 
-    /// What is held both here and there, in the words of either. Of two words one includes the other or they have nothing in
-    /// common, so the narrower of each pair is all that is shared.
+    /// The scopes that both sets have, in the words of either. Of two words, either one includes the other or they have
+    /// nothing in common, so the narrower word of each pair is their intersection.
     #[must_use]
     pub fn intersect(&self, other: &Scopes) -> Self {
         let mut shared = Scopes::default();
@@ -145,7 +145,7 @@ fn bits_of(word: &str) -> Option<u32> {
         (bits != 0).then_some(bits)
     };
     match word.strip_suffix(":*") {
-        // `*` never includes the platform's own figures, and there is no `platform:*`.
+        // `*` never includes `platform:read`, and there is no `platform:*`.
         _ if word == "*" => named(&|scope| scope != Scope::PlatformRead),
         Some(family) => named(&|scope| scope.family() == family && scope != Scope::PlatformRead),
         None => named(&|scope| scope.name() == word),

@@ -1,4 +1,4 @@
-//! Sessions of signed-in users. Only hashes of their tokens are stored; the links that start some are in `signin_links.rs`.
+//! Sessions of signed-in users. Only hashes of their tokens are stored. Sign-in links are in `signin_links.rs`.
 
 use std::net::IpAddr;
 
@@ -21,7 +21,7 @@ crate::statements! {
             (tenant_id, token_hash, id, user_id, created_at, last_seen_at, expires_at, provider_id, id_token)
         VALUES ($1, $2, $3, $4, $5, $5, $6, $7, $8)";
     DELETE_SESSION = "DELETE FROM sessions WHERE tenant_id = $1 AND id = $2";
-    /// Of whichever tenant: that is what the read finds out.
+    /// Over all tenants, because the token alone is known.
     FIND_BY_TOKEN = "SELECT s.tenant_id, s.id, s.user_id, u.name, s.provider_id, s.id_token FROM sessions s
         JOIN users u ON u.tenant_id = s.tenant_id AND u.id = s.user_id WHERE s.token_hash = $1";
     LIST_SESSIONS = "SELECT s.id, u.email, s.created_at, s.last_seen_at, s.expires_at FROM sessions s
@@ -33,7 +33,7 @@ crate::statements! {
     DELETE_USER_LINKS = "DELETE FROM signin_links WHERE tenant_id = $1 AND user_id = $2";
 }
 
-/// 256 random bits that stand for a user: shown once, stored as a hash, never printed.
+/// A secret of 256 random bits that authenticates a user: shown once, stored as a hash, never logged.
 pub struct Token(String);
 
 impl Token {
@@ -41,7 +41,7 @@ impl Token {
         Token(BASE64.encode(world.chance.bytes::<32>()))
     }
 
-    /// What is stored of it, and what a node remembers it by.
+    /// The hash that is stored and cached instead of the token.
     pub fn hash(&self) -> [u8; 32] {
         sha256(self.0.as_bytes())
     }
@@ -51,7 +51,7 @@ impl Token {
     }
 }
 
-/// A new session, made by the operator for a user. Tells when it ends at the latest.
+/// Creates a session for a user on behalf of the operator. Returns its token and its latest end.
 pub async fn create_session(
     store: &Store,
     tenant: TenantId,
@@ -66,22 +66,23 @@ pub async fn create_session(
     .await
 }
 
-/// How a provider has begun a session. It does not print: the token is among it.
+/// The identity provider that started a session. It has no `Debug`, because it holds the ID token.
 pub struct ProviderSession<'a> {
     pub provider: &'a str,
-    /// The provider's word for who it is, kept for signing out there; and what seals it.
+    /// The ID token, kept for signing out at the provider, and the secrets that seal it.
     pub id_token: Option<(&'a str, &'a Secrets)>,
 }
 
-/// A new session of somebody whom a provider has signed in, in the write that found out who it is. Once that is on disk, the
-/// node is told by [`Credentials::remember`], so that it works at once whatever others at the same address do.
+/// Starts a session of a user whom a provider has signed in, in the transaction that identified the user. After the commit,
+/// the caller calls [`Credentials::remember_credential`], so that the session works at once even if its address is
+/// throttled.
 pub async fn start_session(tx: &mut Tx, user: UserId, lifetime_ms: i64, begun: &ProviderSession<'_>) -> Result<Token> {
     let owner = lock_user(tx, user).await?;
     let (token, _) = insert_session(tx, &owner, lifetime_ms, Some(begun)).await?;
     Ok(token)
 }
 
-/// Whose session begins.
+/// The user whose session starts.
 pub(super) struct SessionOwner {
     pub id: UserId,
     pub email: String,
@@ -94,15 +95,15 @@ impl SessionOwner {
     }
 }
 
-/// Moves the tenant's clock before anything else: a row that refers to the user locks the user, and whoever disables the
-/// user holds the clock. And the user may be disabled by then.
+/// Ticks the tenant's clock before anything else, because a row that refers to the user locks the user, and the transaction
+/// that disables a user holds the clock. The user is read after that, since it may have been disabled meanwhile.
 pub(super) async fn lock_user(tx: &mut Tx, id: UserId) -> Result<SessionOwner> {
     tx.tick().await?;
     let (email, name) = find_active_user(tx, id).await?.ok_or_else(Error::not_found)?;
     Ok(SessionOwner { id, email, name })
 }
 
-/// The clock has been moved already: see [`lock_user`].
+/// The caller has ticked the clock: see [`lock_user`].
 pub(super) async fn insert_session(
     tx: &mut Tx,
     owner: &SessionOwner,
@@ -123,13 +124,13 @@ pub(super) async fn insert_session(
     changes.add("user_id", None, Some(owner.id.to_string()));
     changes.add("email", None, Some(owner.email.as_str()));
     let entry = Entry::new("session.create", "session", id).changes(changes);
-    // By the word of a provider the person acts: who they are was found out in this transaction.
+    // With a provider, the user is the actor: this transaction has identified them.
     let entry = if begun.is_some() { entry.by(owner.actor_ref()) } else { entry };
     audit::record(tx, entry).await?;
     Ok((token, expires_at))
 }
 
-/// Each session has its ID token sealed for itself, and only one: it never has another version.
+/// A session has one ID token, which never changes, so the version is always 1.
 fn id_token_binding<'a>(tenant: &'a str, session: &'a str) -> Binding<'a> {
     Binding { tenant, table: "sessions.id_token", record: session, version: 1 }
 }
@@ -140,7 +141,7 @@ fn seal_id_token(tx: &Tx, id: SessionId, text: &str, secrets: &Secrets) -> Resul
     secrets.seal(&tx.world().chance, id_token_binding(&tenant, &session), text.as_bytes())
 }
 
-/// None if it does not open: signing out goes on without it.
+/// Returns `None` if the token does not open; signing out continues without it.
 fn open_id_token(tenant: TenantId, id: SessionId, sealed: &[u8], secrets: &Secrets) -> Option<String> {
     let (tenant, session) = (tenant.to_string(), id.to_string());
     let opened = secrets.open(id_token_binding(&tenant, &session), sealed);
@@ -153,7 +154,8 @@ fn open_id_token(tenant: TenantId, id: SessionId, sealed: &[u8], secrets: &Secre
 /// Ends a session of the tenant.
 pub(crate) async fn end_session(db: &Db, id: SessionId) -> Result<()> {
     db.write(async move |tx| {
-        // First, so that a write of the same session is either before this or sees it gone.
+        // The clock comes first, so that a write of the same session either commits before this or finds the session
+        // deleted.
         tx.tick().await?;
         tx.exec(DELETE_SESSION, crate::args![id]).await?;
         audit::record(tx, Entry::new("session.delete", "session", id)).await
@@ -161,15 +163,15 @@ pub(crate) async fn end_session(db: &Db, id: SessionId) -> Result<()> {
     .await
 }
 
-/// A session that has ended, as far as the provider that had begun it has to know. It does not print: the token is among it.
+/// An ended session, as its identity provider needs it. It has no `Debug`, because it holds the ID token.
 pub struct EndedSession {
     pub tenant: TenantId,
     pub provider: String,
     pub id_token: Option<String>,
 }
 
-/// Ends the session that a browser presents, of whichever tenant it is, be it too old to act with: its user does. None if it is
-/// gone already, or no provider had begun it.
+/// Ends the session that a browser presents, even an expired one, of any tenant. The session's user is the actor. Returns
+/// `None` if the session is gone already, or no provider had started it.
 pub(crate) async fn end_presented_session(
     (store, credentials, secrets): (&Store, &Credentials, &Secrets),
     token: &str,
@@ -202,8 +204,7 @@ pub(crate) async fn end_presented_session(
     Ok(provider.map(|provider| EndedSession { tenant, provider, id_token }))
 }
 
-/// Ends whatever a user is signed in by, or could be: sessions and links. For whoever disables or unlinks the user, and
-/// tells of that.
+/// Deletes all sessions and sign-in links of a user who is disabled or unlinked; the caller writes the audit entry.
 pub async fn end_sign_ins(tx: &mut Tx, user: UserId) -> Result<()> {
     tx.tick().await?;
     let sessions: Vec<SessionId> = tx.list(LIST_USER_SESSIONS, crate::args![user]).await?;
@@ -211,15 +212,15 @@ pub async fn end_sign_ins(tx: &mut Tx, user: UserId) -> Result<()> {
     tx.exec(DELETE_USER_LINKS, crate::args![user]).await.map(drop)
 }
 
-/// Ends the sessions of a user that one provider has begun. For a provider that does not vouch for them any more; the caller
-/// records that.
+/// Ends the sessions of a user that one provider has started, when it no longer vouches for the user; the caller writes the
+/// audit entry.
 pub async fn end_provider_sessions(tx: &mut Tx, user: UserId, provider: &str) -> Result<()> {
     tx.tick().await?;
     let sessions: Vec<SessionId> = tx.list(LIST_PROVIDER_SESSIONS, crate::args![user, provider]).await?;
     delete_sessions(tx, sessions).await
 }
 
-/// In the order of their ids, which is that in which last uses are noted: so the two never wait for each other.
+/// Deletes in the order of ids, in which last uses are saved too, so that the two do not deadlock.
 async fn delete_sessions(tx: &mut Tx, sessions: Vec<SessionId>) -> Result<()> {
     let sessions: Vec<Vec<Value>> = sessions.into_iter().map(|session| vec![session.into()]).collect();
     tx.exec_each(DELETE_SESSION, &sessions).await.map(drop)
@@ -231,9 +232,9 @@ pub struct SessionEntry {
     pub id: SessionId,
     pub email: String,
     pub created_at: Timestamp,
-    /// Some seconds late, as uses are noted.
+    /// Some seconds late, because uses are saved in batches.
     pub last_seen_at: Timestamp,
-    /// At the latest; it ends earlier if it is not used.
+    /// The latest end; an idle session ends earlier.
     pub expires_at: Timestamp,
 }
 
@@ -249,10 +250,10 @@ impl FromRow for SessionEntry {
     }
 }
 
-/// Rows of one step when the command line lists everything.
+/// Rows per statement when the command line lists everything.
 const LIST_ROWS: i64 = 500;
 
-/// The sessions of a tenant that have not come to their end, the oldest first.
+/// The sessions of a tenant that have not expired, the oldest first.
 pub async fn list_sessions(db: &Db) -> Result<Vec<SessionEntry>> {
     let now = db.world().now();
     let mut all: Vec<SessionEntry> = Vec::new();
@@ -266,8 +267,8 @@ pub async fn list_sessions(db: &Db) -> Result<Vec<SessionEntry>> {
     }
 }
 
-/// Ends a session because the operator wants it; whether it was there. Servers see it within the half second for which they
-/// use again what they have read.
+/// Ends a session on behalf of the operator. Returns whether it existed. Servers notice within half a second, when their
+/// cached read expires.
 pub async fn revoke_session(db: &Db, id: SessionId) -> Result<bool> {
     db.write(async move |tx| {
         tx.tick().await?;
@@ -276,7 +277,7 @@ pub async fn revoke_session(db: &Db, id: SessionId) -> Result<bool> {
     .await
 }
 
-/// The same with all sessions of a user, and links that would begin another; how many sessions there were.
+/// Ends all sessions and sign-in links of a user on behalf of the operator. Returns how many sessions there were.
 pub async fn revoke_sessions(db: &Db, user: UserId) -> Result<usize> {
     db.write(async move |tx| {
         tx.tick().await?;

@@ -1,4 +1,5 @@
-//! One-time links that start a session. Only hashes of their tokens are stored. Looking at a link uses nothing up.
+//! One-time links that start a session. Only hashes of their tokens are stored. Opening a link does not use it up; redeeming
+//! it does.
 
 use std::net::IpAddr;
 
@@ -10,20 +11,20 @@ use crate::store::{FromRow, Purpose, Row, Store};
 
 crate::statements! {
     INSERT_LINK = "INSERT INTO signin_links (tenant_id, token_hash, user_id, expires_at) VALUES ($1, $2, $3, $4)";
-    /// Of whichever tenant: that is what the read finds out.
+    /// Over all tenants, because the token alone is known.
     FIND_LINK = "SELECT l.tenant_id, t.name, l.user_id, u.email, u.name, l.expires_at FROM signin_links l
         JOIN tenants t ON t.id = l.tenant_id
         JOIN users u ON u.tenant_id = l.tenant_id AND u.id = l.user_id AND u.status = 'active'
         WHERE l.token_hash = $1 AND l.expires_at > $2";
     DELETE_LINK = "DELETE FROM signin_links WHERE tenant_id = $1 AND token_hash = $2";
-    /// The server observes it: neither the version nor the time of the last change moves.
+    /// The sign-in is an observation of the server: neither `version` nor `updated_at` changes.
     NOTE_SIGN_IN = "UPDATE users SET last_signed_in_at = $3 WHERE tenant_id = $1 AND id = $2";
 }
 
 /// How long a sign-in link works.
 pub const SIGNIN_LINK_MS: i64 = 15 * MINUTE_MS;
 
-/// Whom a link would sign in.
+/// The user whom a link signs in.
 pub struct SigninLink {
     tenant: TenantId,
     user: UserId,
@@ -46,7 +47,7 @@ impl FromRow for SigninLink {
     }
 }
 
-/// A link's token for a user, good once and for 15 minutes.
+/// Creates a link for a user that works once, within 15 minutes. Returns its token.
 pub async fn create_signin_link(store: &Store, tenant: TenantId, user: UserId) -> Result<Token> {
     let token = Token::new(store.world());
     let hash = token.hash();
@@ -62,13 +63,13 @@ pub async fn create_signin_link(store: &Store, tenant: TenantId, user: UserId) -
     Ok(token)
 }
 
-/// None when the link is unknown, used or too old, or its user is disabled.
+/// Returns `None` when the link is unknown, used or expired, or its user is disabled.
 pub(crate) async fn find_signin_link(store: &Store, token: &str) -> Result<Option<SigninLink>> {
     let (hash, now) = (sha256(token.as_bytes()), store.world().now());
     store.system(Purpose::SignIn).find(FIND_LINK, crate::args![hash.as_slice(), now]).await
 }
 
-/// Uses a link up and starts the session it stands for. None as for [`find_signin_link`].
+/// Deletes a link and starts a session for its user. Returns `None` as [`find_signin_link`] does.
 pub(crate) async fn redeem_signin_link(
     (store, credentials): (&Store, &Credentials),
     token: &str,
@@ -88,9 +89,9 @@ pub(crate) async fn redeem_signin_link(
     let redeemed = store
         .tenant(link.tenant, actor)
         .write(async move |tx| {
-            // Disabling the user removes the link, so a link that is still there has a user who may sign in.
+            // Disabling a user deletes the links, so the user of an existing link may sign in.
             tx.tick().await?;
-            // Deleting it is what uses it up: of two requests at once, one finds it gone.
+            // Of two concurrent requests, only one deletes the link.
             if tx.exec(DELETE_LINK, crate::args![hash.as_slice()]).await? == 0 {
                 return Ok(None);
             }

@@ -1,10 +1,10 @@
-//! A caller's rights as they are inside a transaction.
+//! A caller's rights, confirmed again inside a transaction.
 //!
-//! A request is let in before its body arrives, and a body may take seconds. What was revoked, cut or removed meanwhile
-//! must not count any more, so a write that hands out rights asks again. It does so under the tenant's clock, which
-//! every change of a credential moves: what it is told holds until the commit. What is judged is the secret that was
-//! presented, not its key alone, which may have got another one; and its end by the time of day, not by the tenant's
-//! clock, which may be ahead of it.
+//! A request is admitted before its body arrives, and a body may take seconds. A credential that was revoked or restricted
+//! meanwhile must not count any more, so a write that grants rights reads them again. It reads under the tenant's clock,
+//! which every change of a credential ticks, so the rights hold until the commit. The check covers the presented secret and
+//! not only its key, because the key may have been rotated. Expiry is judged by the time of day, because the tenant's clock
+//! may be ahead.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -28,7 +28,7 @@ crate::statements! {
     FIND_SESSION = "SELECT u.role, u.platform_operator FROM sessions s
         JOIN users u ON u.tenant_id = s.tenant_id AND u.id = s.user_id AND u.status = 'active'
         WHERE s.tenant_id = $1 AND s.id = $2 AND s.expires_at > $3";
-    /// The same of several.
+    /// The same columns as [`FIND_KEY`], for several secrets.
     LIST_KEYS = "SELECT k.scopes, k.allowed_cidrs, k.expires_at,
             COALESCE((SELECT u.platform_operator FROM users u
                 WHERE u.tenant_id = k.tenant_id AND u.id = k.maker_user_id AND u.status = 'active'), FALSE), s.public_id
@@ -39,41 +39,41 @@ crate::statements! {
         WHERE s.tenant_id = $1 AND s.expires_at > $2";
 }
 
-/// A wait for the tenant's clock that is longer than this is asked about again.
+/// After a longer wait for the tenant's clock, the rights are read again.
 const WAIT_MS: i64 = SECOND_MS;
 
-/// Which credential a request came with, to be looked at again.
+/// The credential that a request presented, by its ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Standing {
     Person { user: UserId, session: SessionId },
     Key { id: ApiKeyId, secret: PublicId },
 }
 
-/// What the credential may do now.
+/// The current rights of a credential.
 #[derive(Clone, Debug)]
 pub struct Rights {
-    /// None when the service acts by itself for somebody: see [`super::authority`].
+    /// `None` when the service acts on behalf of a saver: see [`super::load_saver_rights`].
     pub standing: Option<Standing>,
     pub scopes: Scopes,
-    /// The networks that a key is held to; empty means none.
+    /// The networks that a key is restricted to; empty means no restriction.
     pub allowed_cidrs: Vec<IpNet>,
-    /// When a key ends; a person has no end that matters to what they make.
+    /// When a key expires; `None` for a session, whose end does not limit what its user creates.
     pub ends_at: Option<Timestamp>,
 }
 
 impl Standing {
-    /// Moves the tenant's clock, then tells the rights as they are now: 401 if the credential is gone, 403 if the scope is.
+    /// Ticks the tenant's clock, then returns the current rights: 401 if the credential is gone, 403 if the scope is.
     pub async fn confirm(self, tx: &mut Tx, scope: Scope) -> Result<Rights> {
         self.ask(tx).await?.confirm(tx, scope).await
     }
 
-    /// The first half of it, where more is asked together.
+    /// The first half of [`CredentialRef::confirm_rights`]: sends the queries without waiting, so that others can follow.
     pub async fn ask(self, tx: &mut Tx) -> Result<AskedRights> {
         tx.tick_ahead().await?;
         self.look(tx).await
     }
 
-    /// 401 if the credential is gone, for an answer that was given before. Nothing is written, so no clock is moved.
+    /// 401 if the credential is gone, before a stored response is replayed. It writes nothing, so the clock does not tick.
     pub(crate) async fn still_stands(self, tx: &mut Tx) -> Result<()> {
         self.look(tx).await?.rights(tx).await.map(drop)
     }
@@ -91,7 +91,7 @@ impl Standing {
         Ok(AskedRights { standing: self, at, row })
     }
 
-    /// Like [`Standing::confirm`], outside of a transaction.
+    /// Like [`CredentialRef::confirm_rights`], outside of a transaction.
     pub(crate) async fn still_holds(self, db: &Db, scope: Scope) -> Result<Rights> {
         let now = db.world().now();
         let rights = match self {
@@ -110,12 +110,12 @@ impl Standing {
     }
 }
 
-/// The rights of several credentials of a tenant, read together: for whoever answers many at once.
+/// The rights of several credentials of a tenant, read together for a batch of requests.
 #[derive(Debug, Default)]
 pub struct RightsOfMany(HashMap<Standing, Option<Rights>>);
 
 impl RightsOfMany {
-    /// At most two statements, however many they are.
+    /// Runs at most two statements, whatever the number of credentials.
     pub async fn read(db: &Db, standings: impl IntoIterator<Item = Standing>) -> Result<Self> {
         let mut found: HashMap<Standing, Option<Rights>> = standings.into_iter().map(|one| (one, None)).collect();
         let now = db.world().now();
@@ -145,7 +145,8 @@ impl RightsOfMany {
         Ok(RightsOfMany(found))
     }
 
-    /// As [`Standing::still_holds`], by what was read; none if nobody has asked about this credential.
+    /// Like [`CredentialRef::confirm_rights_now`], with the rights in this batch. Returns `None` if the credential is not
+    /// in it.
     pub(crate) fn judge(&self, standing: Standing, scope: Scope, db: &Db) -> Option<Result<Rights>> {
         let rights = self.0.get(&standing)?.clone();
         let judged = judge(rights, db.world().now(), db.actor().address);
@@ -153,7 +154,7 @@ impl RightsOfMany {
     }
 }
 
-/// A row of [`LIST_KEYS`] or [`LIST_SESSIONS`], behind which stands whose it is.
+/// A row of [`LIST_KEYS`] or [`LIST_SESSIONS`] with the public id of its secret or the id of its session.
 struct OneOfMany<T> {
     row: T,
     name: String,
@@ -173,7 +174,7 @@ impl FromRow for OneOfMany<PersonRow> {
     }
 }
 
-/// What was asked about a credential, and not waited for.
+/// The rights of a credential, queried and not awaited yet.
 pub struct AskedRights {
     standing: Standing,
     at: Timestamp,
@@ -186,7 +187,7 @@ enum AskedRow {
 }
 
 impl AskedRights {
-    /// The second half of [`Standing::confirm`].
+    /// The second half of [`CredentialRef::confirm_rights`].
     pub async fn confirm(self, tx: &mut Tx, scope: Scope) -> Result<Rights> {
         tx.tick().await?;
         let rights = self.rights(tx).await?;
@@ -197,7 +198,7 @@ impl AskedRights {
     async fn rights(self, tx: &mut Tx) -> Result<Rights> {
         let (standing, asked_at) = (self.standing, self.at);
         let mut rights = self.answer(tx).await?;
-        // The clock may have been waited for, and what has ended meanwhile has ended.
+        // The query may have waited for the clock, and a credential may have ended meanwhile.
         let now = tx.world().now();
         if now > asked_at.plus(WAIT_MS) {
             rights = standing.look(tx).await?.answer(tx).await?;
@@ -239,7 +240,7 @@ impl Rights {
         Err(Error::insufficient_scope(scope.name(), format!("This needs the scope {}.", scope.name())))
     }
 
-    /// Nobody can grant, change or rotate what they do not hold.
+    /// A caller cannot grant, change or rotate scopes that it does not hold.
     pub fn require_all(&self, wanted: &Scopes, doing: &str) -> Result<()> {
         match self.scopes.missing_of(wanted) {
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! Who does something: carried by every database handle, so that audit and events need no caller.
+//! Actors: every database handle carries one, so that audit and events know who acts.
 
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -72,12 +72,12 @@ pub struct Credential {
     pub id: String,
 }
 
-/// What the operator at the command line is called.
+/// The name of the operator at the command line.
 #[derive(Clone, Debug)]
 pub struct OperatorName(Arc<str>);
 
 impl OperatorName {
-    /// None where it is not a name that people could read in the trail.
+    /// Returns `None` if the text is not a valid label, since the audit trail shows it.
     pub fn parse(text: &str) -> Option<Self> {
         Label::parse(text).ok().map(|name| OperatorName(name.as_str().into()))
     }
@@ -93,23 +93,23 @@ impl Default for OperatorName {
     }
 }
 
-/// An actor at work: who, by which credential, from where, in which request.
+/// An actor with its credential, address and request.
 #[derive(Clone, Debug)]
 pub struct Actor {
     pub who: ActorRef,
     pub credential: Option<Credential>,
     pub address: Option<IpAddr>,
     pub request_id: Option<Arc<str>>,
-    /// What has led to this, where it was workflows.
+    /// The workflow runs that led to this action.
     pub chain: Chain,
 }
 
-/// Runs of workflows, each set off by what the one before did. Nobody but a run has one.
+/// A chain of workflow runs, each triggered by the one before. Only a run has a chain that is not empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chain {
-    /// How many they are.
+    /// The number of runs.
     pub depth: i64,
-    /// Where in the tenant's sequence the first of them began.
+    /// The tenant's sequence number at which the first run began.
     pub root: i64,
 }
 
@@ -119,12 +119,12 @@ impl Actor {
         Actor::local(ActorKind::System, "system")
     }
 
-    /// The operator at the command line, by the name that the operating system has for them.
+    /// The operator at the command line, by their name in the operating system.
     pub fn operator(world: &World) -> Self {
         Actor::local(ActorKind::Operator, world.operator.as_str())
     }
 
-    /// A workflow that acts in a run of its own, under which everything it does is found.
+    /// A workflow that acts in a run. The run's id is the request id of everything it does.
     pub fn workflow(id: impl Display, name: &str, run: impl Display, chain: Chain) -> Self {
         let who = ActorRef { kind: ActorKind::Workflow, id: Some(id.to_string()), name: name.to_owned() };
         Actor { who, credential: None, address: None, request_id: Some(run.to_string().into()), chain }

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::sha256;
 
-/// Where random bytes come from.
+/// A source of random bytes.
 #[derive(Clone, Debug, Default)]
 pub enum Chance {
     #[default]
     System,
-    /// The same sequence in every run: for tests alone.
+    /// The same sequence in every run: for tests only.
     Seeded(Arc<AtomicU64>),
 }
 
@@ -30,8 +30,8 @@ impl Chance {
     pub fn fill(&self, bytes: &mut [u8]) {
         match self {
             Chance::System => {
-                // The system's generator does not fail on any platform we build for; if it ever did, going on
-                // with predictable keys would be worse than stopping.
+                // The generator does not fail on any platform we build for. If it ever did, aborting would be better than
+                // going on with predictable keys.
                 if aws_lc_rs::rand::fill(bytes).is_err() {
                     std::process::abort();
                 }
@@ -45,8 +45,8 @@ impl Chance {
         }
     }
 
-    /// Random bytes for what is no secret: ids. As good as others, and drawn many at a time, because the system's
-    /// generator takes about as long for a few as for hundreds.
+    /// Random bytes for ids and other values that are not secret. They come from the same generator, drawn 512 bytes at a
+    /// time, because a call for a few bytes takes about as long as one for hundreds.
     pub fn public_bytes<const N: usize>(&self) -> [u8; N] {
         const { assert!(N <= STOCK_BYTES, "more than the stock holds") };
         let Chance::System = self else { return self.bytes() };
@@ -69,7 +69,7 @@ impl Chance {
         text
     }
 
-    /// The same for what is no secret, behind what a text has already.
+    /// Appends `len` such characters from [`RandomSource::public_bytes`] to the text.
     pub fn push_public_base62(&self, text: &mut String, len: usize) {
         spell(text, len, || self.public_bytes());
     }
@@ -77,7 +77,7 @@ impl Chance {
 
 const STOCK_BYTES: usize = 512;
 
-/// Random bytes that nobody has seen yet.
+/// Random bytes that were drawn and not used yet.
 struct Stock {
     bytes: [u8; STOCK_BYTES],
     left: usize,
@@ -90,7 +90,7 @@ thread_local! {
 fn spell(text: &mut String, len: usize, mut draw: impl FnMut() -> [u8; 24]) {
     let end = text.len() + len;
     while text.len() < end {
-        // 248 is the largest multiple of 62 in a byte: above it a character would be more likely than others.
+        // 248 is the largest multiple of 62 in a byte. Larger bytes would make some characters more likely than others.
         let drawn = draw();
         let fair = drawn.iter().filter(|byte| **byte < 248).map(|byte| BASE62[usize::from(byte % 62)] as char);
         text.extend(fair.take(end - text.len()));

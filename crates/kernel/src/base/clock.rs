@@ -13,14 +13,14 @@ pub const MINUTE_MS: i64 = 60 * SECOND_MS;
 pub const HOUR_MS: i64 = 60 * MINUTE_MS;
 pub const DAY_MS: i64 = 24 * HOUR_MS;
 
-/// Where the time comes from.
+/// The source of the time.
 #[derive(Clone, Debug, Default)]
 pub enum Clock {
     #[default]
     System,
-    /// Stands still until a test moves it. It is everybody's: where there is one, the database has no other time.
+    /// Stands still until a test moves it. The database uses it too, instead of its own time.
     Manual(Arc<AtomicI64>),
-    /// The machine's, wrong by so many milliseconds, for tests of what a node with such a clock does to others.
+    /// The system's clock, off by so many milliseconds: for tests of a node with a wrong clock.
     Wrong(i64),
 }
 
@@ -44,7 +44,7 @@ impl Clock {
         }
     }
 
-    /// Moves a manual clock; the system's is not ours to move.
+    /// Moves a manual clock; other clocks are left alone.
     pub fn advance(&self, by_ms: i64) {
         if let Clock::Manual(at) = self {
             at.fetch_add(by_ms, Ordering::SeqCst);
@@ -52,7 +52,7 @@ impl Clock {
     }
 }
 
-/// A moment, in milliseconds since 1970, in UTC.
+/// A point in time, in milliseconds since 1970, in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
@@ -70,22 +70,22 @@ impl Timestamp {
         Timestamp(self.0.saturating_add(ms))
     }
 
-    /// RFC 3339, with any offset; finer than a millisecond is cut off.
+    /// Parses RFC 3339 with any offset; digits below a millisecond are cut off.
     pub fn parse(text: &str) -> Option<Self> {
         let (local, offset_ms) = split_offset(text)?;
         let local: DateTime = local.parse().ok()?;
         let ms = i64::try_from(local.duration_since(EPOCH).as_millis()).ok()? - offset_ms;
-        // What an offset moves out of the years of four digits could not be written any more.
+        // An offset can move the time out of the years 0 to 9999, which RFC 3339 cannot write.
         (MIN_MS..=MAX_MS).contains(&ms).then_some(Timestamp(ms))
     }
 }
 
 const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
-/// The first moment of the year 0, and the last of the year 9999.
+/// The first millisecond of the year 0, and the last of the year 9999.
 const MIN_MS: i64 = -62_167_219_200_000;
 const MAX_MS: i64 = 253_402_300_799_999;
 
-/// A time as RFC 3339 writes it, in its local part and its offset. jiff alone takes many other forms.
+/// Splits a time in RFC 3339 into its local part and its offset. jiff alone would accept many other forms.
 fn split_offset(text: &str) -> Option<(&str, i64)> {
     let shape = |text: &str, pattern: &str| {
         text.len() == pattern.len()
@@ -116,7 +116,7 @@ fn split_offset(text: &str) -> Option<(&str, i64)> {
     (shape(seconds, "0000-00-00T00:00:00") && fine).then_some((local, offset_ms))
 }
 
-/// Digits of a second, down to nanoseconds.
+/// Fractional digits of a second, down to nanoseconds.
 const FRACTION_MAX: usize = 9;
 
 /// RFC 3339 in UTC with milliseconds and `Z`.
@@ -133,7 +133,7 @@ impl Serialize for Timestamp {
 }
 
 impl Timestamp {
-    /// By hand: every record of an answer has several, and every line of the log one.
+    /// Formatted by hand for speed: every record of a response has several times, and every log line has one.
     fn spell(self) -> [u8; TEXT.len()] {
         let ms = self.0.clamp(MIN_MS, MAX_MS);
         let (year, month, day) = date(ms.div_euclid(DAY_MS));
@@ -156,8 +156,8 @@ impl Timestamp {
 
 const TEXT: &[u8; 24] = b"0000-00-00T00:00:00.000Z";
 
-/// Year, month and day of a day since 1970. Counted from the first of March, so that the leap day is a year's last, in
-/// spans of 400 years, which are all alike.
+/// The year, month and day of a day counted from 1970. The calculation starts each year in March, so that the leap day is
+/// its last day, and uses spans of 400 years, which all have the same length.
 fn date(day: i64) -> (i64, i64, i64) {
     const FROM_MARCH_OF_YEAR_0: i64 = 719_468;
     const DAYS_OF_400_YEARS: i64 = 146_097;
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn every_day_is_written_as_the_calendar_has_it() {
-        // A step that has nothing in common with the days of 400 years meets each of them.
+        // 23 shares no factor with the days of 400 years, so every day of the cycle is tested.
         const STEP: i64 = 23 * DAY_MS;
         for at in (MIN_MS..=MAX_MS).step_by(usize::try_from(STEP).unwrap_or(usize::MAX)) {
             let day = EPOCH.saturating_add(jiff::SignedDuration::from_millis(at)).date();

@@ -1,8 +1,8 @@
-//! Error codes: what a problem, the OpenAPI document and the page `/documentation/errors/` say of a refusal.
+//! Error codes, as they appear in problem responses, the OpenAPI document and the page `/documentation/errors/`.
 //!
-//! Those of the kernel are listed here. A feature declares its own beside its rules, and the product lists them.
+//! The kernel's codes are listed here. A feature declares its own beside its rules, and `catalogue.rs` lists them.
 
-/// A stable, public name for one kind of refusal.
+/// A stable, public name for one kind of error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code {
     status: u16,
@@ -13,7 +13,7 @@ pub struct Code {
 }
 
 impl Code {
-    /// `help` is what the reader of the errors page should do about it, and `example` one detail that the API gives with it.
+    /// `help` tells the reader of the errors page what to do; `example` is a detail that the API returns with this code.
     pub const fn new(
         status: u16,
         name: &'static str,
@@ -51,7 +51,7 @@ macro_rules! codes {
         impl Code {
             $(pub const $name: Code = Code::new($status, $word, $title, $help, $example);)*
 
-            /// Those of the kernel, in the order of their status.
+            /// The kernel's codes, ordered by status.
             pub const KERNEL: &[Code] = &[$(Code::$name),*];
         }
     };

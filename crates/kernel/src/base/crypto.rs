@@ -1,4 +1,4 @@
-//! The few primitives of aws-lc-rs that the service uses by name.
+//! The cryptographic primitives of aws-lc-rs that the service uses.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ pub fn sha256(data: &[u8]) -> [u8; 32] {
     to_array(digest::digest(&digest::SHA256, data).as_ref())
 }
 
-/// The same, of what is in parts.
+/// The hash of the concatenated parts.
 pub fn sha256_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
     let mut context = digest::Context::new(&digest::SHA256);
     for part in parts {
@@ -21,7 +21,7 @@ pub fn hmac_sha256(key: &[u8], data: &[u8]) -> [u8; 32] {
     HmacKey::new(key).sign(data)
 }
 
-/// A key that signs often: what is made of it before the first byte is signed takes longer than signing a short text.
+/// A prepared key. Preparing it takes longer than signing a short text, so a key that signs often is kept.
 #[derive(Clone)]
 pub struct HmacKey(Arc<hmac::Key>);
 
@@ -34,7 +34,7 @@ impl HmacKey {
         to_array(hmac::sign(&self.0, data).as_ref())
     }
 
-    /// The same, of what is in parts.
+    /// The signature of the concatenated parts.
     pub fn sign_parts(&self, parts: &[&[u8]]) -> [u8; 32] {
         let mut context = hmac::Context::with_key(&self.0);
         for part in parts {
@@ -44,7 +44,7 @@ impl HmacKey {
     }
 }
 
-/// Compares secrets without telling by time where they differ.
+/// Compares secrets in constant time.
 pub fn equal(a: &[u8], b: &[u8]) -> bool {
     constant_time::verify_slices_are_equal(a, b).is_ok()
 }

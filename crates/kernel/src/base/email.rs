@@ -1,14 +1,14 @@
-//! What can be an e-mail address; whether it is one, only a message can tell.
+//! Checks the form of an e-mail address. Only a message can prove that the mailbox exists.
 
 use super::hidden::is_hidden;
 
-/// As mail bounds an address, the part before the `@`, and each part of a domain.
+/// The limits of mail for an address, for the part before the `@`, and for each label of the domain.
 const EMAIL_BYTES_MAX: usize = 254;
 const NAME_BYTES_MAX: usize = 64;
 const LABEL_BYTES_MAX: usize = 63;
 
-/// One `@`, something that can be seen before it, and the name of a host or domain behind it, in any script. No stricter: machines
-/// write from hosts with `_`, and there are mailboxes with a dot where none should be.
+/// One `@`, visible characters before it, and a host or domain name after it, in any script. The check is no stricter,
+/// because machines send from hosts with `_`, and some mailboxes have dots where the standard forbids them.
 pub fn is_email(text: &str) -> bool {
     let Some((name, domain)) = text.split_once('@') else { return false };
     text.len() <= EMAIL_BYTES_MAX
@@ -17,7 +17,7 @@ pub fn is_email(text: &str) -> bool {
         && domain.split('.').all(is_label)
 }
 
-/// What mail allows before the `@` without quotes.
+/// The characters that mail allows before the `@` without quotes.
 fn is_atom(c: char) -> bool {
     c.is_ascii_alphanumeric() || ".!#$%&'*+-/=?^_`{|}~".contains(c)
 }
@@ -26,12 +26,12 @@ fn is_seen(c: char) -> bool {
     !c.is_whitespace() && !c.is_control() && !is_hidden(c)
 }
 
-/// It has no `@`, so there is one in all.
+/// A label contains no `@`, so the address has only one.
 fn is_label(label: &str) -> bool {
-    // Those of other scripts are longer than what they become.
+    // A label in another script can be longer than its Punycode form.
     let fits = !label.is_empty() && (label.len() <= LABEL_BYTES_MAX || !label.is_ascii());
     let is_plain = |c: char| match c {
-        // Names end there as they do at a dot.
+        // IDNA treats these as dots.
         '\u{3002}' | '\u{ff0e}' | '\u{ff61}' => false,
         c if c.is_ascii() => c.is_ascii_alphanumeric() || "-_".contains(c),
         c => is_seen(c),

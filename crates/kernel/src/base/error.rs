@@ -1,4 +1,4 @@
-//! The one error of the service: what the client is told, and apart from it what the log is told.
+//! The one error type of the service. It keeps what the client sees apart from what the log sees.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use super::Code;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// One bad field of a body.
+/// One invalid field of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
     /// A JSON pointer into the body; empty for the body itself.
@@ -49,11 +49,11 @@ impl Error {
         Error::new(Code::Conflict, detail)
     }
 
-    /// Every bad field of a body at once.
+    /// All invalid fields of a body at once.
     pub fn invalid_fields(fields: Vec<FieldError>) -> Self {
         let names: Vec<&str> =
             fields.iter().map(|f| if f.pointer.is_empty() { "the body" } else { &f.pointer }).collect();
-        // A target that must not be reached has a code of its own, where it is the only fault.
+        // Forbidden targets have their own code if nothing else is wrong.
         let target = Code::TargetNotAllowed;
         let only = !fields.is_empty() && fields.iter().all(|field| field.code == target.name());
         let code = if only { target } else { Code::InvalidFields };
@@ -62,12 +62,12 @@ impl Error {
         error
     }
 
-    /// One bad field, found after the body was parsed.
+    /// One invalid field, found after the body was parsed.
     pub fn invalid(pointer: impl Into<String>, code: &'static str, detail: impl Into<String>) -> Self {
         Error::invalid_fields(vec![FieldError { pointer: pointer.into(), code, detail: detail.into() }])
     }
 
-    /// A target that the service must not be made to connect to.
+    /// A target that the service must not connect to.
     pub fn target_not_allowed(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
         Error::invalid(pointer, Code::TargetNotAllowed.name(), detail)
     }
@@ -84,7 +84,7 @@ impl Error {
         error
     }
 
-    /// Overloaded, or something the service needs is away for now.
+    /// The service is overloaded, or something that it needs is not reachable.
     pub fn unavailable(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         let mut error = Error::new(
             Code::Unavailable,
@@ -95,14 +95,14 @@ impl Error {
         error
     }
 
-    /// The same where it is not this service that is away: the client is told what is, and when to come again.
+    /// Replaces the detail and `Retry-After` of [`Error::unavailable`] where another service is not reachable.
     #[must_use]
     pub fn telling(mut self, detail: impl Into<String>, retry_after_seconds: u64) -> Self {
         (self.0.detail, self.0.retry_after_seconds) = (detail.into(), Some(retry_after_seconds));
         self
     }
 
-    /// A fault of ours. The client learns only the request id.
+    /// A bug or a failure of the service. The client learns only the request id.
     pub fn internal(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         let mut error =
             Error::new(Code::Internal, "The fault is on our side and has been logged under the request id.");
@@ -110,15 +110,15 @@ impl Error {
         error
     }
 
-    /// A unique constraint refused the statement. Unhandled it is a fault of ours; see [`OnDuplicate`].
+    /// A unique constraint refused the statement. Unhandled, it is an internal error; see [`OnDuplicate`].
     pub fn duplicate(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         let mut error = Error::internal(source);
         error.0.duplicate = true;
         error
     }
 
-    /// The failure of a statement that nobody waited for. The log is told which, and no constraint that it broke is
-    /// [`OnDuplicate`]'s: that would be asked by whoever came next.
+    /// The failure of a statement that was sent without waiting for it. The log names the statement. [`OnDuplicate`] ignores
+    /// the error, because it would be applied to the next statement instead.
     #[must_use]
     pub fn of_statement(mut self, sql: &str) -> Self {
         let cause = self.cause().unwrap_or_default();
@@ -151,7 +151,7 @@ impl Error {
         self.0.duplicate
     }
 
-    /// The cause with its chain, for the log alone.
+    /// The source and its chain of causes, for the log only.
     pub fn cause(&self) -> Option<String> {
         let mut next: Option<&dyn std::error::Error> = Some(self.0.source.as_deref()?);
         let mut chain = Vec::new();
@@ -163,7 +163,7 @@ impl Error {
     }
 }
 
-/// How long a client should wait when a resource is away: long enough for a failover to show, short enough to retry.
+/// How long a client should wait when a resource is not reachable: long enough for a failover, short enough to retry.
 const UNAVAILABLE_RETRY_AFTER_SECONDS: u64 = 2;
 
 impl fmt::Display for Error {
@@ -187,7 +187,7 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {}
 
-/// Turns a broken unique constraint into its own answer.
+/// Replaces the error of a broken unique constraint.
 pub trait OnDuplicate {
     #[must_use]
     fn on_duplicate(self, answer: impl FnOnce() -> Error) -> Self;

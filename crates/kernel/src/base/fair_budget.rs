@@ -1,8 +1,8 @@
 //! A budget that payers share fairly: permits to do something, or bytes of memory.
 //!
 //! A payer may hold a part of what the others leave, so no number of greedy payers takes everything from the next one, and
-//! a payer that is alone has the most. Whoever must wait waits in a queue of its own, and what is released goes to the
-//! payers in turn: first to those that had nothing, as in fair queueing for sparse flows (RFC 8290).
+//! a payer that is alone has the most. Each payer has its own queue of waiters. Released units go to the payers in turn,
+//! first to those that held nothing, as in fair queueing for sparse flows (RFC 8290).
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -16,19 +16,20 @@ use tokio::sync::oneshot;
 pub struct BudgetLimits {
     /// Units for all payers.
     pub shared: usize,
-    /// Units beyond those, for payers that hold little.
+    /// Further units, for payers that hold few.
     pub reserve: usize,
-    /// Up to so many units a payer may take from the reserve; its first ones however many they are.
+    /// A payer may take from the reserve until it holds this many units. Its first request may be larger.
     pub floor: usize,
-    /// A payer holds at most one part in so many of the shared units that the others leave.
+    /// A payer holds at most the shared units that the others leave, divided by this.
     pub divisor: usize,
 }
 
-/// Whose units are.
+/// The payer that units are charged to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct BudgetAccount<K> {
     pub payer: K,
-    /// One credential holds at most half of what its payer may: a key that hoards leaves something to its siblings.
+    /// One credential holds at most half of its payer's limit, so that a greedy key leaves something to the payer's other
+    /// keys.
     pub credential: Option<Arc<str>>,
 }
 
@@ -38,7 +39,7 @@ impl<K> From<K> for BudgetAccount<K> {
     }
 }
 
-/// Cheap to clone; all clones are one budget.
+/// Cheap to clone; clones share one budget.
 pub struct FairBudget<K: Copy + Eq + Hash>(Arc<BudgetInner<K>>);
 
 impl<K: Copy + Eq + Hash> Clone for FairBudget<K> {
@@ -54,9 +55,9 @@ struct BudgetInner<K: Copy + Eq + Hash> {
 
 struct BudgetState<K: Copy + Eq + Hash> {
     held: usize,
-    /// Payers that hold or wait for something; the others take no memory.
+    /// Payers that hold or wait for units; the others take no memory.
     payers: HashMap<K, PayerState<K>>,
-    /// Payers with waiters: those that held nothing when their first one came, and all others.
+    /// Payers with waiters: `sparse` has those that held nothing when their first waiter came, `backlogged` the others.
     sparse: VecDeque<K>,
     backlogged: VecDeque<K>,
     waiters: u64,
@@ -75,7 +76,7 @@ struct BudgetWaiter<K: Copy + Eq + Hash> {
     granted: oneshot::Sender<BudgetPermit<K>>,
 }
 
-/// Units that are held until the value is dropped.
+/// Units that are released when the permit is dropped.
 #[must_use]
 pub struct BudgetPermit<K: Copy + Eq + Hash> {
     budget: FairBudget<K>,
@@ -95,12 +96,12 @@ impl<K: Copy + Eq + Hash> FairBudget<K> {
         FairBudget(Arc::new(BudgetInner { limits, state: Mutex::new(state) }))
     }
 
-    /// Units that are there at once, or none.
+    /// Acquires units without waiting.
     pub fn try_acquire(&self, account: BudgetAccount<K>, units: usize) -> Option<BudgetPermit<K>> {
         self.take(&mut self.state(), &account, units).then(|| self.permit(account, units))
     }
 
-    /// Waits for units, for so long at most. Waiters of one payer are served in the order in which they came.
+    /// Waits up to `wait_max` for units. Waiters of one payer are served first come, first served.
     pub async fn acquire(
         &self,
         account: BudgetAccount<K>,
@@ -113,8 +114,8 @@ impl<K: Copy + Eq + Hash> FairBudget<K> {
         };
         let permit = tokio::time::timeout(wait_max, grant).await.ok()?.ok()?;
         drop(waiting);
-        // The thread that released the units would go on with this task, and with the next, and look at nothing that has
-        // come in from others meanwhile.
+        // Without the yield, the thread that released the units would run this task and the ones it wakes, and would not
+        // poll new requests meanwhile.
         tokio::task::yield_now().await;
         Some(permit)
     }
@@ -139,13 +140,13 @@ impl<K: Copy + Eq + Hash> FairBudget<K> {
         fits
     }
 
-    /// Units that must be counted although there may be none left.
+    /// Counts units that are already in use, even beyond the limits.
     pub fn acquire_beyond(&self, account: BudgetAccount<K>, units: usize) -> BudgetPermit<K> {
         self.state().add(&account, units);
         self.permit(account, units)
     }
 
-    /// Whether an account holds about all that it may.
+    /// Whether an account holds at least 15/16 of its limit.
     pub fn is_nearly_spent(&self, account: &BudgetAccount<K>) -> bool {
         let state = self.state();
         let (held, of_credential) = state.held_by(account);
@@ -154,7 +155,7 @@ impl<K: Copy + Eq + Hash> FairBudget<K> {
         is_spent(held, limit) || is_spent(of_credential, limit / 2)
     }
 
-    /// Units that a payer holds.
+    /// The units that a payer holds.
     pub fn held_by(&self, payer: &K) -> usize {
         self.state().payers.get(payer).map_or(0, |payer| payer.held)
     }
@@ -173,7 +174,7 @@ impl<K: Copy + Eq + Hash> FairBudget<K> {
         let granted: Vec<BudgetWaiter<K>> = std::iter::from_fn(|| state.grant_next(&self.0.limits)).collect();
         drop(state);
         for waiter in granted {
-            // One that has left meanwhile drops its permit, which releases it to the next.
+            // If the waiter has gone, the permit is dropped and its units go to the next waiter.
             drop(waiter.granted.send(self.permit(waiter.account, waiter.units)));
         }
     }
@@ -184,7 +185,7 @@ impl<K: Copy + Eq + Hash> FairBudget<K> {
 }
 
 impl<K: Copy + Eq + Hash> BudgetPermit<K> {
-    /// Waits for more units of the same account. False when there were none in time.
+    /// Waits for more units of the same account. Returns false on timeout.
     pub async fn grow(&mut self, units: usize, wait_max: Duration) -> bool {
         let Some(mut more) = self.budget.acquire(self.account.clone(), units, wait_max).await else { return false };
         self.units += std::mem::take(&mut more.units);
@@ -200,10 +201,10 @@ impl<K: Copy + Eq + Hash> Drop for BudgetPermit<K> {
     }
 }
 
-/// Where a request waits, and the permit that it waits for.
+/// A queue entry, and the channel on which its permit arrives.
 type Enqueued<'a, K> = (QueuedWaiter<'a, K>, oneshot::Receiver<BudgetPermit<K>>);
 
-/// Takes a waiter out of its queue when it does not wait any more, for whatever reason.
+/// Removes a waiter from its queue when dropped: after a grant, a timeout or cancellation.
 struct QueuedWaiter<'a, K: Copy + Eq + Hash> {
     budget: &'a FairBudget<K>,
     payer: K,
@@ -217,13 +218,13 @@ impl<K: Copy + Eq + Hash> Drop for QueuedWaiter<'_, K> {
             payer.waiters.retain(|waiter| waiter.id != self.id);
         }
         state.forget_idle(self.payer);
-        // What stood behind it in the queue may fit where it did not.
+        // A smaller waiter behind it in the queue may fit now.
         self.budget.serve_waiters(state);
     }
 }
 
 impl<K: Copy + Eq + Hash> BudgetState<K> {
-    /// What the account's payer holds, and what its credential does.
+    /// The units held by the account's payer, and by its credential.
     fn held_by(&self, account: &BudgetAccount<K>) -> (usize, usize) {
         let Some(payer) = self.payers.get(&account.payer) else { return (0, 0) };
         let of_credential = account.credential.as_ref().and_then(|credential| {
@@ -232,7 +233,7 @@ impl<K: Copy + Eq + Hash> BudgetState<K> {
         (payer.held, of_credential.unwrap_or(0))
     }
 
-    /// What a payer that holds so much may hold in all.
+    /// The limit of a payer that holds `held` units.
     fn limit_of(&self, limits: &BudgetLimits, held: usize) -> usize {
         limits.shared.saturating_sub(self.held - held) / limits.divisor
     }
@@ -247,7 +248,7 @@ impl<K: Copy + Eq + Hash> BudgetState<K> {
             && (of_credential == 0 || account.credential.is_none() || of_credential + units <= limit / 2)
     }
 
-    /// Whether it fits and no earlier request of the same payer waits.
+    /// Whether the units fit and no earlier request of the same payer waits.
     fn fits_now(&self, limits: &BudgetLimits, account: &BudgetAccount<K>, units: usize) -> bool {
         let is_first = self.payers.get(&account.payer).is_none_or(|payer| payer.waiters.is_empty());
         is_first && self.fits(limits, account, units)
@@ -292,7 +293,7 @@ impl<K: Copy + Eq + Hash> BudgetState<K> {
         id
     }
 
-    /// The next waiter whose units are there now, which it holds from here on.
+    /// Removes the next waiter whose units fit from its queue, and charges the units to its account.
     fn grant_next(&mut self, limits: &BudgetLimits) -> Option<BudgetWaiter<K>> {
         let fits = |state: &Self, key: &K| {
             let first = state.payers.get(key).and_then(|payer| payer.waiters.front());

@@ -1,23 +1,23 @@
-//! Places where a test can make the process fail: an error, or an end in the middle of things.
+//! Fault points: named points in the code where a test can inject an error or stop the task.
 //!
-//! Outside of tests there is nobody to ask, and passing a place costs a look at a pointer.
+//! Outside of tests, passing a fault point costs one null check.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::{Error, Result};
 
-/// What happens at a place.
+/// The fault injected at a fault point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     None,
-    /// What is done there fails as if the database had gone away.
+    /// The operation fails as if the database were not reachable.
     Error,
-    /// Nothing comes after it, as if the process had ended there.
+    /// The task never goes on, as if the process had been killed there.
     Die,
 }
 
-/// Who says what happens at which place; nobody, unless a test does.
+/// Decides the fault at each point. Empty unless a test sets it.
 #[derive(Clone, Default)]
 pub struct Faults(Option<Arc<dyn Fn(&'static str) -> Fault + Send + Sync>>);
 
@@ -30,7 +30,7 @@ impl Faults {
         self.0.as_ref().map_or(Fault::None, |decide| decide(place))
     }
 
-    /// Inside a transaction, where an end is what an error is: all of it is undone.
+    /// A fault point inside a transaction. `Die` is an error here, because both roll the transaction back.
     pub fn check(&self, place: &'static str) -> Result<()> {
         match self.at(place) {
             Fault::None => Ok(()),
@@ -38,7 +38,7 @@ impl Faults {
         }
     }
 
-    /// Outside of transactions.
+    /// A fault point outside of transactions.
     pub async fn pass(&self, place: &'static str) -> Result<()> {
         match self.at(place) {
             Fault::None => Ok(()),

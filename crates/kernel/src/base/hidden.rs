@@ -1,7 +1,7 @@
-//! Characters that nobody sees. They make two names look alike, turn the text beside them around, or are all there is of a name.
+//! Invisible characters. They can make two names look alike, reverse the text beside them, or make up a whole name.
 
-/// Whether nothing is drawn for it by itself: what Unicode lets a font pass over, the marks of notes between lines, and the
-/// Braille pattern without a dot. Blanks are not among them.
+/// Whether the character is invisible by itself: Unicode's default-ignorable characters, interlinear annotation marks,
+/// noncharacters, and the blank Braille pattern. Spaces do not count as invisible.
 pub(super) fn is_hidden(c: char) -> bool {
     matches!(
         c,
@@ -28,25 +28,25 @@ pub(super) fn is_hidden(c: char) -> bool {
     )
 }
 
-/// Whether it turns the direction of what follows, so that a text reads as another one.
+/// Whether the character changes the direction of the text after it, so that it reads as another text.
 pub(super) fn turns_text(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Whether it ends a line or a paragraph.
+/// Whether the character ends a line or a paragraph.
 pub(super) fn breaks_line(c: char) -> bool {
     matches!(c, '\u{2028}'..='\u{2029}')
 }
 
-/// The first character that nobody sees where it stands. Some scripts and emoji are written with such characters, and there
-/// each has its place: joiners within Arabic, Indic and similar words and between emoji; selectors of a shape right behind an
-/// emoji, a Han character (names are registered with them in Japan) or a Mongolian letter.
+/// Finds the first invisible character that its neighbours do not justify. Some scripts and emoji need such characters:
+/// joiners within Arabic, Indic and similar words and between emoji; variation selectors directly after an emoji, a Han
+/// character (names are registered with them in Japan) or a Mongolian letter.
 pub(super) fn find_hidden(text: &str) -> Option<char> {
     let characters: Vec<char> = text.chars().collect();
     let at = |place: usize| characters.get(place).copied();
     (0..characters.len()).find_map(|place| {
         let before = place.checked_sub(1).and_then(at);
-        // A selector belongs to the emoji before it, which a joiner then joins.
+        // An emoji may have a variation selector between itself and the joiner.
         let joined = if before == Some(EMOJI_SELECTOR) { place.checked_sub(2).and_then(at) } else { before };
         let c = characters[place];
         (is_hidden(c) && !has_place(c, (before, joined), at(place + 1))).then_some(c)
@@ -61,7 +61,7 @@ const KEYCAP: char = '\u{20e3}';
 fn has_place(c: char, (before, joined): (Option<char>, Option<char>), after: Option<char>) -> bool {
     let Some(before) = before else { return false };
     match c {
-        // Chillu letters of Malayalam and half forms end a word with it.
+        // Malayalam chillu letters and half forms end a word with a joiner.
         JOINER if is_virama(before) => true,
         JOINER if joined.is_some_and(is_emoji) => after.is_some_and(is_emoji),
         JOINER | NON_JOINER => after.is_some_and(|after| {
@@ -76,7 +76,7 @@ fn has_place(c: char, (before, joined): (Option<char>, Option<char>), after: Opt
     }
 }
 
-/// Of Arabic and Indic scripts and their neighbours, which say with joiners how letters are drawn.
+/// Whether the character belongs to a script that uses joiners to shape letters: Arabic, Indic and related scripts.
 fn is_of_joining_script(c: char) -> bool {
     matches!(
         c,
@@ -92,13 +92,13 @@ fn is_of_joining_script(c: char) -> bool {
     )
 }
 
-/// What takes the vowel of an Indic consonant away.
+/// Whether the character is a virama, which removes the vowel of an Indic consonant.
 fn is_virama(c: char) -> bool {
     const VIRAMAS: &str = "\u{94d}\u{9cd}\u{a4d}\u{acd}\u{b4d}\u{bcd}\u{c4d}\u{ccd}\u{d4d}\u{dca}";
     VIRAMAS.contains(c)
 }
 
-/// What can be drawn as an emoji, and colours of skin.
+/// Whether the character can be drawn as an emoji; skin tones are included.
 fn is_emoji(c: char) -> bool {
     matches!(
         c,

@@ -12,12 +12,12 @@ use uuid::Uuid;
 use super::{Timestamp, World};
 
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
-/// 26 characters of 5 bits hold 130 bits; the first may only use the 128 that a UUID has.
+/// 26 characters of 5 bits hold 130 bits; a UUID has 128, so the first character is at most 7.
 const DIGITS: usize = 26;
-/// The last moment that an id can hold.
+/// The latest time that an id can hold.
 const LAST_MS: i64 = (1 << 48) - 1;
 
-/// A record that ids name. Whoever owns the record says what its ids start with:
+/// A record with ids. The feature that owns the record declares their prefix:
 ///
 /// ```
 /// use kernel::base::{Id, Identified};
@@ -30,13 +30,13 @@ const LAST_MS: i64 = (1 << 48) - 1;
 /// assert!("lmp_01h2xcejqtf2nbrexx3vqjhp41".parse::<LampId>().is_ok());
 /// ```
 pub trait Identified {
-    /// Two to four small letters, which no other kind has.
+    /// Two to four lower-case letters, unique among all kinds.
     const PREFIX: &'static str;
-    /// What the document says of the id of one that shall be changed.
+    /// The description of the `id` parameter in the OpenAPI document.
     const ABOUT: &'static str = "The record to act on.";
 }
 
-/// The id of an `R`. Each kind of record has ids of its own type, and one cannot be taken for another.
+/// The id of an `R`. Each kind of record has its own id type, so the compiler keeps them apart.
 pub struct Id<R>(Uuid, PhantomData<fn() -> R>);
 
 impl<R> Id<R> {
@@ -44,27 +44,27 @@ impl<R> Id<R> {
         Id(id, PhantomData)
     }
 
-    /// A new id, ordered by the time it is made.
+    /// A new id, ordered by its time of creation.
     pub fn new(world: &World) -> Self {
         Self::new_at(world, world.now())
     }
 
-    /// A new id that is ordered as if made at this moment.
+    /// A new id that is ordered as if it were made at `at`.
     pub fn new_at(world: &World, at: Timestamp) -> Self {
         Self::of(uuid_at(at, &world.chance.public_bytes()))
     }
 
-    /// A new id that comes behind those of smaller numbers, even of the same millisecond.
+    /// A new id that sorts after those of smaller numbers, even within one millisecond.
     pub fn new_numbered(world: &World, at: Timestamp, number: i64) -> Self {
         Self::of(uuid_at(at, &numbered(number, world.chance.public_bytes())))
     }
 
-    /// No id of this moment or later comes before this one.
+    /// A lower bound: no id made at `at` or later sorts before it.
     pub fn first_at(at: Timestamp) -> Self {
         Self::of(uuid_at(at, &[0; 10]))
     }
 
-    /// Every id that is ever made comes before this one.
+    /// An upper bound: every id sorts before it.
     pub fn after_all() -> Self {
         Self::first_at(Timestamp::from_millis(LAST_MS))
     }
@@ -104,7 +104,7 @@ impl<R: Identified> Serialize for Id<R> {
     }
 }
 
-// By hand, because derived ones would ask the same of the record.
+// Written by hand, because derives would require the same traits of the record.
 impl<R> Copy for Id<R> {}
 
 impl<R> Clone for Id<R> {
@@ -139,7 +139,7 @@ impl<R> Hash for Id<R> {
     }
 }
 
-/// Ids of the records that the kernel itself writes. A feature's are declared in its folder.
+/// Declares the ids of the kernel's own records. Features declare theirs in their folders.
 macro_rules! own {
     ($($(#[$doc:meta])* $name:ident of $record:ident $prefix:literal $(=> $about:literal)?)*) => {
         mod own {
@@ -160,25 +160,25 @@ macro_rules! own {
 own! {
     TenantId of Tenant "ten"
     UserId of User "usr"
-    /// Sessions are never named in an answer but in the audit trail.
+    /// Session ids appear in the audit trail only, never in a response.
     SessionId of Session "ses"
     ApiKeyId of ApiKey "key" => "The key to act on."
     AuditId of AuditEntry "aud"
     EventId of Event "evt"
 }
 
-/// What all kinds of ids have in common.
+/// The common interface of all id types.
 pub trait RecordId: Copy + FromStr + fmt::Display {
-    /// What ids of this kind start with.
+    /// The prefix of ids of this kind.
     const PREFIX: &'static str;
-    /// What the document says of the id of one that shall be changed.
+    /// The description of the `id` parameter in the OpenAPI document.
     const ABOUT: &'static str;
-    /// An id that no record has. A malformed one becomes this, so that it is answered exactly like an unknown one, and
-    /// no earlier.
+    /// An id that no record has. A malformed id is replaced by it, so that the response is the same as for an unknown id,
+    /// and comes no earlier.
     const NONE: Self;
 }
 
-/// The text is not an id of the wanted kind.
+/// The text is not an id of the expected kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MalformedId;
 
@@ -190,7 +190,7 @@ impl fmt::Display for MalformedId {
 
 impl std::error::Error for MalformedId {}
 
-/// Whether a text looks like the id of any record: what a filter accepts without knowing the kind.
+/// Whether a text has the form of a record id, for filters that do not know the kind.
 pub fn is_record_id(text: &str) -> bool {
     text.split_once('_').is_some_and(|(prefix, _)| {
         (PREFIX_MIN..=PREFIX_MAX).contains(&prefix.len())
@@ -204,8 +204,8 @@ fn uuid_at(at: Timestamp, random: &[u8; 10]) -> Uuid {
     uuid::Builder::from_unix_timestamp_millis(at, random).into_uuid()
 }
 
-/// Random bytes that start with the low 32 bits of a number, placed where the version and the variant of a UUIDv7 leave
-/// room: its standard lets a counter stand there.
+/// Puts the low 32 bits of a number in front of the random bytes, around the version and variant bits of a UUIDv7. RFC 9562
+/// allows a counter there.
 fn numbered(number: i64, mut bytes: [u8; 10]) -> [u8; 10] {
     let [.., a, b, c, d] = number.to_be_bytes();
     bytes[0] = a >> 4;
@@ -219,7 +219,7 @@ fn numbered(number: i64, mut bytes: [u8; 10]) -> [u8; 10] {
 const PREFIX_MIN: usize = 2;
 const PREFIX_MAX: usize = 4;
 
-/// An id as text, in one piece: ids are made into text several times in every request.
+/// An id as text on the stack, because every request formats several ids.
 struct Spelt {
     bytes: [u8; PREFIX_MAX + 1 + DIGITS],
     len: usize,
@@ -242,7 +242,7 @@ impl Spelt {
     }
 }
 
-/// What each byte stands for as a digit; [`NO_DIGIT`] for all others.
+/// The value of each byte as a base-32 digit; [`NO_DIGIT`] for all other bytes.
 const VALUES: [u8; 256] = {
     let mut values = [NO_DIGIT; 256];
     let mut value: u8 = 0;

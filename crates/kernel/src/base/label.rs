@@ -1,4 +1,4 @@
-//! A human name: 1 to 200 characters, trimmed, no control characters, and nothing in it that nobody sees.
+//! Human-readable names: 1 to 200 characters, trimmed, without control characters or invisible characters.
 
 use super::hidden::{breaks_line, find_hidden, is_hidden, turns_text};
 
@@ -9,8 +9,8 @@ pub const LABEL_CHARS_MAX: usize = 200;
 pub struct Label(String);
 
 impl Label {
-    /// The trimmed name, or what is wrong with it. Two names that look alike are alike: what nobody sees is refused, but where
-    /// a script is written with it.
+    /// Returns the trimmed name, or what is wrong with it. Invisible characters are refused except where a script needs
+    /// them, so that two different names do not look the same.
     pub fn parse(text: &str) -> Result<Self, String> {
         let label = Label::parse_line(text)?;
         match find_hidden(&label.0) {
@@ -22,7 +22,8 @@ impl Label {
         }
     }
 
-    /// A line that names nothing, such as the subject of a mail: what nobody sees may be in it, but is not all of it.
+    /// Parses a line that is not a name, such as the subject of a mail. It may contain invisible characters, but not only
+    /// them.
     pub fn parse_line(text: &str) -> Result<Self, String> {
         let text = text.trim();
         if text.is_empty() || text.chars().count() > LABEL_CHARS_MAX {
@@ -54,19 +55,20 @@ mod tests {
     fn names_of_the_world_are_taken_as_they_are_written() {
         for text in [
             " Ann ",
-            // Persian with a non-joiner, also behind Latin letters; Sinhala and Devanagari with joiners; Malayalam that ends in one.
+            // Persian with a non-joiner, also after Latin letters; Sinhala and Devanagari with joiners; Malayalam ending in
+            // one.
             "می\u{200c}خواهم",
             "API\u{200c}ها",
             "ශ\u{dca}\u{200d}රී ලංකා",
             "क\u{94d}\u{200d}ष",
             "മോഹന\u{d4d}\u{200d}",
-            // Emoji: joined, coloured, with a selector, as a key.
+            // Emoji: joined, with a skin tone, with a selector, as a keycap.
             "👩\u{200d}💻",
             "👩🏽\u{200d}⚕\u{fe0f}",
             "👁\u{fe0f}\u{200d}🗨\u{fe0f}",
             "❤\u{fe0f}",
             "1\u{fe0f}\u{20e3}",
-            // A registered shape of a Japanese name, a Mongolian letter.
+            // A registered variant of a Japanese name, a Mongolian letter.
             "葛\u{e0100}城",
             "ᠮ\u{180b}ᠣ",
             "שלום!",
@@ -101,7 +103,7 @@ mod tests {
         ] {
             let detail = Label::parse(text).err().unwrap_or_default();
             assert!(detail.contains(named), "{text:?}: {detail}");
-            // What is no name is taken, but for what takes it apart.
+            // A line accepts what a name does not.
             assert!(Label::parse_line(text).is_ok(), "{text:?}");
         }
         for text in ["\u{200b}", "\u{3164}\u{3164}", "\u{200d} \u{2060}", "\u{feff}", "\u{ad}", "\u{e0041}", "\u{2800}"]

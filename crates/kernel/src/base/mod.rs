@@ -1,4 +1,4 @@
-//! The ground: errors, time, chance, identifiers and who acts. No SQL, no HTTP.
+//! Types that everything else uses: errors, time, randomness, identifiers, actors, secrets. No SQL, no HTTP.
 
 mod actor;
 mod chance;
@@ -39,16 +39,16 @@ pub use slug::check_slug;
 pub use tally::Tally;
 pub use word::{Word, is_dotted};
 
-/// Everything a process takes from outside itself: the time, chance, and who runs it. Tests replace them, say where it fails,
-/// and count what it asks.
+/// The environment of a process: the time, randomness, and the operator's name. Tests replace them, inject faults, and count
+/// SQL statements.
 #[derive(Clone, Debug, Default)]
 pub struct World {
     pub clock: Clock,
     pub chance: Chance,
     pub faults: Faults,
-    /// What the database was asked.
+    /// How many SQL statements were run.
     pub statements: Tally,
-    /// Who runs a command; a server acts for others and has no use for it.
+    /// The operator who runs a command. A server acts for its callers and does not use it.
     pub operator: OperatorName,
 }
 

@@ -1,14 +1,14 @@
-//! Networks as people write them.
+//! Parses networks as people write them.
 
 use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv4Net};
 
-/// How many bits of an IPv4-mapped IPv6 address come before the IPv4 address.
+/// The bits of an IPv4-mapped IPv6 address before the IPv4 address.
 const MAPPED_BITS: u8 = 96;
 
-/// A network, or a single address, which is a network of one. Bits beyond the prefix are cut off, and IPv4 written as
-/// IPv6 becomes IPv4, as callers' addresses do.
+/// Parses a network, or a single address as a network of one. Bits beyond the prefix are cleared, and IPv4-mapped IPv6
+/// becomes IPv4, as it does for callers' addresses.
 pub fn parse_network(text: &str) -> Option<IpNet> {
     let network = text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))?;
     if let IpNet::V6(v6) = network

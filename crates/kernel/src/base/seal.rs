@@ -1,7 +1,7 @@
-//! Sealing what must be read back: webhook secrets, header values, stored answers with secrets, cloud credentials.
+//! Seals values that must be read back: webhook secrets, header values, stored responses with secrets, cloud credentials.
 //!
-//! Each value has its own data key, which is wrapped by a key of the secrets file: changing that key re-wraps 32 bytes
-//! per value. Where a value belongs is bound in, so a sealed value copied to another record does not open.
+//! Each value has its own data key, wrapped by a key of the secrets file: changing that key re-wraps 32 bytes per value. The
+//! tenant, column, record and version are authenticated with it, so a sealed value copied to another record does not open.
 //!
 //! Layout: format (1) · key id (4) · nonce (12) · wrapped data key (32 + 16) · nonce (12) · ciphertext (n + 16).
 
@@ -17,7 +17,7 @@ const TAG_LEN: usize = 16;
 const WRAPPED_LEN: usize = 32 + TAG_LEN;
 const HEADER_LEN: usize = 1 + 4 + NONCE_LEN + WRAPPED_LEN + NONCE_LEN;
 
-/// A key-encryption key with its number.
+/// A key-encryption key with its id.
 #[derive(Clone)]
 pub struct SealingKey {
     id: u32,
@@ -38,7 +38,7 @@ impl SealingKey {
     }
 }
 
-/// Where a sealed value belongs: it opens nowhere else.
+/// The tenant, table, record and version that a value is sealed for. It opens with the same binding only.
 #[derive(Clone, Copy, Debug)]
 pub struct Binding<'a> {
     pub tenant: &'a str,
@@ -58,7 +58,7 @@ impl Binding<'_> {
     }
 }
 
-/// A column whose values are sealed. What is stored in it for one record, tenant and version opens nowhere else.
+/// A column whose values are sealed, each for its tenant, record and version.
 ///
 /// ```
 /// # use kernel::base::{Id, Identified, seal::SealedColumn};
@@ -72,19 +72,19 @@ pub struct SealedColumn<R> {
 }
 
 impl<R: Identified> SealedColumn<R> {
-    /// The name is bound into every value, so it stays what it is for good: that of the table and the column. No two
-    /// columns have the same.
+    /// The name is that of the table and the column. It is bound into every value, so it must never change, and each column
+    /// has its own.
     pub const fn new(name: &'static str) -> Self {
         SealedColumn { name, of: PhantomData }
     }
 
-    /// Where one value belongs. The version keeps an older value from being put in the place of a newer one.
+    /// The cell of one value. The version prevents an older value from replacing a newer one.
     pub fn cell(&self, tenant: TenantId, record: Id<R>, version: i64) -> Cell {
         Cell { tenant: tenant.to_string(), column: self.name, record: record.to_string(), version }
     }
 }
 
-/// Where one value of a [`SealedColumn`] belongs.
+/// One cell of a [`SealedColumn`]: the tenant, record and version of a value.
 pub struct Cell {
     tenant: String,
     column: &'static str,
@@ -106,7 +106,7 @@ impl Cell {
     }
 }
 
-/// A value as it is stored in a [`SealedColumn`]: of no use without the cell it was sealed for.
+/// A value as it is stored in a [`SealedColumn`]. It opens only in the cell it was sealed for.
 pub struct Sealed(pub(crate) Vec<u8>);
 
 impl From<Vec<u8>> for Sealed {
@@ -116,7 +116,7 @@ impl From<Vec<u8>> for Sealed {
 }
 
 impl Sealed {
-    /// Whether it was taken away: what is sealed is never nothing.
+    /// Whether the value was erased. A sealed value is never empty, even if it seals an empty text.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -129,7 +129,7 @@ impl fmt::Debug for Sealed {
 }
 
 impl Secrets {
-    /// Seals a value for where it belongs, with the newest key.
+    /// Seals a value with the newest key.
     pub fn seal(&self, chance: &Chance, binding: Binding<'_>, value: &[u8]) -> Result<Vec<u8>> {
         let Some(sealing_key) = self.sealing_keys().last() else {
             return Err(Error::internal("no sealing key"));
@@ -144,7 +144,7 @@ impl Secrets {
         Ok(sealed)
     }
 
-    /// Opens a value that belongs there.
+    /// Opens a value that was sealed with the same binding.
     pub fn open(&self, binding: Binding<'_>, sealed: &[u8]) -> Result<Vec<u8>> {
         if sealed.len() < HEADER_LEN + TAG_LEN || sealed[0] != FORMAT {
             return Err(Error::internal("a sealed value is malformed"));
@@ -239,8 +239,8 @@ mod tests {
         assert_eq!(format!("{sealed:?}"), "[sealed]");
     }
 
-    /// Made by hand by what the module says of the layout, with another implementation of AES-GCM. It stays as it is: a program
-    /// that does not open it opens nothing of what is stored.
+    /// The stored value was made by hand from the layout in the module's documentation, with another implementation of
+    /// AES-GCM. It must not change: code that cannot open it cannot open existing databases.
     #[test]
     fn what_is_stored_opens_for_good() {
         let secrets = Secrets::parse(
@@ -255,7 +255,7 @@ mod tests {
         let lamp = "lmp_01jd8z6v2mfkpb7h3q9xw5t4rb".parse().unwrap();
         let (secrets, cell) = (secrets.unwrap(), WIRING.cell(tenant, lamp, 3));
         assert_eq!(cell.open(&secrets, &sealed).unwrap(), b"red and blue");
-        // What is sealed today is laid out alike, under the newest key.
+        // New values have the same layout and use the newest key.
         let today = cell.seal(&secrets, &Chance::System, b"red and blue").unwrap();
         assert_eq!((today.0.len(), &today.0[..5]), (sealed.0.len(), &[FORMAT, 0, 0, 0, 8][..]));
     }

@@ -1,7 +1,7 @@
-//! Sealing a small value that leaves the server and comes back, such as what a browser keeps while its user signs in elsewhere.
+//! Seals a small value that leaves the server and comes back, such as the cookie that a browser keeps during a sign-on.
 //!
-//! The key of a value is derived from its purpose and its context, so the value opens for those two alone. Strangers can have
-//! any number of values sealed: the keys that guard stored secrets are not used up by it.
+//! The key of a value is derived from its purpose and its context, so the value opens only for those two. Anonymous clients
+//! can have any number of values sealed; that does not wear out the keys that seal stored secrets.
 //!
 //! Layout, in base64url: nonce (12) · ciphertext (n + 16).
 
@@ -11,7 +11,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use super::seal::{decrypt, encrypt};
 use super::{Chance, Result, Secrets};
 
-/// What values are sealed for. No two purposes share a name.
+/// A purpose for which values are sealed. Each purpose has its own name.
 ///
 /// ```
 /// # use kernel::base::TokenSeal;
@@ -26,20 +26,20 @@ impl TokenSeal {
         TokenSeal { purpose }
     }
 
-    /// A text that a cookie can hold. It opens with the same context alone, on every node that has the same secrets.
+    /// Returns a text that a cookie can hold. It opens only with the same context, on every node that has the same secrets.
     pub fn seal(&self, secrets: &Secrets, chance: &Chance, context: &str, value: &[u8]) -> Result<String> {
         let mut sealed = Vec::new();
         encrypt(&self.derive_key(secrets, context), chance, &[], value, &mut sealed)?;
         Ok(BASE64.encode(sealed))
     }
 
-    /// None if the text was changed, or sealed for anything else.
+    /// Returns `None` if the text was changed, or sealed for another purpose or context.
     pub fn open(&self, secrets: &Secrets, context: &str, text: &str) -> Option<Vec<u8>> {
         let sealed = BASE64.decode(text).ok()?;
         decrypt(&self.derive_key(secrets, context), &[], &sealed).ok()
     }
 
-    /// A purpose holds no zero byte, so no two pairs of purpose and context give the same key.
+    /// A purpose contains no zero byte, so no two pairs of purpose and context give the same key.
     fn derive_key(&self, secrets: &Secrets, context: &str) -> [u8; 32] {
         secrets.token_key().sign_parts(&[self.purpose.as_bytes(), &[0], context.as_bytes()])
     }

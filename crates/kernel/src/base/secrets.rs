@@ -1,7 +1,7 @@
-//! The server's own secrets: the pepper under which API keys are hashed and the keys that seal what must be read back.
+//! The server's own secrets: the pepper for hashing API keys, and the keys that seal stored values.
 //!
-//! They live in one file outside the database (mode 0600), so that a stolen database alone opens nothing. The database
-//! keeps a check value of each, so that a node with other secrets refuses to start instead of refusing every key.
+//! They live in one file outside the database (mode 0600), so that a stolen database alone reveals no secret. The database
+//! keeps a check value of each, so that a node with other secrets refuses to start instead of rejecting every API key.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::seal::SealingKey;
 use super::{Chance, Error, HmacKey, Result};
 
-/// What the process holds in memory. Nothing here prints.
+/// The secrets in memory. `Debug` prints `[redacted]`.
 #[derive(Clone)]
 pub struct Secrets {
     pepper: HmacKey,
@@ -23,7 +23,7 @@ pub struct Secrets {
     sealing: Vec<SealingKey>,
 }
 
-/// The file as it is written: JSON, so that any tool can make or inspect it.
+/// The secrets file: JSON, so that any tool can create or inspect it.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SecretsFile {
@@ -39,7 +39,7 @@ struct SealingKeyFile {
 }
 
 impl Secrets {
-    /// New secrets as the text of a secrets file.
+    /// Generates new secrets and returns them as the text of a secrets file.
     pub fn generate(chance: &Chance) -> Result<String> {
         let file = SecretsFile {
             pepper: BASE64.encode(chance.bytes::<32>()),
@@ -75,7 +75,7 @@ impl Secrets {
         &self.cursor_key
     }
 
-    /// What the keys of a [`TokenSeal`](super::TokenSeal) are derived from.
+    /// The key from which the keys of a [`TokenSeal`](super::TokenSeal) are derived.
     pub(super) fn token_key(&self) -> &HmacKey {
         &self.token_key
     }
@@ -85,7 +85,7 @@ impl Secrets {
         &self.sealing
     }
 
-    /// A name and a value for each secret, which prove it without telling it.
+    /// A name and a check value for each secret. The check value does not reveal the secret.
     pub fn checks(&self) -> Vec<(String, Vec<u8>)> {
         let mut checks = vec![("pepper".to_owned(), self.pepper.sign(b"check").to_vec())];
         checks.extend(self.sealing.iter().map(|key| (format!("sealing_key_{}", key.id()), key.check().to_vec())));
@@ -99,17 +99,17 @@ impl std::fmt::Debug for Secrets {
     }
 }
 
-/// Where the secrets come from.
+/// Where the secrets are read from.
 #[derive(Clone)]
 pub enum SecretsSource {
-    /// Made here on first start.
+    /// A file that is created on the first start.
     File(PathBuf),
-    /// Given from outside, as the text of the file.
+    /// The text of the file, given by the operator.
     Text(String),
 }
 
 impl SecretsSource {
-    /// The secrets, or `None` when the file does not exist yet.
+    /// Returns `None` when the file does not exist yet.
     pub fn load(&self) -> Result<Option<Secrets>> {
         match self {
             SecretsSource::Text(text) => Secrets::parse(text).map(Some),
@@ -121,8 +121,8 @@ impl SecretsSource {
         }
     }
 
-    /// Makes the file, or reads the one that another node was faster to make in the same place. It is on disk, whole
-    /// and readable by its owner alone, before this returns.
+    /// Creates the file, or reads it if another node has created it first. Before this returns, the file is complete,
+    /// synced to disk and readable by its owner only.
     pub fn create(&self, chance: &Chance) -> Result<Secrets> {
         let SecretsSource::File(path) = self else {
             return Err(unusable("the secrets given from outside are empty"));
@@ -130,7 +130,7 @@ impl SecretsSource {
         let text = Secrets::generate(chance)?;
         let draft = path.with_extension(format!("{}.draft", chance.base62(12)));
         let placed = write_private(&draft, &text).and_then(|()| place(&draft, path));
-        // Gone already if it was moved into place.
+        // The draft is already gone if it was renamed.
         let _ = fs::remove_file(&draft);
         match placed {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => {
@@ -141,10 +141,10 @@ impl SecretsSource {
     }
 }
 
-/// Gives a finished file its name, unless another file has it.
+/// Gives the draft its final name, unless a file of that name exists.
 fn place(draft: &Path, path: &Path) -> std::io::Result<()> {
     match fs::hard_link(draft, path) {
-        // A file system without hard links. Should another node be as fast, the database's check values tell.
+        // A file system without hard links. The check values in the database detect it if two nodes rename at once.
         Err(error) if error.kind() != ErrorKind::AlreadyExists => fs::rename(draft, path)?,
         placed => placed?,
     }

@@ -1,10 +1,10 @@
-//! What commands call a record: short, and the same in every shell and URL.
+//! Slugs: short names of records that need no quoting in any shell or URL.
 
 use super::{Error, Result};
 
 const SLUG_CHARS_MAX: usize = 63;
 
-/// 1 to 63 of a-z, 0-9 and -, not at either end.
+/// A slug is 1 to 63 characters of a-z, 0-9 and -, and neither starts nor ends with -.
 pub fn check_slug(slug: &str) -> Result<()> {
     let valid = (1..=SLUG_CHARS_MAX).contains(&slug.len())
         && slug.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')

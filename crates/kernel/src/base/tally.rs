@@ -1,11 +1,11 @@
-//! How often something is done, for a test that wants to know.
+//! A counter for tests.
 //!
-//! Outside of tests nobody counts, and doing it costs a look at a pointer.
+//! Outside of tests nothing is counted, and each call costs one null check.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts, if a test has asked for it. Copies count together.
+/// A counter that a test can enable. Clones share one count.
 #[derive(Clone, Debug, Default)]
 pub struct Tally(Option<Arc<AtomicU64>>);
 

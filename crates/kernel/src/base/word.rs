@@ -1,8 +1,8 @@
-//! Enums whose values are words: in JSON, in queries and in columns alike.
+//! Enums whose values are written as the same words in JSON, in queries and in columns.
 
 use super::{Error, Result};
 
-/// A value that is written as one of a few words.
+/// An enum whose values are written as words.
 pub trait Word: Copy + PartialEq + Sized + 'static {
     const ALL: &'static [Self];
 
@@ -12,7 +12,7 @@ pub trait Word: Copy + PartialEq + Sized + 'static {
         Self::ALL.iter().copied().find(|word| word.as_str() == text)
     }
 
-    /// What a column holds, which was written by us.
+    /// Parses the value of a column. An unknown word is an internal error, because the service itself wrote it.
     fn stored(text: &str) -> Result<Self> {
         Self::parse(text).ok_or_else(|| Error::internal(format!("unknown word {text:?} in the database")))
     }
@@ -27,11 +27,11 @@ pub trait Word: Copy + PartialEq + Sized + 'static {
     }
 }
 
-/// Longer than any name of ours.
+/// Longer than any name in use.
 const DOTTED_BYTES_MAX: usize = 100;
 
-/// Whether a text has the form of `ticket.created`, as kinds of events and deeds in the audit trail are named: words of small
-/// letters, digits and `_`, at least two, with dots between them. What has not names none that there is, was or will be.
+/// Whether a text has the form of an event kind or audit action, such as `ticket.created`: at least two words of lower-case
+/// letters, digits and `_`, separated by dots. No event kind or audit action ever has another form.
 pub fn is_dotted(text: &str) -> bool {
     let is_word = |word: &str| {
         !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
@@ -39,7 +39,7 @@ pub fn is_dotted(text: &str) -> bool {
     text.len() <= DOTTED_BYTES_MAX && text.contains('.') && text.split('.').all(is_word)
 }
 
-/// Declares such an enum. Each word is the name of its value in snake_case.
+/// Declares an enum that implements [`Word`](crate::base::Word). Each word is the name of its variant in snake_case.
 ///
 /// ```
 /// kernel::words! {
@@ -48,7 +48,7 @@ pub fn is_dotted(text: &str) -> bool {
 /// }
 /// use kernel::base::Word;
 /// assert_eq!(Level::parse("high"), Some(Level::High));
-/// assert_eq!(Level::expected(), "low or high");
+/// assert_eq!(Level::expected_words(), "low or high");
 /// ```
 #[macro_export]
 macro_rules! words {

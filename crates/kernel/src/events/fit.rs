@@ -1,19 +1,19 @@
-//! Makes what is told of a record fit into a delivery.
+//! Shortens the data of an event until it fits into a delivery.
 //!
-//! What is cut is what can be long: texts first, then lists, each from its end and only as far as needed. All fields stay,
-//! and short texts (ids, times, words) are never touched: so what is told still is what the catalogue says of its kind.
-//! `truncated` says that the record must be read from the API by who wants all of it.
+//! Long texts are cut first, then long lists, each at its end and only as far as needed. All fields stay, and short texts
+//! (ids, times, words) are never cut, so the data still matches the schema in the catalogue. `truncated` tells the receiver
+//! to read the whole record from the API.
 
 use serde_json::{Value, json};
 
-/// Texts are cut to at most so many bytes, and lists to so many items, one after the other until it fits.
+/// The limits for texts and then for lists, tried one after the other until the data fits.
 const TEXT_BYTES: [usize; 7] = [64 << 10, 32 << 10, 16 << 10, 8 << 10, 4 << 10, 2 << 10, 1 << 10];
 const LIST_ITEMS: [usize; 4] = [1_000, 100, 10, 1];
 
-/// What a text that was cut ends with.
+/// The end of a text that was cut.
 const MORE: char = '…';
 
-/// Shortens `data` until `fits`. What cannot be made to fit, for it has too many fields, is told of by its id alone.
+/// Shortens `data` until `fits`. Data that cannot fit, because it has too many fields, is reduced to the record's id.
 pub(super) fn shorten(mut data: Value, record: &str, fits: impl Fn(&Value) -> bool) -> Value {
     if let Value::Object(fields) = &mut data {
         fields.insert("truncated".to_owned(), Value::Bool(true));

@@ -1,4 +1,4 @@
-//! Kinds of events, each with the type of what it tells of.
+//! Kinds of events, each with the type of its data.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -27,25 +27,25 @@ impl<T> EventKind<T> {
     }
 }
 
-/// The first word of a kind: what `<family>.*` subscribes to.
+/// The first word of a kind, to which `<family>.*` subscribes.
 pub fn family(name: &str) -> &str {
     name.split('.').next().unwrap_or(name)
 }
 
-/// A kind without its type: what the catalogue shows.
+/// A kind without its data type, as the catalogue lists it.
 #[derive(Clone, Debug)]
 pub struct Described {
     pub name: &'static str,
     pub description: &'static str,
     /// The component of the document that describes `data`.
     pub data: Cow<'static, str>,
-    /// What the delivery's body is, complete in itself.
+    /// The self-contained schema of the delivery body.
     pub schema: Value,
     pub example: Value,
 }
 
 impl Described {
-    /// What the delivery's body is, referring to a component of the document.
+    /// The schema of the delivery body, whose `data` refers to a component of the document.
     pub fn body_schema(&self) -> Value {
         body_schema(self.name, &self.data)
     }
@@ -56,7 +56,7 @@ impl Described {
 }
 
 impl<T: Serialize + ToSchema> EventKind<T> {
-    /// The kind for the catalogue. The example is that of the data's schema.
+    /// Describes the kind for the catalogue, with the example of the data's schema.
     pub fn describe(&self) -> Result<Described> {
         let mut schemas: Vec<(String, RefOr<Schema>)> = vec![(T::name().into_owned(), T::schema())];
         T::schemas(&mut schemas);
@@ -80,7 +80,7 @@ impl<T: Serialize + ToSchema> EventKind<T> {
     }
 }
 
-/// The body of a delivery of this kind; `data` refers to a component of the document.
+/// The schema of a delivery body of this kind; `data` refers to a component of the document.
 fn body_schema(name: &str, data: &str) -> Value {
     json!({
         "type": "object",
@@ -99,7 +99,7 @@ fn body_schema(name: &str, data: &str) -> Value {
     })
 }
 
-/// One word, or any that begins so.
+/// A single name, or a pattern for a name that ends with the wildcard.
 fn kind_schema(name: &str) -> Value {
     match name.strip_suffix(ANY) {
         None => json!({"type": "string", "enum": [name]}),
@@ -107,7 +107,7 @@ fn kind_schema(name: &str) -> Value {
     }
 }
 
-/// Ends the name of kinds of which there are as many as somebody makes up.
+/// The end of a kind's name whose last part tenants choose.
 const ANY: &str = "*";
 
 fn example_body(name: &str, data: &Value) -> Value {
@@ -123,7 +123,7 @@ fn example_body(name: &str, data: &Value) -> Value {
 
 const COMPONENTS: &str = "#/components/schemas/";
 
-/// Makes references into the document lead to the schema's own definitions.
+/// Points references into the document at the schema's own `$defs`.
 fn retarget(value: &mut Value) {
     match value {
         Value::Object(fields) => {

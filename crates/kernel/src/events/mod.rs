@@ -1,8 +1,7 @@
-//! Events: what happened to a tenant's records, written in the transaction that made it happen.
+//! Events: what happened to a tenant's records, written in the transaction of the change.
 //!
-//! [`publish`] writes the event, and whoever follows (see [`Followers`]) writes what it makes of it, in the same transaction.
-//! So there is no outbox with a cursor that could skip: an event that is committed has its deliveries. Who follows is the
-//! product's to say.
+//! [`publish`] writes the event and runs the statements of its [`Followers`] in the same transaction. So there is no outbox
+//! with a cursor that could skip: a committed event has its deliveries. The product declares the followers.
 
 mod fit;
 pub mod follow;
@@ -18,18 +17,18 @@ use crate::store::{Db, Followers, Happening, Param, Tx, Value};
 
 pub use kind::{Described, EventKind, family};
 
-/// A delivery is at most this large. What is told of a larger record is shortened; its reader fetches the rest.
+/// The largest delivery. The data of a larger record is shortened, and the receiver fetches the rest.
 pub const BODY_BYTES_MAX: usize = 256 << 10;
 
 crate::statements! {
     INSERT = "INSERT INTO events (tenant_id, sequence, id, type, family, record_id, at, body, depth, root)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
-    /// The earliest first: times rise with the sequence, also if this ends half-way.
+    /// The earliest first, so that times rise with the sequence even if this ends half-way.
     BRING_BACK = "UPDATE events SET at = $2 WHERE tenant_id = $1 AND sequence IN
         (SELECT e.sequence FROM events e WHERE e.tenant_id = $1 AND e.at > $2 ORDER BY e.at, e.sequence LIMIT $3)";
 }
 
-/// An event as it is written down.
+/// The identity of an event that was written.
 #[derive(Clone, Copy, Debug)]
 pub struct Published {
     pub id: EventId,
@@ -37,7 +36,7 @@ pub struct Published {
     pub at: Timestamp,
 }
 
-/// What is delivered.
+/// The JSON that endpoints receive.
 #[derive(Serialize)]
 struct Body<'a> {
     id: EventId,
@@ -48,7 +47,8 @@ struct Body<'a> {
     data: &'a RawValue,
 }
 
-/// Writes an event down and tells whoever follows. `record` is whose order counts: the record in `data`.
+/// Writes an event and runs the statements of all followers. `record` is the id of the record in `data`, by which deliveries
+/// are ordered.
 pub async fn publish<T: Serialize>(
     tx: &mut Tx,
     kind: &EventKind<T>,
@@ -59,7 +59,7 @@ pub async fn publish<T: Serialize>(
     publish_to(tx, kind, record, data, followers).await
 }
 
-/// Writes an event down and tells these alone.
+/// Like [`publish`], for these followers only.
 pub async fn publish_to<T: Serialize>(
     tx: &mut Tx,
     kind: &EventKind<T>,
@@ -70,7 +70,7 @@ pub async fn publish_to<T: Serialize>(
     write(tx, kind.name(), &record.to_string(), raw(data)?, followers).await
 }
 
-/// Writes an event down whose kind a tenant has named itself, and tells whoever follows.
+/// Like [`publish`], for a kind that a tenant has named itself.
 pub async fn publish_named<T: Serialize>(tx: &mut Tx, name: &str, record: impl Display, data: &T) -> Result<Published> {
     let followers = tx.followers()?;
     write(tx, name, &record.to_string(), raw(data)?, followers).await
@@ -91,8 +91,8 @@ async fn write(tx: &mut Tx, name: &str, record: &str, data: Box<RawValue>, follo
     };
     let mut body = render(&data)?;
     if body.len() > BODY_BYTES_MAX {
-        tracing::warn!(event = %id, bytes = body.len(), "an event is too large and is told shortened");
-        // With room for what stands around the data.
+        tracing::warn!(event = %id, bytes = body.len(), "event too large, data shortened");
+        // The envelope around the data needs room, too.
         let room = BODY_BYTES_MAX.saturating_sub(body.len() - data.get().len());
         let data = serde_json::from_str(data.get()).map_err(Error::internal)?;
         let fits = |data: &serde_json::Value| serde_json::to_string(data).is_ok_and(|text| text.len() <= room);
@@ -120,8 +120,8 @@ async fn write(tx: &mut Tx, name: &str, record: &str, data: Box<RawValue>, follo
     Ok(Published { id, sequence, at })
 }
 
-/// Takes events out of the future, before the tenant's clock is set back: otherwise they would be kept until then and
-/// longer, and those after them would be gone before them. What is delivered stays the same text.
+/// Clamps event times to `now` before the tenant's clock is set back. Otherwise future events would outlive their retention,
+/// and later ones would be cleaned before them. Delivery bodies keep their text.
 pub async fn bring_back(db: &Db, now: Timestamp) -> Result<u64> {
     db.exec_in_steps(BRING_BACK, vec![now.into()]).await
 }

@@ -1,8 +1,8 @@
-//! What kind of answer a client would rather have, where a route has two.
+//! Content negotiation by `Accept`, for routes that can answer in two media types.
 
 use axum::http::{HeaderMap, header};
 
-/// Whether one media type is more welcome than another. Where both are as welcome, or nothing is said, it is not.
+/// Whether the client prefers `one` over `other`: false if both have the same quality, or there is no `Accept`.
 pub fn prefers(headers: &HeaderMap, one: &str, other: &str) -> bool {
     quality(headers, one) > quality(headers, other)
 }
@@ -14,7 +14,7 @@ fn quality(headers: &HeaderMap, media_type: &str) -> f32 {
     covering.max_by_key(|(specific, _)| *specific).map_or(0.0, |(_, quality)| quality)
 }
 
-/// How specific a range is and how welcome what it covers, if it covers the type.
+/// The specificity and quality of a media range, if it covers the type.
 fn cover(range: &str, media_type: &str) -> Option<(u8, f32)> {
     let mut parts = range.split(';').map(str::trim);
     let name = parts.next()?;

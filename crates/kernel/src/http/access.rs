@@ -1,4 +1,4 @@
-//! The door of a tenant's route: whoever has come through it holds what the route's rules ask for.
+//! Authorization of a tenant's route: an [`Access`] value proves that the caller meets the route's rules.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -13,19 +13,19 @@ use crate::auth::{AskedRights, Rights, RightsOfMany, Scope, Standing};
 use crate::base::{Error, Result};
 use crate::store::{Db, Tx};
 
-/// A caller that was let in by the rules `R`: 400 for two credentials, 401, 429, then 403. The first argument of every
-/// handler of a tenant's route. No scope, no database: a route that names none has no [`Access::db`].
+/// A caller that was admitted by the rules `R`: 400 for two credentials, 401, 429, then 403. It is the first argument of
+/// every handler of a tenant's route. No scope, no database: a route without a scope has no [`Access::db`].
 ///
 /// ```compile_fail
-/// # use kernel::http::{Access, Policy, Rules};
-/// kernel::rules! { Anybody = Rules::new(Policy::Read, &[]); }
+/// # use kernel::http::{Access, RatePolicy, Rules};
+/// kernel::rules! { Anybody = Rules::new(RatePolicy::Read, &[]); }
 /// let data = Access::<Anybody>::db as fn(&_) -> _;
 /// ```
 ///
 /// ```
 /// # use kernel::auth::Scope;
-/// # use kernel::http::{Access, Policy, Rules};
-/// kernel::rules! { Reading = Rules::new(Policy::Read, &[Scope::TicketsRead]); }
+/// # use kernel::http::{Access, RatePolicy, Rules};
+/// kernel::rules! { Reading = Rules::new(RatePolicy::Read, &[Scope::TicketsRead]); }
 /// let data = Access::<Reading>::db as fn(&_) -> _;
 /// ```
 pub struct Access<R> {
@@ -42,35 +42,36 @@ impl<R> Deref for Access<R> {
 }
 
 impl<R: Route> Access<R> {
-    /// Found out while compiling, for a route that has not exactly one.
+    /// Evaluated at compile time: using it for a route without exactly one scope does not compile.
     const SCOPE: Scope = match R::RULES.one_scope() {
         Some(scope) => scope,
         None => panic!("these rules do not name one scope: ask for the one that is needed with caller.require(scope)"),
     };
 
-    /// The tenant's data, for a caller that holds the route's scope.
+    /// The tenant's handle, for a caller that holds the route's scope.
     pub fn db(&self) -> Db {
         const { assert!(R::RULES.one_scope().is_some(), "no scope, no database") };
         self.caller.own()
     }
 
-    /// To be confirmed in the transaction of a change.
+    /// The rights of this request, to be confirmed in the transaction of a change.
     pub fn grant(&self) -> Grant {
         Grant { standing: self.caller.standing(), scope: Self::SCOPE }
     }
 
-    /// Asks, after a wait, whether the credential still stands and still holds the route's scope, and what else it holds.
+    /// Reads the caller's rights again after a wait; fails if the credential or the route's scope was revoked meanwhile.
     pub async fn still_holds(&self) -> Result<Rights> {
         self.caller.still_holds_scope(Self::SCOPE).await
     }
 
-    /// The same by what was read of many credentials together; none if this one was not among them.
+    /// Like [`Access::confirm_rights_now`], from rights that were read for many credentials together. `None` if this one
+    /// was not among them.
     pub fn judge(&self, read: &RightsOfMany) -> Option<Result<Rights>> {
         read.judge(self.caller.standing(), Self::SCOPE, &self.caller.own())
     }
 }
 
-/// A route's scope, held by its caller when the request came.
+/// A route's scope, which the caller held when the request arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Grant {
     standing: Standing,
@@ -78,18 +79,19 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// Moves the tenant's clock, then tells the rights as they are now: 401 if the credential is gone, 403 if the scope is.
+    /// Ticks the tenant's clock and reads the current rights: 401 if the credential was revoked, 403 if the scope was.
     pub async fn confirm(self, tx: &mut Tx) -> Result<Rights> {
         self.standing.confirm(tx, self.scope).await
     }
 
-    /// The first half of it: moves the clock and asks, and waits for neither. What is asked behind it goes with it.
+    /// The first half of [`Grant::confirm`]: sends the tick and the query without waiting for their results. Queries that
+    /// follow share the round trip.
     pub async fn ask(self, tx: &mut Tx) -> Result<AskedGrant> {
         Ok(AskedGrant { asked: self.standing.ask(tx).await?, scope: self.scope })
     }
 }
 
-/// What was asked about a grant. Nothing may be told or kept before it is confirmed.
+/// A grant whose query is under way. No data may be returned or committed before it is confirmed.
 #[must_use]
 pub struct AskedGrant {
     asked: AskedRights,

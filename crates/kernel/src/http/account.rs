@@ -1,4 +1,4 @@
-//! Who pays for a request, and how all nodes spell it.
+//! Rate-limit accounts: who pays for a request, in a text form that all nodes share.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use super::address::ClientAddress;
 use super::limiter::Policy;
 use crate::base::TenantId;
 
-/// Whose use of which policy a bucket counts.
+/// The policy and the subject whose requests a bucket counts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Account {
     pub policy: Policy,
@@ -20,7 +20,7 @@ pub(super) enum Whose {
     Credential(Arc<str>),
     Tenant(TenantId),
     Address(IpAddr),
-    /// Of all for whom there was no bucket left.
+    /// Shared by all subjects that got no bucket of their own, because the shard was full.
     Others,
 }
 
@@ -29,7 +29,7 @@ impl Account {
         Account { policy, whose: Whose::Address(address.bucket()) }
     }
 
-    /// From what another node has reported.
+    /// Parses the text that another node has reported.
     pub fn parse(text: &str) -> Option<Self> {
         let (policy, whose) = text.split_once(':')?;
         let policy = Policy::parse(policy)?;
@@ -42,7 +42,7 @@ impl Account {
     }
 }
 
-/// As all nodes spell it.
+/// The text form that nodes exchange.
 impl fmt::Display for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let policy = self.policy.name();
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
     use crate::base::World;
 
-    /// Nodes of different releases count together: neither the spelling nor its reading can change.
+    /// Nodes of different releases count together, so the text form and its parser cannot change.
     #[test]
     fn an_account_is_read_as_it_is_spelt() {
         let tenant = TenantId::new(&World::default());

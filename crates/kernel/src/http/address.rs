@@ -1,16 +1,16 @@
-//! The caller's address: the peer's, or what a trusted proxy says it is.
+//! The client's address: the peer's, or the one that a trusted proxy reports.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use axum::http::HeaderMap;
 use ipnet::IpNet;
 
-/// Who is really at the other end.
+/// The client's own address, behind any trusted proxies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientAddress(pub IpAddr);
 
 impl ClientAddress {
-    /// From the right of `X-Forwarded-For`, the first address that is no trusted proxy; an unparsable one means the peer.
+    /// The rightmost address of `X-Forwarded-For` that is no trusted proxy. The peer's if one cannot be parsed.
     pub fn find(peer: SocketAddr, headers: &HeaderMap, trusted: &[IpNet]) -> Self {
         let peer = peer.ip().to_canonical();
         let is_trusted = |address: &IpAddr| trusted.iter().any(|network| network.contains(address));
@@ -31,7 +31,7 @@ impl ClientAddress {
         ClientAddress(client)
     }
 
-    /// What the limiter counts by: one IPv6 customer has a whole /64.
+    /// The address that limits count by: an IPv6 customer has a whole /64.
     pub fn bucket(self) -> IpAddr {
         match self.0 {
             IpAddr::V4(_) => self.0,

@@ -1,10 +1,10 @@
-//! Admission: what clients share of this process, and how much of it one tenant, or one address that is nobody's, may have
-//! at a time.
+//! Admission: fair budgets of requests, work permits and memory on this node, shared so that no tenant and no anonymous
+//! address can take them all.
 //!
-//! Nobody holds what is everyone's while waiting for what is their own. A request counts from its arrival to its answer,
-//! but not while its client is awaited; a permit to read or write is held while the answer is made, and by no one who waits
-//! for a body, for news or for a tenant's own turn; memory is counted by the byte, as bodies arrive and until answers are
-//! taken. Rates are the limiter's, time-outs those of `patience.rs`.
+//! No request holds a shared permit while it waits for something of its own. A request is counted from its arrival to its
+//! answer, but not while it waits for its client. A read or write permit is held while the answer is made, and not while
+//! the request waits for a body, for news or for its tenant's own limit. Memory is counted in bytes, as bodies arrive and
+//! until answers are sent. Rate limits are in `limiter.rs`, connection timeouts in `connection_timeouts.rs`.
 
 use std::pin::pin;
 use std::sync::{MutexGuard, PoisonError};
@@ -22,64 +22,64 @@ use super::context::Context;
 use super::payer::Payer;
 use crate::base::{BudgetAccount, BudgetLimits, BudgetPermit, Code, Error, FairBudget, Result, TenantId};
 
-/// How long a request waits for a permit. Shorter than clients give up.
+/// How long a request waits for a permit. Shorter than the timeouts of clients.
 pub(super) const PERMIT_WAIT_MAX: Duration = Duration::from_secs(10);
-/// How long a body or an answer waits for memory, which others release every moment.
+/// How long a body or an answer waits for memory. Other requests release some all the time.
 const MEMORY_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// Writes at once. They wait for a disk or for PostgreSQL together, so many of them are worth one commit.
+/// Concurrent writes. They wait for a disk or for PostgreSQL together, so many of them fill one group commit.
 const WRITES: BudgetLimits = BudgetLimits { shared: 256, reserve: 256, floor: 1, divisor: 2 };
-/// Reports that agents have sent, from the parser to the disk: of one tenant as many as are worth one commit.
+/// Concurrent reports of agents, from the parser to the disk. One tenant may have as many as fill one group commit.
 const REPORTS: BudgetLimits = BudgetLimits { shared: 64, reserve: 64, floor: 1, divisor: 4 };
-/// Parsers of reports at most: the largest report takes some 150 MiB.
+/// Concurrent parsers of reports. The largest report takes about 150 MiB.
 const PARSERS_MAX: usize = 3;
 
-/// A payer with more requests under way than this is told of refusals late: a client that comes again at once would cost
-/// others as much as one that is served. Nobody who waits for answers before asking again has as many.
+/// A payer with more requests under way than this receives its refusals late: a client that retries at once would cost
+/// others as much as one that is served. No client that waits for its answers has as many.
 const FLOOD_REQUESTS: usize = 64;
-/// As long as `Retry-After` asks for at least.
+/// The shortest delay that `Retry-After` can name.
 const FLOOD_DELAY: Duration = Duration::from_secs(1);
 
-/// What a tenant may have of the memory however much others hold: one part in so many, which is a largest body.
+/// One part in this many of the memory is available to each tenant however much others hold. It fits the largest body.
 const MEMORY_FLOOR_PARTS: usize = 22;
 
-/// A body is counted in steps of so many bytes, the first of them before any has come.
+/// Memory for a body is reserved in steps of this size, the first one before any byte arrives.
 const BODY_STEP_BYTES: usize = 16 * 1024;
-/// What a small body may take, on the slowest of honest lines.
+/// How long a small body may take to arrive over a slow connection.
 const BODY_START: Duration = Duration::from_secs(5);
-/// So many bytes that have arrived give a second more: a client that dribbles does not wait as long as a large one.
+/// The body's deadline moves by a second for each this many bytes, so a trickling client times out before a large upload.
 const BODY_BYTES_PER_SECOND: u64 = 64 * 1024;
 
-/// What an answer that nobody takes costs beside its bytes.
+/// The memory that an unsent answer takes beside its bytes.
 const ANSWER_OVERHEAD_BYTES: usize = 512;
-/// Up to this size an answer of HTTP/1.1 is with the connection at once, of which each has one at a time.
+/// HTTP/1.1 answers up to this size are not counted: they fit the connection's buffer, and each connection has only one.
 const SMALL_ANSWER_BYTES: usize = 4 * 1024;
 
 /// The budgets of one node.
 pub(super) struct Admission {
-    /// Requests of callers that are not known, yet or at all, by address. Many tenants may share one, behind a proxy.
+    /// Requests of unauthenticated callers, by address. Many tenants may share an address behind a proxy.
     arrivals: FairBudget<Payer>,
-    /// Requests of tenants that are not answered.
+    /// Requests of tenants that are not answered yet.
     requests: FairBudget<Payer>,
     reads: FairBudget<Payer>,
     writes: FairBudget<Payer>,
     reports: FairBudget<Payer>,
     parsers: FairBudget<Payer>,
-    /// Bytes of bodies that arrive and of answers that are not taken, of tenants and of everybody else: however many
-    /// addresses strangers have, they take nothing from tenants.
+    /// Bytes of arriving bodies and unsent answers. Unauthenticated callers have a budget of their own, so that they take
+    /// nothing from tenants however many addresses they use.
     memory: FairBudget<Payer>,
     memory_of_strangers: FairBudget<Payer>,
-    /// Refusals that are told late, see [`Context::delay_flood`].
+    /// Refusals that are being delayed, see [`RequestContext::delay_flood`].
     delays: FairBudget<Payer>,
 }
 
-/// What a node has for its clients.
+/// What one node has for all its clients.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmissionLimits {
-    /// Requests that have arrived and are not answered. One tenant may have an eighth of those that others leave; an
-    /// address, half of those whose tenants are not known yet.
+    /// Requests under way. One tenant may hold an eighth of those that are free; one address, half of those for
+    /// unauthenticated callers.
     pub requests_max: usize,
-    /// Bytes of bodies and answers, shared in the same way.
+    /// Bytes of bodies and answers in memory, shared in the same way.
     pub memory_bytes_max: usize,
 }
 
@@ -91,10 +91,10 @@ impl Default for AdmissionLimits {
 
 impl Admission {
     pub fn new(limits: AdmissionLimits) -> Self {
-        // A read takes a thread for as long as it lasts: the more at once, the longer each request waits for a processor.
+        // A read occupies a thread: the more run at once, the longer each one waits for a processor.
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let reads = processors.max(4) * 4;
-        // One of each tenant, and half of the processors for those who do not send reports.
+        // Half of the processors stay free of parsing. A tenant may have one parser.
         let parsers = (processors / 2).clamp(1, PARSERS_MAX);
         let budget = |shared: usize, reserve: usize, floor: usize, divisor: usize| {
             FairBudget::new(BudgetLimits { shared, reserve, floor, divisor })
@@ -118,12 +118,12 @@ impl Admission {
         acquire_work(&self.reads, Payer::Tenant(tenant)).await
     }
 
-    /// Waits until one more report of the tenant may be under way.
+    /// Waits for a permit to process one more report of the tenant.
     pub async fn acquire_report(&self, tenant: TenantId) -> Result<WorkPermit> {
         acquire_work(&self.reports, Payer::Tenant(tenant)).await
     }
 
-    /// Waits for a parser: one of all, and the one that the tenant may have.
+    /// Waits for a parser permit. A tenant may hold one.
     pub async fn acquire_parser(&self, tenant: TenantId) -> Result<WorkPermit> {
         acquire_work(&self.parsers, Payer::Tenant(tenant)).await
     }
@@ -134,27 +134,27 @@ async fn acquire_work(budget: &FairBudget<Payer>, payer: Payer) -> Result<WorkPe
     permit.map(WorkPermit).ok_or_else(|| Error::unavailable("too many requests of one tenant, or of all, are waiting"))
 }
 
-/// A permit to work, given back when it is dropped.
+/// A permit to read, write or parse, released when dropped.
 pub struct WorkPermit(#[expect(dead_code, reason = "it is held")] BudgetPermit<Payer>);
 
-/// Bytes of memory, given back when the value is dropped.
+/// Reserved bytes of memory, released when dropped.
 pub(super) struct MemoryPermit(#[expect(dead_code, reason = "it is held")] BudgetPermit<Payer>);
 
-/// What a request holds.
+/// The permits that a request holds.
 #[derive(Default)]
 pub(super) struct RequestPermits {
     request: Option<BudgetPermit<Payer>>,
     work: Option<WorkPermit>,
 }
 
-/// A body that has arrived, and the memory that it takes.
+/// A body that has arrived completely, and the memory reserved for it.
 pub(super) struct ArrivedBody {
     pub bytes: Vec<u8>,
     pub memory: MemoryPermit,
 }
 
 impl Context {
-    /// Counts a request until it is answered: as the tenant's once that is known.
+    /// Counts the request until it is answered: against its address, or its tenant once that is known.
     pub(super) fn count_request(&self, app: &App) -> Result<()> {
         let counted = self.request_budget(app).try_acquire(self.account(), 1);
         let crowded = || Error::unavailable("too many requests of one tenant or address, or of all, are under way");
@@ -162,11 +162,11 @@ impl Context {
         Ok(())
     }
 
-    /// The caller is known and the request charged: it is its tenant's from here on. One that has no body to wait for waits
-    /// for its permit here.
+    /// Counts the request against its tenant, once the caller is known and charged. A request without a body also waits
+    /// here for its read or write permit.
     pub(crate) async fn enter(&self, app: &App, method: &Method) -> Result<()> {
         self.count_request(app)?;
-        // What is deleted has no answer to speak of, and may be the very key whose answers nobody reads.
+        // The answer to DELETE is empty, and the request may revoke the very key whose answers are not read.
         if method != Method::DELETE && self.memory_budget(app).is_nearly_spent(&self.account()) {
             return Err(unread());
         }
@@ -178,7 +178,7 @@ impl Context {
         self.acquire_work(budget).await
     }
 
-    /// Waits for a permit to write.
+    /// Waits for a write permit.
     pub(super) async fn enter_write(&self, app: &App) -> Result<()> {
         self.acquire_work(&app.admission.writes).await
     }
@@ -189,9 +189,9 @@ impl Context {
         Ok(())
     }
 
-    /// All of a body that is neither too long nor too slow.
+    /// Receives a whole body, within its limits of size and time.
     pub(super) async fn receive_body(&self, app: &App, body: Body, bytes_max: usize) -> Result<ArrivedBody> {
-        // Of the whole tenant: an agent's key is often its only one, and bodies are not left lying as answers are.
+        // Charged to the tenant, not to the key: a tenant's agents often share one, and bodies do not pile up like answers.
         let memory = self.memory_budget(app).acquire(self.payer().into(), BODY_STEP_BYTES, MEMORY_WAIT_MAX).await;
         let memory = memory.ok_or_else(no_memory)?;
         let mut arriving = pin!(read_body(body, bytes_max, app.settings.body_timeout, memory));
@@ -204,8 +204,8 @@ impl Context {
         Ok(arrived)
     }
 
-    /// Waits for something to happen. Each tenant and each credential has a bounded number of requests that do: one key's
-    /// readers keep no other key from anything. A request that has waited once may wait again.
+    /// Waits for news without holding permits. The number of waiting requests is bounded for each tenant and for each user
+    /// or key, so that one key's readers do not block another's. A request that has waited once may wait again.
     pub(crate) async fn wait_for_news<T>(&self, app: &App, wait: impl Future<Output = T>) -> Result<T> {
         if self.waiting.get().is_none() {
             let crowded = || Error::unavailable("too many requests of one credential or tenant wait for news");
@@ -221,8 +221,8 @@ impl Context {
         Ok(waited)
     }
 
-    /// Counts an answer until it is taken. One that leads beyond what its client may leave unread is not given, unless it
-    /// tells of something that was done.
+    /// Reserves the answer's memory until it is sent. An answer over the budget is refused, unless it reports a change
+    /// that was made.
     pub(super) async fn hold_answer(&self, app: &App, size: AnswerSize, is_read: bool) -> Result<Option<MemoryPermit>> {
         let Some(bytes) = size.counted() else { return Ok(None) };
         let (memory, account) = (self.memory_budget(app), self.account());
@@ -233,8 +233,8 @@ impl Context {
         permit.map(|permit| Some(MemoryPermit(permit))).ok_or_else(unread)
     }
 
-    /// Waits a moment before a refusal is told to somebody who has very many requests under way, or very many refusals that
-    /// wait so. Holds nothing meanwhile but a permit of `delays`, and does not wait where there is none.
+    /// Delays a refusal if its client has very many requests under way, or very many delayed refusals. The request holds
+    /// only a permit of `delays` meanwhile, and does not wait if there is none.
     pub(super) async fn delay_flood(&self, app: &App) {
         let Admission { arrivals, delays, .. } = &app.admission;
         let (address, payer) = (Payer::Address(self.address.bucket()), self.payer());
@@ -243,7 +243,7 @@ impl Context {
             .any(|requests| requests > FLOOD_REQUESTS);
         self.release_permits();
         if let Some(_delayed) = is_flood.then(|| delays.try_acquire(address.into(), 1)).flatten() {
-            // Up to twice as long, so that those who were refused together do not come back together.
+            // Random, up to twice as long, so that clients that were refused together do not retry together.
             let [part] = app.world.chance.public_bytes();
             tokio::time::sleep(FLOOD_DELAY + FLOOD_DELAY * u32::from(part) / 256).await;
         }
@@ -257,7 +257,7 @@ impl Context {
         if self.tenant().is_some() { &app.admission.requests } else { &app.admission.arrivals }
     }
 
-    /// The answer is made, and what comes next takes no thread.
+    /// Releases the work permit when the answer is made: sending it occupies no thread.
     pub(super) fn release_work(&self) {
         let work = self.permits().work.take();
         drop(work);
@@ -289,7 +289,7 @@ fn no_memory() -> Error {
     Error::unavailable("bodies of this credential, tenant or address take more memory than there is for them")
 }
 
-/// Reads a body. Memory is reserved as its bytes arrive: one that only says that it will be large takes none.
+/// Reads a body. Memory is reserved as bytes arrive, not by the announced length.
 async fn read_body(
     body: Body,
     bytes_max: usize,
@@ -319,7 +319,7 @@ async fn read_body(
             if !memory.grow(missing, MEMORY_WAIT_MAX).await {
                 return Err(no_memory());
             }
-            // The client is not blamed for the time in which nothing was taken from it.
+            // The wait for memory does not count against the client's deadline.
             started += asked_at.elapsed();
             reserved += missing;
         }
@@ -327,14 +327,14 @@ async fn read_body(
     }
 }
 
-/// What an answer takes of memory until its client has taken it, before it is compressed.
+/// The memory that an answer takes until it is sent, measured before compression.
 #[derive(Clone, Copy)]
 pub(super) struct AnswerSize {
     bytes: usize,
     is_http2: bool,
 }
 
-/// Noted with an answer whose size is not known before it is made.
+/// A response extension: the size to reserve for an answer whose length is not known in advance.
 #[derive(Clone, Copy)]
 pub(super) struct StreamBytes(pub usize);
 
@@ -346,8 +346,8 @@ impl AnswerSize {
         AnswerSize { bytes, is_http2 }
     }
 
-    /// A stream of HTTP/2 can refuse to take a single byte while others move, and there are hundreds of them on each
-    /// connection: so every one counts.
+    /// Every HTTP/2 answer is counted: a stream can stall while others on its connection move, and a connection has
+    /// hundreds of them.
     fn counted(self) -> Option<usize> {
         let is_counted = if self.is_http2 { self.bytes > 0 } else { self.bytes > SMALL_ANSWER_BYTES };
         is_counted.then_some(self.bytes.saturating_add(ANSWER_OVERHEAD_BYTES))

@@ -1,4 +1,4 @@
-//! Answers on their way out: what they hold is released with their last byte, and one that stands still is given up.
+//! Bodies of answers: permits are released with the last byte, and a stalled answer is aborted.
 
 use std::io;
 use std::pin::Pin;
@@ -15,18 +15,18 @@ use tokio::time::Instant;
 
 use super::patience::UnderWay;
 
-/// Handed over in pieces of this size, so that the end of an answer is not taken before its beginning has gone out.
+/// Bodies are handed over in chunks of this size, so that the last chunk is not taken before the first has been sent.
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// A body that keeps something until its last byte has left this process: each piece of it keeps it too, for a stream of HTTP/2
-/// takes a piece when its client has asked for a single byte of it.
+/// A body that holds resources until its last byte has left this process. Each chunk holds them too, because an HTTP/2
+/// stream takes a whole chunk as soon as its client accepts one byte of it.
 pub(super) struct Held<T> {
     body: Body,
     rest: Bytes,
     kept: Option<Arc<Kept<T>>>,
 }
 
-/// What is kept, and the watch over the answer, which ends with it.
+/// The held value, and the task that watches the answer, which is aborted with it.
 struct Kept<T> {
     _kept: T,
     watch: OnceLock<AbortHandle>,
@@ -40,7 +40,7 @@ impl<T> Drop for Kept<T> {
     }
 }
 
-/// A piece of an answer, with what the answer keeps.
+/// A chunk of an answer that holds the answer's resources.
 struct HeldPiece<T> {
     bytes: Bytes,
     _kept: Option<Arc<Kept<T>>>,
@@ -53,8 +53,8 @@ impl<T> AsRef<[u8]> for HeldPiece<T> {
 }
 
 impl<T: Send + Sync + Unpin + 'static> Held<T> {
-    /// `stall` is for where the connection cannot tell that nothing is asked for: a stream of HTTP/2 can stand still
-    /// while others move.
+    /// `stall` is set for HTTP/2, where a stream can stall while others on its connection move, so that the connection's
+    /// timeouts do not notice.
     pub fn body(body: Body, kept: T, stall: Option<Stall>) -> Body {
         let stall = stall.filter(|_| !body.is_end_stream());
         let answer = Held::new(body, kept);
@@ -104,15 +104,15 @@ impl<T: Send + Sync + Unpin + 'static> HttpBody for Held<T> {
     }
 }
 
-/// How long a client may ask for nothing of an answer, and the connection that ends then.
+/// How long an answer may stall, and the connection that is closed then.
 pub(super) struct Stall {
     pub longest: Duration,
     pub connection: Arc<UnderWay>,
 }
 
-/// An answer that is given up when nothing of it is asked for any more, or its last pieces are not taken.
+/// A body that is aborted when it is not polled any more, or when its last chunks are not sent.
 struct Watched<T> {
-    /// With when something of it was last asked for.
+    /// The body, and when it was last polled.
     answer: Arc<Mutex<(Held<T>, Instant)>>,
 }
 
@@ -134,7 +134,7 @@ impl<T> Watched<T> {
     }
 }
 
-/// Gives an answer up of which nothing is taken any more, and its connection with it.
+/// Waits until the answer stalls, then breaks it off and closes its connection.
 async fn give_up<T>(answer: Arc<Mutex<(Held<T>, Instant)>>, stall: Stall) {
     let mut until = Instant::now() + stall.longest;
     loop {
@@ -143,7 +143,7 @@ async fn give_up<T>(answer: Arc<Mutex<(Held<T>, Instant)>>, stall: Stall) {
         let (held, asked_at) = &mut *answer;
         until = *asked_at + stall.longest;
         if until <= Instant::now() {
-            // Broken, and not at its end: a file that is cut short must not look whole.
+            // The body ends with an error, so that a truncated file does not look complete.
             let broken = futures_util::stream::once(std::future::ready(Err::<Bytes, _>(io::ErrorKind::TimedOut)));
             let broken = Body::from_stream(broken.map_err(io::Error::from));
             stall.connection.end();
@@ -155,7 +155,7 @@ async fn give_up<T>(answer: Arc<Mutex<(Held<T>, Instant)>>, stall: Stall) {
 
 impl<T> Drop for Watched<T> {
     fn drop(&mut self) {
-        // The pieces that are on their way keep what they need, and the watch goes on until they have gone.
+        // Chunks that are not sent yet hold the resources, and the watch task runs until they are.
         let mut answer = self.answer();
         answer.0.kept = None;
         answer.0.rest = Bytes::new();
@@ -171,7 +171,7 @@ impl<T: Send + Sync + Unpin + 'static> HttpBody for Watched<T> {
         let mut answer = self.answer();
         answer.1 = Instant::now();
         let kept = answer.0.kept.clone();
-        // Copied: a stream can keep a piece for as long as it likes, and with it all that it is a piece of.
+        // Copied, because a stalled stream would otherwise keep the whole buffer that the chunk is a slice of.
         let copied = |frame: Frame<Bytes>| {
             frame.map_data(|data| Bytes::from_owner(HeldPiece { bytes: Bytes::copy_from_slice(&data), _kept: kept }))
         };
@@ -202,7 +202,7 @@ mod tests {
         let kept = Arc::new(());
         let held = Held::new(Body::from(vec![0; 2 * PIECE_BYTES]), kept.clone());
         let stall = || Stall { longest: Duration::ZERO, connection: connection.clone() };
-        // Watched for so long that it is this test that gives it up.
+        // The watch task never fires: the test aborts the answer itself.
         let watched = Watched::start(held, Stall { longest: Duration::from_hours(1), ..stall() });
         let answer = watched.answer.clone();
         let mut body = Body::new(watched);

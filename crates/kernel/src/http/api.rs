@@ -1,4 +1,4 @@
-//! The only way to serve a route: documented operations, or pages, their forms and probes that are named as such.
+//! The only way to mount a route: as a documented operation, an internal route, a page, a form, or an uncharged route.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub struct Api {
     app: Shared,
     documented: OpenApiRouter<Shared>,
     undocumented: Router<Shared>,
-    /// For those who publish it: known when all routes are.
+    /// The OpenAPI document, for handlers that publish it. It is set when all routes are mounted.
     document: DocumentOnce,
     misplaced: Vec<String>,
     people: People,
@@ -44,7 +44,7 @@ impl Api {
         Api { app, documented, undocumented, document, misplaced: Vec::new(), people: People::default() }
     }
 
-    /// Operations on a tenant's data, each with the rules that its handler names: from [`operations!`](crate::operations).
+    /// Operations on a tenant's data, each with its handler's rules; made by [`operations!`](crate::operations).
     #[must_use]
     pub fn tenant(mut self, operations: impl IntoIterator<Item = Operation>) -> Self {
         for mut operation in operations {
@@ -55,7 +55,7 @@ impl Api {
         self
     }
 
-    /// Operations for anybody, charged to the address under `policy`. They can ask for the document ([`DocumentOnce`]).
+    /// Operations without authentication, charged to the address under `policy`. They can extract [`DocumentOnce`].
     #[must_use]
     pub fn public(mut self, policy: Policy, routes: UtoipaMethodRouter<Shared>) -> Self {
         let (schemas, mut paths, methods) = routes;
@@ -67,8 +67,8 @@ impl Api {
         self
     }
 
-    /// A schema that answers refer to, with those it refers to itself: `auto_into_responses` documents an answer but
-    /// does not collect its schemas. A test finds every reference that leads nowhere.
+    /// A schema that answers refer to, with the schemas it refers to itself: `auto_into_responses` documents an answer but
+    /// does not collect its schemas. A test finds every dangling reference.
     #[must_use]
     pub fn schema<T: ToSchema>(mut self) -> Self {
         let mut schemas = vec![(T::name().into_owned(), T::schema())];
@@ -77,8 +77,8 @@ impl Api {
         self
     }
 
-    /// A route that is not in the document, below `/internal/`: for agents and other systems, with credentials and bodies
-    /// of their own. In all else it is like any other. (One for whoever has no credential is a [page](Api::page).)
+    /// An undocumented route below `/internal/`, for agents and other systems with their own kinds of credentials and
+    /// bodies. Otherwise it is like any other route. (A route without authentication is a [page](Api::add_page).)
     #[must_use]
     pub fn internal<H, T>(mut self, method: Method, path: &'static str, handler: H) -> Self
     where
@@ -94,7 +94,7 @@ impl Api {
         self
     }
 
-    /// A page for people, charged to the address under `policy`. It can ask for the document ([`DocumentOnce`]).
+    /// An HTML page, charged to the address under `policy`. Its handler can extract [`DocumentOnce`].
     #[must_use]
     pub fn page<T: 'static>(mut self, path: &'static str, policy: Policy, handler: impl Handler<T, Shared>) -> Self {
         let charge = from_fn_with_state((self.app.clone(), policy), charge_page);
@@ -104,7 +104,7 @@ impl Api {
         self
     }
 
-    /// A page that charges its visitor by itself: by who that is, or by what is asked for.
+    /// A page whose handler charges its visitor itself, depending on the caller or on the request.
     #[must_use]
     pub fn charging_page<T: 'static>(mut self, path: &'static str, handler: impl Handler<T, Shared>) -> Self {
         self.undocumented = self.undocumented.route(path, get(handler));
@@ -112,8 +112,8 @@ impl Api {
         self
     }
 
-    /// What a form of a page sends, charged to the address under `policy`. It comes from our own pages or from no browser at
-    /// all, whether or not anybody is signed in: a form can sign somebody in as somebody else, or out.
+    /// The target of an HTML form, charged to the address under `policy`. Cross-site requests are refused whether or not
+    /// the visitor is signed in, because a form can sign the visitor in as another user, or out.
     #[must_use]
     pub fn form<T: 'static>(mut self, path: &'static str, policy: Policy, handler: impl Handler<T, Shared>) -> Self {
         let guard = from_fn_with_state((self.app.clone(), policy), guard_form);
@@ -122,7 +122,7 @@ impl Api {
         self
     }
 
-    /// A form that charges its sender by itself, by what is sent. One of another site is charged as `public`.
+    /// A form whose handler charges its sender itself. A cross-site request is charged to `public`.
     #[must_use]
     pub fn charging_form<T: 'static>(mut self, path: &'static str, handler: impl Handler<T, Shared>) -> Self {
         let guard = from_fn_with_state(self.app.clone(), guard_charging_form);
@@ -131,15 +131,15 @@ impl Api {
         self
     }
 
-    /// What a browser is shown when it is refused at a page or a form, and where there is nothing, apart from the paths of
-    /// programs. All others get a problem.
+    /// The page for a browser whose request to a page, a form or an unknown path is refused. API paths and other clients
+    /// get a problem response.
     #[must_use]
     pub fn refusal_page(mut self, page: RefusalPage) -> Self {
         self.people.refusal_page = Some(page);
         self
     }
 
-    /// A probe or a static file: not charged, not documented.
+    /// A probe or a static file, which is neither charged nor documented.
     #[must_use]
     pub fn free<T: 'static>(mut self, path: &'static str, handler: impl Handler<T, Shared>) -> Self {
         self.undocumented = self.undocumented.route(path, get(handler));
@@ -162,7 +162,7 @@ impl Api {
             Some(cors) => router.layer(cors),
             None => router,
         };
-        // Outermost, so that the answer to a preflight too has its request id and budget.
+        // Outermost, so that the answer to a CORS preflight has its request id and budget too.
         let router = router.layer(around);
         Ok((router.with_state(self.app), document))
     }
@@ -216,7 +216,7 @@ async fn no_method(State(app): State<Shared>, request: Request) -> Error {
     charge(&app, &request, Policy::Public).err().unwrap_or_else(refused)
 }
 
-/// Off unless the operator lists origins. Cookies are never allowed across origins: keys are for that.
+/// CORS, off unless the operator lists origins. Cookies are never allowed across origins; clients there use keys.
 fn cors(app: &Shared) -> Option<CorsLayer> {
     let origins = &app.settings.cors_origins;
     let headers =

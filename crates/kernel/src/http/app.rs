@@ -1,4 +1,4 @@
-//! What every request can reach, and the operator's settings that it depends on.
+//! The state that every request can reach, and the operator's settings.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,10 +26,10 @@ pub type Shared = Arc<App>;
 /// Long enough that no two nodes ever have the same name.
 const NODE_NAME_LEN: usize = 16;
 
-/// What a request can reach of the running service. Not its database: the way there is the caller's.
+/// The shared state of the running service. It does not expose the database, which only a caller's handle reaches.
 ///
 /// ```compile_fail
-/// fn reach(app: &kernel::http::App) -> kernel::store::Db {
+/// fn reach_store(app: &kernel::http::App) -> kernel::store::Db {
 ///     app.store.system(kernel::store::Purpose::Jobs)
 /// }
 /// ```
@@ -42,18 +42,18 @@ pub struct App {
     pub credentials: Credentials,
     /// A name for this process among the nodes, new at every start.
     pub node: String,
-    /// Whether the process is about to end: what waits for news gives up then.
+    /// Set when the process is about to stop, so that requests that wait for news return.
     pub stopping: watch::Sender<bool>,
     /// The one HTTP client.
     pub outbound: Outbound,
     pub(super) running_keys: RunningKeys,
-    /// What the last readiness probe found, and when: a flood of probes costs one question to the database a second.
+    /// When the last readiness probe ran and its result, so that a flood of probes costs one query a second.
     pub last_probe: Mutex<Option<(Instant, bool)>>,
     pub(super) admission: Admission,
-    /// Requests that wait for news, by tenant and by credential.
+    /// Requests that wait for news, by payer and by actor (user, key or pass).
     pub(super) waits: Places<Payer>,
     pub(super) waits_of: Places<Arc<str>>,
-    /// Streams that go out.
+    /// Lists that are being streamed.
     pub(super) streams: Places<TenantId>,
     pub(super) meters: Meters,
 }
@@ -85,12 +85,12 @@ impl App {
         }))
     }
 
-    /// See [`Store::news`].
+    /// See `Store::subscribe_commits`.
     pub fn news(&self) -> broadcast::Receiver<TenantId> {
         self.store.news()
     }
 
-    /// Uses a sign-in link up and starts the session it stands for. `None` when it is unknown, used or too old.
+    /// Redeems a sign-in link and starts its session. `None` when the link is unknown, used or expired.
     pub async fn redeem_signin_link(&self, token: &str, context: &Context) -> Result<Option<Token>> {
         let (from, lifetime_ms) = ((context.address.0, &*context.request_id), self.settings.session_absolute_ms);
         redeem_signin_link((&self.store, &self.credentials), token, lifetime_ms, from).await
@@ -102,11 +102,11 @@ impl App {
     }
 }
 
-/// What the operator decides about HTTP and sessions.
+/// The operator's settings of HTTP, sessions and retention.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub base_url: BaseUrl,
-    /// Peers whose `X-Forwarded-For` is believed.
+    /// Peers whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<IpNet>,
     /// Origins that browsers may call from; empty means no CORS at all.
     pub cors_origins: Vec<HeaderValue>,
@@ -114,34 +114,34 @@ pub struct Settings {
     pub session_idle_ms: i64,
     pub session_absolute_ms: i64,
     pub audit_retention_ms: i64,
-    /// How long events, which are what is delivered, are kept.
+    /// How long events, and with them their deliveries, are kept.
     pub event_retention_ms: i64,
-    /// What the service may connect to by itself.
+    /// Which addresses the service may connect to.
     pub outbound: outbound::Settings,
-    /// What one node has for its clients; more is answered 503.
+    /// Requests and memory of one node; a request beyond them is answered 503.
     pub admission: AdmissionLimits,
-    /// Longer than any honest request takes, shorter than clients and proxies give up.
+    /// Longer than any legitimate request takes, shorter than the timeouts of clients and proxies.
     pub request_timeout: Duration,
-    /// How long a body may take to arrive, be it as large as it may.
+    /// How long a body of any size may take to arrive.
     pub body_timeout: Duration,
-    /// Requests of one tenant that wait for news at once, and of one of its credentials: a few readers are enough for
-    /// every purpose, and each keeps a connection.
+    /// Concurrent requests that wait for news, of one tenant and of one of its users or keys. A few readers are enough,
+    /// and each occupies a connection.
     pub waits_per_tenant_max: usize,
     pub waits_per_credential_max: usize,
-    /// How long a request waits for news when there are none.
+    /// How long a request waits for news.
     pub news_wait_max: Duration,
-    /// See [`Patience`].
+    /// See [`ConnectionTimeouts`].
     pub header_timeout: Duration,
     pub keep_alive_timeout: Duration,
     pub stall_timeout: Duration,
     /// See [`ConnectionLimits`].
     pub connections_per_address_max: usize,
-    /// What is decided about features, each by the type of its own.
+    /// The settings of features, by their type.
     features: Extensions,
 }
 
 impl Settings {
-    /// What is decided about a feature; what it says itself, unless it was told otherwise.
+    /// The settings of a feature, or their default if none were set.
     pub fn of_feature<T: Clone + Default + Send + Sync + 'static>(&self) -> T {
         self.features.get::<T>().cloned().unwrap_or_default()
     }
@@ -176,7 +176,7 @@ impl Settings {
         }
     }
 
-    /// What the server that listens needs to know.
+    /// The limits for the listening server.
     pub fn connection_limits(&self) -> ConnectionLimits {
         ConnectionLimits {
             patience: Patience { head: self.header_timeout, idle: self.keep_alive_timeout, stall: self.stall_timeout },
@@ -186,7 +186,7 @@ impl Settings {
     }
 }
 
-/// Where clients reach the service: scheme, host and port, with no slash at the end.
+/// The address at which clients reach the service: scheme, host and port, without a trailing slash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BaseUrl(String);
 
@@ -203,7 +203,7 @@ impl BaseUrl {
         if !["", "/"].contains(&uri.path()) || uri.query().is_some() || authority.contains('@') {
             return Err(wrong());
         }
-        // A browser leaves the default port out of Origin.
+        // Browsers omit the default port in `Origin`.
         let default_port = if scheme == "https" { ":443" } else { ":80" };
         Ok(BaseUrl(format!("{scheme}://{}", authority.strip_suffix(default_port).unwrap_or(&authority))))
     }

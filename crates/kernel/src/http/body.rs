@@ -1,4 +1,4 @@
-//! JSON bodies, read when the handler asks: 415, 413, 400 and 422 in that order.
+//! JSON bodies, read when the handler calls `read`: 415, 413, 400 and 422 in that order.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -30,7 +30,8 @@ pub struct Json<T> {
     kind: PhantomData<fn() -> T>,
 }
 
-/// A type made from a JSON object. Take every known field; the reader refuses the rest and reports all errors at once.
+/// A type parsed from a JSON object. It reads every known field; unknown ones are refused, and all errors are reported
+/// at once.
 pub trait FromBody: Sized {
     fn from_fields(fields: &mut Fields) -> Option<Self>;
 }
@@ -38,9 +39,9 @@ pub trait FromBody: Sized {
 /// A body that was read.
 pub struct Received<T> {
     pub value: T,
-    /// Of the bytes as they came: the same body means the same bytes.
+    /// SHA-256 of the received bytes: two bodies are the same if their bytes are.
     pub digest: [u8; 32],
-    /// The records that the body names, for [`refer::check`] in the transaction.
+    /// The records that the body refers to, for `check_references` in the transaction.
     pub references: Vec<Reference>,
 }
 
@@ -49,9 +50,9 @@ impl<T: FromBody> Json<T> {
         self.read_with(async |_| Ok(Vec::new())).await
     }
 
-    /// Like [`Json::read`], for a body that may name other records. One that is refused anyway is told of those too that
-    /// the tenant does not have. Those of a body that is accepted are for [`refer::check`], in the transaction, where a
-    /// repeated request is known as one.
+    /// Like [`Json::read`], for a body that may refer to other records. If the body is refused for other errors, references
+    /// to unknown records are reported too. The references of an accepted body are left to `check_references` in
+    /// the transaction, where a repeated request is recognized.
     pub async fn read_referring(self, db: &Db, referable: &'static [Referable]) -> Result<Received<T>> {
         self.read_with(async |references| refer::unknown(db, referable, references).await).await
     }
@@ -83,7 +84,7 @@ impl<T: FromBody> Json<T> {
     }
 }
 
-/// The object that a body is, in which no member stands twice.
+/// Parses the body as a JSON object without duplicate members.
 fn parse(bytes: &[u8]) -> Result<Map<String, Value>> {
     let malformed = |error| Error::new(Code::MalformedJson, format!("The body is not JSON: {error}."));
     let mut duplicates = Vec::new();
@@ -97,18 +98,18 @@ fn parse(bytes: &[u8]) -> Result<Map<String, Value>> {
     if duplicates.is_empty() { Ok(object) } else { Err(Error::invalid_fields(duplicates)) }
 }
 
-/// More of them help nobody and only make the answer large: by their number, or because each has a long name above it.
+/// Bounds on reported duplicates, because more of them only make the answer large: in number, or by their long pointers.
 const DUPLICATES_MAX: usize = 100;
 const POINTERS_BYTES_MAX: usize = 16 * 1024;
 
-/// Makes a `Value` and notes members that are given twice, of which serde would silently take the last: another reader
-/// of the same body, a proxy perhaps, may take the first. How deep a value may be, serde_json bounds itself.
+/// Deserializes a `Value` and reports duplicate members. serde would silently take the last, while another reader of the
+/// same body, such as a proxy, may take the first. serde_json itself bounds the depth.
 struct Strict<'a> {
     place: ValuePath<'a>,
     duplicates: &'a mut Vec<FieldError>,
 }
 
-/// Where a value stands. Its pointer is written only if it is needed: below a long name, writing each would take hours.
+/// The path of a value. Its pointer is built only for an error: building each one below a long name would take hours.
 #[derive(Clone, Copy)]
 enum ValuePath<'a> {
     Body,

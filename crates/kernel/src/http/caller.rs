@@ -1,4 +1,4 @@
-//! The caller of a request: found once, before anything else is looked at, and the only door to its tenant's data.
+//! The caller of a request, authenticated before anything else is read. It is the only way to its tenant's data.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::base::{
 };
 use crate::store::Db;
 
-/// Who is calling, with what they may do.
+/// The authenticated principal of a request, with its rights.
 pub struct Caller {
     app: Shared,
     context: Arc<Context>,
@@ -27,13 +27,13 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// The tenant's data, for a caller that holds the scope, where the request decides which is needed. What a route
-    /// always needs, its rules say.
+    /// The tenant's handle, if the caller holds the scope. For routes whose scope depends on the request; a fixed scope is
+    /// in the route's rules.
     pub fn require(&self, scope: Scope) -> Result<Db> {
         if self.scopes().holds(scope) { Ok(self.own()) } else { Err(lacks(scope)) }
     }
 
-    /// The tenant's data, for whoever has checked what the caller may do.
+    /// The tenant's handle. The caller's rights must have been checked before.
     pub(super) fn own(&self) -> Db {
         self.app.store.tenant(self.tenant_id(), self.actor())
     }
@@ -66,8 +66,8 @@ impl Caller {
         &self.principal.actor_id
     }
 
-    /// Waits for something to happen without a place among the requests under way. Each credential and each tenant may
-    /// have so many such waits; one more is 503.
+    /// Waits for news without counting as a request under way. The number of waits is bounded for each user or key and for
+    /// each tenant; one more is 503.
     pub async fn wait<T>(&self, wait: impl Future<Output = T>) -> Result<T> {
         self.context.wait_for_news(&self.app, wait).await
     }
@@ -79,12 +79,12 @@ impl Caller {
         }
     }
 
-    /// Asks, after a wait, whether the credential still stands: what was revoked meanwhile learns nothing more.
+    /// Reads the caller's rights again after a wait; fails if the credential or the scope was revoked meanwhile.
     pub async fn still_holds_scope(&self, scope: Scope) -> Result<Rights> {
         self.standing().still_holds(&self.own(), scope).await
     }
 
-    /// Ends the caller's own session, here before this returns. A key has none.
+    /// Ends the caller's own session; this node refuses it from now on. A key has none.
     pub async fn sign_out(&self) -> Result<()> {
         let Identity::User(user) = self.identity() else {
             return Err(Error::internal("a key has no session to end"));
@@ -108,7 +108,7 @@ impl Caller {
         }
     }
 
-    /// 429, then the refusals that need no scope, in the contract's order.
+    /// Charges and admits the request: 429, then the refusals that do not depend on scopes, in the contract's order.
     async fn admit(&self, policy: Policy, method: &Method, headers: &HeaderMap) -> Result<()> {
         let (state, verdict) = self.app.limiter.charge_caller(policy, &self.principal.credential_id, self.tenant_id());
         self.context.note_rate(state);
@@ -128,13 +128,13 @@ impl Caller {
 }
 
 impl Caller {
-    /// Finds the caller and lets it in by the rules of a route, in the contract's order.
+    /// Authenticates the caller and checks the route's rules, in the contract's order.
     pub(super) async fn enter(parts: &mut Parts, app: &Shared, rules: &Rules) -> Result<Self> {
         let context = Context::of(parts)?;
         let (principal, expires_at) = match authenticate(app, &context, &parts.headers).await {
             Ok(found) => found,
             Err(error) if error.code().status() >= 500 => return Err(error),
-            // Guessing is charged to the address, and past its budget it is not even told that it was wrong.
+            // A failed attempt is charged to the address. Past the budget the answer is 429 in any case.
             Err(error) => return Err(context.charge_address(app, Policy::Public).err().unwrap_or(error)),
         };
         context.note_who(principal.actor_id.clone());
@@ -152,7 +152,7 @@ impl Caller {
         Ok(caller)
     }
 
-    /// What the route asks of whoever calls it.
+    /// Checks the kind of credential and the scope that the route requires.
     fn check(&self, rules: &Rules) -> Result<()> {
         if let (Identity::Key(_), Some(told)) = (self.identity(), rules.sessions_only) {
             return Err(Error::insufficient_scope("session", told));
@@ -185,12 +185,12 @@ async fn authenticate(app: &Shared, context: &Context, headers: &HeaderMap) -> R
     }
 }
 
-/// An address that has used up its budget by guessing buys only so many look-ups more. A credential that is known to be
-/// stored is looked up whatever others at the same address do.
+/// Bounds look-ups of unknown credentials from an address that has used up its budget. A credential that is known to be
+/// stored is looked up regardless.
 pub(super) fn admit_look_up(app: &Shared, context: &Context) -> Result<()> {
     if app.limiter.may_look_up(context.address) {
         return Ok(());
     }
-    // Past the budget this is the refusal; if the minute has just turned, it is none.
+    // This refuses past the budget, and succeeds if a new window has just begun.
     context.charge_address(app, Policy::Public)
 }

@@ -1,4 +1,4 @@
-//! Answers that are worth it go out compressed, if the client asks for it. Small ones pass by untouched.
+//! Compression of answers for clients that accept it. Small answers are not compressed.
 
 use std::convert::Infallible;
 
@@ -11,10 +11,10 @@ use tower::{Layer, ServiceExt, service_fn};
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
 
-/// Below this gzip costs more than it saves.
+/// Below this size gzip costs more than it saves.
 const COMPRESS_BYTES_MIN: u64 = 1024;
 
-/// What a client takes.
+/// The `Accept-Encoding` headers of a request.
 pub(super) struct Encodings(Vec<HeaderValue>);
 
 impl Encodings {
@@ -27,7 +27,7 @@ impl Encodings {
     }
 }
 
-/// The answer, compressed or as it is.
+/// Compresses the answer if it is large enough and the client accepts an encoding.
 pub(super) async fn compress(response: Response, encodings: Encodings) -> Response {
     if response.body().size_hint().upper().is_some_and(|bytes| bytes < COMPRESS_BYTES_MIN) {
         return response;
@@ -36,7 +36,7 @@ pub(super) async fn compress(response: Response, encodings: Encodings) -> Respon
     for encoding in encodings.0 {
         request.headers_mut().append(ACCEPT_ENCODING, encoding);
     }
-    // Whoever takes neither gzip nor the plain text gets the plain text.
+    // A client that accepts neither gzip nor identity gets the uncompressed answer with its own status.
     let status = response.status();
     let mut answer = Some(response);
     let made = service_fn(move |_| std::future::ready(Ok::<_, Infallible>(answer.take().unwrap_or_default())));

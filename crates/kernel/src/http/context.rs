@@ -1,5 +1,5 @@
-//! What surrounds every request: its id, the caller's address, load shedding, the time limit, the problem body of a
-//! refusal, the `RateLimit` headers and one line in the log.
+//! The outermost layer of every request: its id, the client's address, load shedding, the timeout, the body of a refusal,
+//! the `RateLimit` headers and the access log.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -34,14 +34,14 @@ use super::rest::Rest;
 use super::trace::{REQUEST_ID, TraceParent, request_id};
 use crate::base::{Code, Error, Result, TenantId};
 
-/// What the connection knows of a request.
+/// What the connection passes on with a request.
 #[derive(Clone)]
 pub(super) struct Arrival {
     pub peer: SocketAddr,
     pub under_way: Arc<UnderWay>,
 }
 
-/// One request, from its arrival to its line in the log.
+/// The state of one request, from its arrival to its line in the access log.
 pub struct Context {
     pub request_id: Arc<str>,
     pub trace: Option<TraceParent>,
@@ -68,7 +68,7 @@ impl Context {
         }
     }
 
-    /// The context of a request.
+    /// The context that the outermost layer has added to the request.
     pub(crate) fn of(parts: &Parts) -> Result<Arc<Self>> {
         parts.extensions.get::<Arc<Self>>().cloned().ok_or_else(|| Error::internal("a request has no context"))
     }
@@ -77,17 +77,17 @@ impl Context {
         *self.rate.lock().unwrap_or_else(PoisonError::into_inner) = Some(state);
     }
 
-    /// The credential's id, for the log.
+    /// The id of the user, key or pass, for the log and the budgets.
     pub(crate) fn note_who(&self, who: Arc<str>) {
         let _ = self.who.set(who);
     }
 
-    /// How it is refused from here on.
+    /// How refusals are written from here on.
     pub(super) fn note_manner(&self, manner: Manner) {
         let _ = self.manner.set(manner);
     }
 
-    /// Takes one request from the address's own budget.
+    /// Charges the request to its address.
     pub fn charge_address(&self, app: &Shared, policy: Policy) -> Result<()> {
         let (state, verdict) = app.limiter.charge_address(policy, self.address);
         self.note_rate(state);
@@ -98,18 +98,19 @@ impl Context {
         self.rate.lock().unwrap_or_else(PoisonError::into_inner).and_then(|state| state.tenant)
     }
 
-    /// The credential's id, once it is known.
+    /// The id of the user, key or pass, once it is known.
     pub(super) fn credential(&self) -> Option<Arc<str>> {
         self.who.get().cloned()
     }
 }
 
-/// Answers of operators' probes must come even when everything else is refused.
+/// Operators' probes are answered even when every other request is shed.
 const PROBES: [&str; 2] = ["/healthz", "/readyz"];
-/// As much of a path as the log and a problem repeat: longer than any of ours, so that nobody fills the disk with theirs.
+/// How much of a path the log and a problem repeat: more than any route has, and bounded so that clients cannot fill the
+/// disk.
 const PATH_BYTES_MAX: usize = 512;
 
-/// The outermost layer. A service of its own, because what axum makes of a function copies each request a few times more.
+/// The outermost layer. It is a `Service` because axum's `from_fn` copies each request a few times more.
 #[derive(Clone)]
 pub(super) struct Surroundings {
     pub app: Shared,
@@ -143,7 +144,7 @@ where
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        // The one that is ready, and another to become so.
+        // The service that was polled ready is used; its clone replaces it.
         let inner = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, inner);
         let manner = self.around.people.manner(&request);
@@ -163,8 +164,8 @@ where
     }
     request.extensions_mut().insert(context.clone());
     let method = request.method().clone();
-    // Only what GET answers is compressed, and what HEAD says of it: an answer that holds a new secret never is, beside what
-    // the caller sent.
+    // Only answers to GET and HEAD are compressed: an answer with a new secret never is, because it may also repeat
+    // what the caller sent (BREACH).
     let is_read = method == Method::GET || method == Method::HEAD;
     let encodings = if is_read { Encodings::of(request.headers()) } else { Encodings::none() };
     let under_way = arrival.map(|arrival| arrival.under_way);
@@ -207,7 +208,7 @@ where
     response.map(|body| Held::body(body, (held, under_way), stall))
 }
 
-/// Whether an answer asks its client to come again later.
+/// Whether the answer tells its client to retry later.
 fn is_shed(response: &Response) -> bool {
     matches!(response.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
 }
@@ -247,9 +248,8 @@ where
     }
 }
 
-/// A request of HTTP/1.1 names its host, and none has two such headers: whoever passed it on may have gone by another one (RFC
-/// 9112, 3.2). Nothing here is decided by it.
-/// Charged like everything else that is refused to somebody who is not known.
+/// Requires one valid `Host` in HTTP/1.1 (RFC 9112, 3.2): a proxy may have routed by another one. The service itself does
+/// not use it. A refusal is charged to the address, as for any unauthenticated caller.
 fn check_host(app: &Shared, context: &Context, request: &Request) -> Result<()> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     match (hosts.next(), hosts.next()) {
@@ -265,7 +265,7 @@ fn is_host(value: &HeaderValue) -> bool {
     let is_authority = |text: &str| {
         let Ok(authority) = text.parse::<Authority>() else { return false };
         let host = authority.host();
-        // It takes a user, several names and any word for a port; what is left behind the host is the port.
+        // `Authority` also accepts a user, several names and any text as a port, so the rest is checked here.
         let is_port = |rest: &str| {
             let port = rest.strip_prefix(':').filter(|port| port.bytes().all(|byte| byte.is_ascii_digit()));
             port.is_some_and(|port| port.is_empty() || port.parse::<u16>().is_ok())
@@ -281,7 +281,7 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
-/// As many headers as most answers have.
+/// The number of headers that most answers have.
 pub(super) const HEADERS: usize = 8;
 
 fn write_headers(app: &Shared, context: &Context, path: &str, response: &mut Response) {
@@ -302,7 +302,7 @@ fn write_headers(app: &Shared, context: &Context, path: &str, response: &mut Res
     }
 }
 
-/// Never the query: it may carry a sign-in token.
+/// Writes the access log. The query is left out, because it may contain a sign-in token.
 fn log(context: &Context, method: &Method, path: &str, response: &Response, seconds: f64) {
     tracing::info!(
         target: "access",

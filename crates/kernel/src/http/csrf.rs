@@ -1,4 +1,4 @@
-//! Cross-site requests: a browser adds the cookie by itself, so a change by cookie must come from our own pages.
+//! Cross-site request forgery: browsers add the cookie by themselves, so a change by cookie must come from our own pages.
 
 use axum::http::{HeaderMap, Method, header};
 
@@ -7,12 +7,12 @@ use crate::base::{Code, Error, Result};
 
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 
-/// `Sec-Fetch-Site` decides where it is present, else `Origin`, else it is no browser and passes.
+/// Checks `Sec-Fetch-Site` if present, else `Origin`. A request with neither is from no browser and passes.
 pub fn check(method: &Method, headers: &HeaderMap, base_url: &BaseUrl) -> Result<()> {
     if method.is_safe() {
         return Ok(());
     }
-    // Said twice, it must be right both times.
+    // Every occurrence of a repeated header must pass.
     let passes = if headers.contains_key(SEC_FETCH_SITE) {
         headers.get_all(SEC_FETCH_SITE).iter().all(|site| site == "same-origin" || site == "none")
     } else {

@@ -1,38 +1,39 @@
-//! Lines of a CSV file, as RFC 4180 has them, that no spreadsheet takes for formulas.
+//! Lines of CSV files (RFC 4180), guarded against formula injection.
 //!
-//! Where a semicolon separates fields, as it does in many countries, commas and quotes mean nothing: there a field of ours can
-//! become several, and a line several lines. So every place is guarded at which a spreadsheet may see a field begin.
+//! In many locales spreadsheets separate fields by semicolons and give commas and quotes no meaning: one field of ours
+//! can become several fields or lines there. So a text is guarded at every position where a spreadsheet may start a field.
 
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::Write;
 
-/// What a spreadsheet takes for the beginning of a formula.
+/// Characters that start a formula.
 const FORMULA: [char; 8] = ['=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
 
-/// What some of them skip before one.
+/// Characters that some spreadsheets skip before a formula.
 const SKIPPED: [char; 3] = ['\t', '\r', '\n'];
 
-/// What some of them take for the end of a field.
+/// Characters that end a field in some spreadsheets.
 const ENDS: [char; 4] = [';', '\t', '\r', '\n'];
 
-/// Whether a text gets an apostrophe: also one that has some already, so that they can be told apart again.
+/// Whether a text gets an apostrophe. One that begins with apostrophes before a formula gets another, so that
+/// [`unguard_text`] can restore it.
 fn is_guarded(text: &str, is_first: bool) -> bool {
     if is_first {
         let rest = text.trim_start_matches('\'');
         return rest.starts_with(FORMULA) || rest.starts_with(SKIPPED);
     }
-    // Two quotes, as which one is written, are nothing where a field begins with them.
+    // A quote is written as two, which a spreadsheet ignores at the start of a field.
     text.trim_start_matches(['\'', '"']).starts_with(FORMULA)
 }
 
-/// The places at which a spreadsheet may see a field begin, each with the text from there on.
+/// The positions at which a spreadsheet may start a field, each with the text from there on.
 fn beginnings(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let behind = text.match_indices(ENDS).map(|(at, end)| at + end.len());
     std::iter::once(0).chain(behind).filter_map(move |at| text.get(at..).map(|rest| (at, rest)))
 }
 
-/// A text in which every formula begins with an apostrophe.
+/// Puts an apostrophe before everything that a spreadsheet may read as a formula.
 fn guarded(text: &str) -> Cow<'_, str> {
     let places = beginnings(text).filter(|(at, rest)| is_guarded(rest, *at == 0));
     let (mut written, mut done) = (String::new(), 0);
@@ -44,7 +45,7 @@ fn guarded(text: &str) -> Cow<'_, str> {
     whole(text, written, done)
 }
 
-/// A field of such a file as it was before it was written.
+/// The inverse of `guard_text`, for a field that was read from a file.
 pub fn unguarded(text: &str) -> Cow<'_, str> {
     let places =
         beginnings(text).filter(|(at, rest)| rest.strip_prefix('\'').is_some_and(|rest| is_guarded(rest, *at == 0)));
@@ -56,7 +57,7 @@ pub fn unguarded(text: &str) -> Cow<'_, str> {
     whole(text, read, done)
 }
 
-/// What was made of a text, with the rest of it, of which nothing is different.
+/// Appends the unchanged rest of `text` to the changed part; borrows the text if nothing changed.
 fn whole(text: &str, mut made: String, done: usize) -> Cow<'_, str> {
     if made.is_empty() && done == 0 {
         return Cow::Borrowed(text);
@@ -87,13 +88,13 @@ impl<'a> CsvLine<'a> {
         self.is_first = false;
     }
 
-    /// A text that may be anybody's. What a spreadsheet would take for a formula gets an apostrophe before it.
+    /// An untrusted text, guarded against formulas.
     pub fn text(&mut self, text: &str) {
         self.field(&guarded(text));
     }
 
-    /// An object or a list as JSON, with texts that may be anybody's. It stays the same JSON: a semicolon, which ends a field for
-    /// some spreadsheets, is escaped.
+    /// An object or a list as JSON, with untrusted texts. Semicolons, which end a field in some spreadsheets, are
+    /// escaped, so the JSON keeps its meaning.
     pub fn json(&mut self, json: &str) {
         if json.contains(';') {
             self.field(&json.replace(';', "\\u003b"));
@@ -122,11 +123,11 @@ impl<'a> CsvLine<'a> {
         self.text(text.unwrap_or_default());
     }
 
-    /// Something of our own that needs no care, such as a number or a time; nothing is an empty field.
+    /// A trusted value that needs no guard, such as a number or a time. `None` is an empty field.
     pub fn plain(&mut self, value: Option<impl Display>) {
         self.next();
         if let Some(value) = value {
-            // Writing into memory does not fail.
+            // Writing into a `Vec` does not fail.
             let _ = write!(self.text, "{value}");
         }
     }
@@ -184,7 +185,7 @@ mod tests {
     fn nothing_is_a_formula() {
         let fields = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "=\"a\",b", "a=1"];
         assert_eq!(line(&fields), "'=1+1,'+1,'-1,'@SUM(A1),'\t'=1,\"'=\"\"a\"\",b\",a=1\r\n");
-        // Nor where a semicolon separates fields, and quotes that do not begin one are text.
+        // The same where semicolons separate fields, and quotes within a field are text.
         let fields = ["x;=1", "x;y;-1;'@1", "a\t+1", "a;b", "a,\n=1", ";;\u{ff1d}1", ";\"=1"];
         assert_eq!(line(&fields), "x;'=1,x;y;'-1;''@1,a\t'+1,a;b,\"a,\n'=1\",;;'\u{ff1d}1,\";'\"\"=1\"\r\n");
         let mut text = Vec::new();

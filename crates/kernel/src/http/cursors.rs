@@ -1,4 +1,4 @@
-//! Cursors: where a page of a list has ended, signed, so that they cannot be forged or carried elsewhere.
+//! Keyset cursors, signed so that they cannot be forged or used for another list, tenant or filter.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
@@ -7,20 +7,20 @@ use super::app::App;
 use crate::base::{Code, Error, Result, TenantId, equal};
 use crate::store::{CursorKey, Value};
 
-/// Enough of an HMAC that guessing one is hopeless.
+/// A truncated HMAC of 128 bits, which cannot be guessed.
 const MAC_LEN: usize = 16;
 
-/// What a cursor is good for: one list of one tenant with its filters.
+/// Signs and opens the cursors of one list of one tenant with its filters.
 pub struct Cursors<'a> {
     pub app: &'a App,
     pub tenant: TenantId,
     pub path: &'a str,
-    /// In the spelling of the query string.
+    /// Names and values in their canonical spelling.
     pub filters: &'a [(&'static str, String)],
 }
 
 impl Cursors<'_> {
-    /// A cursor behind this position.
+    /// A cursor for the page after this position.
     pub fn sign(&self, position: &[Value]) -> Result<String> {
         let position = serde_json::to_vec(position).map_err(Error::internal)?;
         let mut bytes = self.mac(&position);
@@ -28,7 +28,7 @@ impl Cursors<'_> {
         Ok(BASE64.encode(bytes))
     }
 
-    /// The position that a cursor stands for, if it was made for this.
+    /// The position in a cursor, if it was signed for this list, tenant and filters.
     pub fn open(&self, cursor: &str) -> Result<Vec<Value>> {
         let bytes = BASE64.decode(cursor).map_err(|_| refused())?;
         let (mac, position) = bytes.split_at_checked(MAC_LEN).ok_or_else(refused)?;
@@ -38,7 +38,7 @@ impl Cursors<'_> {
         serde_json::from_slice(position).map_err(|_| refused())
     }
 
-    /// The same as the list's own type of place.
+    /// The position in a cursor as the list's own key type.
     pub fn open_as<K: CursorKey>(&self, cursor: &str) -> Result<K> {
         K::from_position(&self.open(cursor)?).ok_or_else(refused)
     }

@@ -1,4 +1,4 @@
-//! The OpenAPI document: what the handlers' types say, completed by the rules that hold for every route.
+//! The OpenAPI document: generated from the handlers' types, completed with the headers and refusals all routes share.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -27,11 +27,11 @@ use crate::events::Described;
 /// The finished document, as it is served.
 pub struct Document {
     pub json: String,
-    /// An `ETag` over the text. A weak one: it is the same when the answer is compressed, whose bytes are others.
+    /// The `ETag` of the text. It is weak because the compressed answer has the same one and different bytes.
     pub etag: String,
 }
 
-/// The document, for those who are mounted before it is finished. Cheap to clone.
+/// The document, for handlers that are mounted before it is finished. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct DocumentOnce(Arc<OnceLock<Arc<Document>>>);
 
@@ -45,7 +45,7 @@ impl DocumentOnce {
     }
 }
 
-/// What the product says about itself.
+/// The product's own parts of the document.
 pub struct DocumentInfo {
     pub title: &'static str,
     pub version: &'static str,
@@ -53,11 +53,11 @@ pub struct DocumentInfo {
     pub tags: Vec<(&'static str, &'static str)>,
     /// The kinds of events, for the `webhooks` section.
     pub webhooks: Vec<Described>,
-    /// Every code that a request can be refused with, in the order of their status.
+    /// Every error code of the API, in the order of their status.
     pub codes: Vec<Code>,
 }
 
-/// The parameter that names one record.
+/// The query parameter that names one record.
 const ID: &str = "id";
 
 pub fn finish_document(mut openapi: OpenApi, info: &DocumentInfo) -> Result<Document> {
@@ -85,7 +85,7 @@ pub fn finish_document(mut openapi: OpenApi, info: &DocumentInfo) -> Result<Docu
     Ok(Document { json, etag })
 }
 
-/// What the service sends to endpoints, by kind of event.
+/// The requests that the service sends to webhook endpoints, by kind of event.
 fn webhooks(kinds: &[Described]) -> Result<Paths> {
     let mut paths = PathsBuilder::new();
     for kind in kinds {
@@ -133,7 +133,7 @@ fn add_components(components: &mut Components, codes: &[Code]) {
     }
 }
 
-/// The refusals, by status, and the name of each in the document's components.
+/// The status of each refusal, and its name in the document's components.
 const REFUSALS: &[(u16, &str)] = &[
     (400, "BadRequest"),
     (401, "Unauthenticated"),
@@ -160,10 +160,10 @@ fn refusal(status: u16, codes: &[Code]) -> Response {
     ResponseBuilder::new().description(codes.join("\n\n")).content("application/problem+json", content).build()
 }
 
-/// The ways to present a credential, each as good as the others.
+/// The security schemes. Any one of them is enough.
 const CREDENTIALS: [&str; 3] = ["api_key", "api_key_header", "session"];
 
-/// What the rules of a route mean to a client: any one of these.
+/// The route's rules as alternative security requirements.
 pub(super) fn security(rules: &Rules) -> Vec<SecurityRequirement> {
     let credentials = if rules.sessions_only.is_some() { &CREDENTIALS[2..] } else { &CREDENTIALS };
     let each = |credential: &&str| match rules.scopes {
@@ -173,25 +173,25 @@ pub(super) fn security(rules: &Rules) -> Vec<SecurityRequirement> {
     credentials.iter().flat_map(each).collect()
 }
 
-/// No credential is needed.
+/// The requirement of an operation that needs no credential.
 pub(super) fn open() -> Vec<SecurityRequirement> {
     vec![SecurityRequirement::default()]
 }
 
-/// Adds the headers and refusals that an operation has by its kind.
+/// Adds the headers and refusals that all operations of this kind have.
 fn complete(method: &str, operation: &mut Operation, guarded: bool) {
     let parameters = operation.parameters.get_or_insert_default();
     let has_id = parameters.iter().any(|parameter| matches!(parameter, RefOr::T(parameter) if parameter.name == ID));
     let is_change = ["put", "patch", "delete"].contains(&method) && has_id;
     let has_body = operation.request_body.is_some();
-    // An operation for anybody has nobody to keep an answer for.
+    // Without a caller there is no one to store an answer for.
     if guarded && ["post", "patch"].contains(&method) {
         let text = "Makes a retry safe: the same key and request replay the first answer for 24 hours.";
         let schema = text_schema().min_length(Some(1)).max_length(Some(255));
         parameters.push(RefOr::T(header_parameter("Idempotency-Key", text, Required::False, schema)));
     }
     if is_change {
-        // Without bounds: what is not the version's ETag, whatever its length, is refused as such.
+        // The schema has no length bounds: any value that is not the current ETag is refused with 412.
         let text = "The ETag of the version to change; another version is refused with 412.";
         parameters.push(RefOr::T(header_parameter("If-Match", text, Required::False, text_schema())));
     }

@@ -1,4 +1,4 @@
-//! Reading a JSON object field by field, so that every bad field is named at once with its pointer.
+//! Reads a JSON object field by field, so that all bad fields are reported at once with their pointers.
 
 use serde_json::{Map, Value};
 
@@ -6,21 +6,21 @@ use super::body::FromBody;
 use crate::base::{Error, FieldError, RecordId, Result, Timestamp, Word};
 use crate::store::refer::Reference;
 
-/// The fields of an object that have not been taken yet, and what was wrong with those that have.
+/// The fields of an object that have not been read yet, and the errors of those that have.
 pub struct Fields {
     pointer: String,
     object: Map<String, Value>,
     noted: Noted,
 }
 
-/// What was found while reading.
+/// The errors and references collected while reading.
 #[derive(Default)]
 pub(super) struct Noted {
     pub errors: Vec<FieldError>,
     pub references: Vec<Reference>,
 }
 
-/// More errors than this help nobody and only make the answer large.
+/// More errors than this only make the answer large.
 pub(super) const ERRORS_MAX: usize = 100;
 
 impl Fields {
@@ -32,7 +32,7 @@ impl Fields {
         self.object.contains_key(name)
     }
 
-    /// A field that must be there.
+    /// Reads a field that must be present.
     pub fn required<T>(&mut self, name: &str, parse: impl FnOnce(&mut Field<'_>) -> Option<T>) -> Option<T> {
         if !self.has(name) {
             self.report(name, "required", "is required");
@@ -41,14 +41,14 @@ impl Fields {
         self.optional(name, parse).flatten()
     }
 
-    /// A field that may be left out: `Some(None)`. `None` means it was there and wrong.
+    /// Reads a field that may be absent, which is `Some(None)`. `None` means that it was present and invalid.
     pub fn optional<T>(&mut self, name: &str, parse: impl FnOnce(&mut Field<'_>) -> Option<T>) -> Option<Option<T>> {
         let Some(value) = self.object.remove(name) else { return Some(None) };
         let pointer = format!("{}/{}", self.pointer, escape(name));
         parse(&mut Field { pointer, value, noted: &mut self.noted }).map(Some)
     }
 
-    /// A field that gives the whole body another meaning, so that nothing may stand beside it.
+    /// Reads a field that changes the meaning of the whole body, so that no other field is allowed beside it.
     pub fn alone<T>(&mut self, name: &str, parse: impl FnOnce(&mut Field<'_>) -> Option<T>) -> Option<T> {
         if self.has(name) && self.object.len() > 1 {
             self.report(name, "not_alone", "must be alone in the body");
@@ -61,7 +61,7 @@ impl Fields {
         self.noted.errors.push(FieldError { pointer, code, detail: detail.into() });
     }
 
-    /// Everything that was noted, with what nobody has taken.
+    /// All findings, including the fields that were not read.
     pub(super) fn finish(mut self) -> Noted {
         self.refuse_rest();
         self.noted
@@ -70,26 +70,26 @@ impl Fields {
     fn refuse_rest(&mut self) {
         let rest: Vec<String> = self.object.keys().take(ERRORS_MAX).cloned().collect();
         for mut name in rest {
-            // It is repeated in the answer, several times over.
+            // The answer repeats the name several times.
             name.truncate(name.floor_char_boundary(UNKNOWN_NAME_BYTES_MAX));
             self.report(&name, "unknown_field", "is not a field that can be set here");
         }
     }
 }
 
-/// As much of an unknown field's name as a refusal repeats.
+/// How much of an unknown field's name a refusal repeats.
 const UNKNOWN_NAME_BYTES_MAX: usize = 256;
 
-/// What was made of an object, and what was wrong with it.
+/// The value parsed from an object, and its errors.
 pub struct Read<T> {
     pub value: Option<T>,
     pub errors: Vec<FieldError>,
-    /// The records that it names.
+    /// The records that the object refers to.
     pub references: Vec<Reference>,
 }
 
 impl<T> Read<T> {
-    /// What was made of it, or every bad field at once.
+    /// The value and its references, or all bad fields at once.
     pub fn into_result(self) -> Result<(T, Vec<Reference>)> {
         if !self.errors.is_empty() {
             return Err(Error::invalid_fields(self.errors));
@@ -98,14 +98,14 @@ impl<T> Read<T> {
         Ok((value, self.references))
     }
 
-    /// Whether it is accepted, without what was made of it.
+    /// The result of the check alone, without the value.
     #[must_use]
     pub fn checked(self) -> Read<()> {
         Read { value: self.value.map(drop), errors: self.errors, references: self.references }
     }
 }
 
-/// Reads an object as the body of a request is read.
+/// Reads an object like the body of a request.
 pub fn read_object<T: FromBody>(object: Map<String, Value>) -> Read<T> {
     let mut fields = Fields::new(object);
     let value = T::from_fields(&mut fields);
@@ -114,7 +114,7 @@ pub fn read_object<T: FromBody>(object: Map<String, Value>) -> Read<T> {
     Read { value, errors, references }
 }
 
-/// One value with the place it stands at.
+/// One value with its pointer.
 pub struct Field<'a> {
     pointer: String,
     value: Value,
@@ -127,7 +127,7 @@ impl Field<'_> {
         None
     }
 
-    /// A text. U+0000 is no part of one: PostgreSQL stores none.
+    /// A string without U+0000, which PostgreSQL cannot store.
     pub fn string(&mut self) -> Option<String> {
         match self.value.take() {
             Value::String(text) if has_nul(&text) => self.wrong("invalid_text", NUL),
@@ -136,7 +136,7 @@ impl Field<'_> {
         }
     }
 
-    /// A string that a parser accepts; its error is the detail.
+    /// A string that the parser accepts; the parser's error is the detail.
     pub fn parsed<T>(&mut self, code: &'static str, parse: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
         let text = self.string()?;
         match parse(&text) {
@@ -145,7 +145,7 @@ impl Field<'_> {
         }
     }
 
-    /// A whole number in a range. 90.0 is whole, as JSON Schema says.
+    /// An integer in a range. 90.0 is one, as in JSON Schema.
     pub fn integer(&mut self, range: std::ops::RangeInclusive<i64>) -> Option<i64> {
         #[expect(clippy::cast_possible_truncation, reason = "the fraction is zero and the bound is far below 2^53")]
         let number = match &self.value {
@@ -169,19 +169,19 @@ impl Field<'_> {
         }
     }
 
-    /// A moment, as RFC 3339.
+    /// An RFC 3339 time.
     pub fn time(&mut self) -> Option<Timestamp> {
         self.parsed("invalid_time", |text| {
             Timestamp::parse(text).ok_or_else(|| "must be an RFC 3339 time such as 2026-01-31T08:00:00Z".to_owned())
         })
     }
 
-    /// The id of a record; a malformed one becomes an id that no record has.
+    /// The id of a record. A malformed one becomes an id that no record has.
     pub fn id<I: RecordId>(&mut self) -> Option<I> {
         self.string().map(|text| text.parse().unwrap_or(I::NONE))
     }
 
-    /// The id of another record, which is looked up later; see [`Reference`].
+    /// The id of another record that is looked up later, see `RecordReference`.
     pub fn reference<I: RecordId>(&mut self) -> Option<I> {
         let id = self.string()?;
         let parsed = id.parse().unwrap_or(I::NONE);
@@ -189,27 +189,27 @@ impl Field<'_> {
         Some(parsed)
     }
 
-    /// One of a few words.
+    /// A value of a closed set of words.
     pub fn word<W: Word>(&mut self) -> Option<W> {
         self.parsed("invalid_value", |text| W::parse(text).ok_or_else(|| format!("must be {}", W::expected())))
     }
 
-    /// Whether several may be given.
+    /// Whether the value is an array.
     pub fn is_list(&self) -> bool {
         self.value.is_array()
     }
 
-    /// Whatever it is, taken as it came.
+    /// The value itself, unchecked.
     pub fn take(&mut self) -> Value {
         self.value.take()
     }
 
-    /// `null`, or what the parser makes of the value.
+    /// `null`, or the parsed value.
     pub fn or_null<T>(&mut self, parse: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
         if self.value.is_null() { Some(None) } else { parse(self).map(Some) }
     }
 
-    /// An object whose names are the client's own, at most `max` of them; every bad one is reported.
+    /// An object with at most `max` members, whose names the client chooses. Every bad one is reported.
     pub fn map<T>(
         &mut self,
         max: usize,
@@ -239,7 +239,7 @@ impl Field<'_> {
         complete.then_some(values)
     }
 
-    /// A list of at most `max` elements; every bad element is reported.
+    /// A list of at most `max` elements. Every bad one is reported.
     pub fn list<T>(&mut self, max: usize, mut parse: impl FnMut(&mut Field<'_>) -> Option<T>) -> Option<Vec<T>> {
         let Value::Array(items) = self.value.take() else {
             return self.wrong("wrong_type", "must be an array");
@@ -259,7 +259,7 @@ impl Field<'_> {
         complete.then_some(values)
     }
 
-    /// A nested object, as strict as the outer one.
+    /// A nested object, read as strictly as the outer one.
     pub fn object<T>(&mut self, parse: impl FnOnce(&mut Fields) -> Option<T>) -> Option<T> {
         let Value::Object(object) = self.value.take() else {
             return self.wrong("wrong_type", "must be an object");
@@ -277,7 +277,7 @@ fn has_nul(text: &str) -> bool {
     text.contains('\0')
 }
 
-/// RFC 6901.
+/// Escapes a name for a JSON pointer (RFC 6901).
 pub(super) fn escape(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }

@@ -1,4 +1,4 @@
-//! What a form of a page sends: a few short fields, as browsers write them.
+//! HTML forms: a few short fields, URL-encoded as browsers send them.
 
 use std::convert::Infallible;
 
@@ -10,18 +10,18 @@ use super::raw::Raw;
 use super::rules::BodyRules;
 use crate::base::Result;
 
-/// More than an e-mail address and any path of ours take, each byte of them written as three.
+/// Enough for an e-mail address and the longest path of ours, with every byte percent-encoded.
 const FORM_BYTES_MAX: usize = 8 * 1024;
 
-/// Of every form; noted for whoever reads it.
+/// The body rules of all forms, which the layer adds to the request.
 pub(super) const FORM: BodyRules =
     BodyRules { bytes_max: FORM_BYTES_MAX, media_types: &["application/x-www-form-urlencoded"] };
 
-/// A form that has not been read yet. The last argument of what [`Api::form`](super::Api::form) serves.
+/// A form that has not been read yet. The last argument of a handler of [`Api::add_form`](super::Api::add_form).
 pub struct Form(Raw);
 
 impl Form {
-    /// 415 and 413; what is in it, the handler judges.
+    /// Reads the form: 415 and 413. The handler validates the fields.
     pub async fn read(self) -> Result<FormFields> {
         let bytes = self.0.read().await?.bytes;
         Ok(FormFields::parse(&String::from_utf8_lossy(&bytes)))
@@ -40,7 +40,7 @@ impl FromRequest<Shared> for Form {
 pub struct FormFields(Vec<(String, String)>);
 
 impl FormFields {
-    /// What is not encoded as browsers do it is not there: a page says what is missing, and nobody types this by hand.
+    /// Badly encoded fields are dropped: the page then reports them as missing.
     pub fn parse(text: &str) -> Self {
         let pairs = text.split('&').filter_map(|pair| {
             let (name, value) = pair.split_once('=')?;
@@ -49,7 +49,7 @@ impl FormFields {
         FormFields(pairs.collect())
     }
 
-    /// The first of that name.
+    /// The first field of this name.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
     }

@@ -1,5 +1,5 @@
-//! `Idempotency-Key`: the answer is stored in the same transaction as the effect, so that a repeat replays it and a
-//! crash between the two cannot make a duplicate.
+//! `Idempotency-Key`: the answer is stored in the transaction of the change, so that a repeated request replays it and a
+//! crash cannot separate the two.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -27,16 +27,16 @@ const KEY_CHARS_MAX: usize = 255;
 const KEPT_MS: i64 = DAY_MS;
 
 crate::statements! {
-    /// The stored answer of a key, if it is not too old.
+    /// The stored answer of a key, if it has not expired.
     FIND = "SELECT body_hash, status, headers, body FROM idempotency_records
         WHERE tenant_id = $1 AND actor_id = $2 AND route = $3 AND idempotency_key = $4 AND expires_at > $5";
-    /// An answer older than a day may stand where the new one goes.
+    /// Removes an expired answer before the new one is inserted.
     DELETE = "DELETE FROM idempotency_records
         WHERE tenant_id = $1 AND actor_id = $2 AND route = $3 AND idempotency_key = $4";
     INSERT = "INSERT INTO idempotency_records
         (tenant_id, actor_id, route, idempotency_key, body_hash, status, headers, body, expires_at)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
-    /// The next answers of a tenant in the order of their keys. No index has a tenant's by their end.
+    /// The next answers of a tenant in the order of their keys. There is no index by tenant and expiry.
     STEP = "SELECT actor_id, route, idempotency_key FROM idempotency_records
         WHERE tenant_id = $1 AND (actor_id, route, idempotency_key) > ($2, $3, $4)
         ORDER BY actor_id, route, idempotency_key LIMIT $5";
@@ -45,17 +45,18 @@ crate::statements! {
             AND (actor_id, route, idempotency_key) <= ($5, $6, $7) AND expires_at > $8";
 }
 
-/// A write and its answer.
+/// A write that returns its rendered answer.
 type Rendering =
     Box<dyn for<'t> FnOnce(&'t mut Tx) -> Pin<Box<dyn Future<Output = Result<Rendered>> + Send + 't>> + Send>;
 
-/// The header of a request, looked at when the body has been accepted, and what makes the request another than one with the
-/// same body: no handler can forget it. Cloned by whoever tries again what somebody else came before.
+/// The `Idempotency-Key` header, parsed after the body is accepted, with the route and record that distinguish requests
+/// with the same body. The extractor reads them, so no handler can forget them. A handler that retries after a conflict
+/// clones it.
 #[derive(Clone)]
 pub struct Idempotency {
     headers: HeaderMap,
     route: String,
-    /// The record that is changed.
+    /// The id of the changed record.
     id: Option<String>,
 }
 
@@ -68,14 +69,14 @@ impl<S: Sync> FromRequestParts<S> for Idempotency {
             headers.append(HEADER, value.clone());
         }
         let path = parts.uri.path();
-        // Under which the keys of a route are kept: those of PATCH apart from those of POST.
+        // Keys are stored by route; those of PATCH are apart from those of POST.
         let route = if parts.method == Method::POST { path.to_owned() } else { format!("{} {path}", parts.method) };
         Ok(Idempotency { headers, route, id: raw_id(parts.uri.query().unwrap_or_default()) })
     }
 }
 
 impl Idempotency {
-    /// Runs a write once per key, body and record. Without the header it just runs.
+    /// Runs a write once per key, body and record. Without the header the write always runs.
     pub async fn once<R: Reply + Send>(
         self,
         caller: &Caller,
@@ -92,7 +93,7 @@ impl Idempotency {
         let Some(key) = self.key()? else {
             return Ok((db.write(async move |tx| job(tx).await).await?, false));
         };
-        // The same change of another record is another request.
+        // The same body for another record is another request.
         let digest = self.id.map_or(digest, |id| sha256(&[id.as_bytes(), b"\n", &digest].concat()));
         let (actor, secrets) = (caller.actor_id().to_owned(), caller.app().secrets.clone());
         let entry = Entry { actor, route: self.route, key, digest, secrets };
@@ -100,10 +101,10 @@ impl Idempotency {
         let running = caller.app().running_keys.start(&name)?;
         let standing = caller.standing();
         db.write(async move |tx| {
-            // Held until this job is done, even if the caller has gone away by then.
+            // Held until this job is done, even if the client disconnects.
             let _running = running;
             if let Some(stored) = entry.lock_and_find(tx).await? {
-                // It may hold a secret, and the credential may have gone while the body was on its way.
+                // The answer may contain a secret, and the credential may have been revoked while the body arrived.
                 standing.still_stands(tx).await?;
                 return Ok((stored, true));
             }
@@ -114,12 +115,12 @@ impl Idempotency {
         .await
     }
 
-    /// For PUT and DELETE, which accept a key and need none: repeating them changes nothing. It must be well formed.
+    /// Checks the header's syntax. For PUT and DELETE, which accept a key but need none, because they are idempotent.
     pub fn check(&self) -> Result<()> {
         self.key().map(drop)
     }
 
-    /// `"k"` and `k` are one key.
+    /// The key, if there is one. `"k"` and `k` are the same key.
     fn key(&self) -> Result<Option<String>> {
         let mut values = self.headers.get_all(HEADER).iter();
         let Some(value) = values.next() else { return Ok(None) };
@@ -166,7 +167,7 @@ impl Entry {
         format!("idempotency\n{tenant}\n{}\n{}\n{}", self.actor, self.route, self.key)
     }
 
-    /// The stored answer, under the lock that keeps others from running the same: 409 if it is theirs.
+    /// Takes the key's lock and reads the stored answer. 409 if another request holds the lock.
     async fn lock_and_find(&self, tx: &mut Tx) -> Result<Option<Rendered>> {
         let locking = tx.ask_lock(&self.lock_name(tx));
         let now = tx.world().now();
@@ -187,7 +188,7 @@ impl Entry {
     async fn store(&self, tx: &mut Tx, rendered: &Rendered) -> Result<()> {
         let chance = tx.world().chance.clone();
         let expires_at: Timestamp = tx.world().now().plus(KEPT_MS);
-        // Every stored answer is sealed: whether it holds a secret need not be decided route by route.
+        // Every stored answer is sealed, so that no route has to decide whether its answer contains a secret.
         let body = self.with_binding(tx, |binding| self.secrets.seal(&chance, binding, &rendered.body))?;
         let headers = serde_json::to_string(&(&rendered.etag, &rendered.location)).map_err(Error::internal)?;
         let digest = self.digest.to_vec();
@@ -205,8 +206,8 @@ impl Entry {
     }
 }
 
-/// Shortens what would be replayed for longer than an answer that is stored now, after a clock that was ahead: it may hold
-/// a secret. All of a tenant's are looked at, some at a time.
+/// Shortens the expiry of answers that were stored while a clock was ahead: none is kept longer than one stored now,
+/// because it may contain a secret. Walks all answers of a tenant in steps.
 pub async fn shorten_stored_answers(db: &Db, now: Timestamp) -> Result<()> {
     let expires_at = now.plus(KEPT_MS);
     let mut after = (String::new(), String::new(), String::new());
@@ -226,7 +227,7 @@ pub async fn shorten_stored_answers(db: &Db, now: Timestamp) -> Result<()> {
     }
 }
 
-/// Keys whose first request is still running on this node; other nodes are told by the database's lock.
+/// Keys whose first request is still running on this node. The database's lock covers other nodes.
 #[derive(Clone, Default)]
 pub struct RunningKeys(Arc<Mutex<HashSet<[u8; 32]>>>);
 
@@ -255,7 +256,7 @@ fn in_progress() -> Error {
     Error::new(Code::IdempotencyInProgress, "The first request with this Idempotency-Key is still running.")
 }
 
-/// An answer that was made now, or replayed.
+/// An answer that is new or replayed.
 pub struct Once<R> {
     rendered: Rendered,
     replayed: bool,

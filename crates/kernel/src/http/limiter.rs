@@ -1,6 +1,6 @@
-//! Rate limits: fixed minutes, one budget per key or session, one per tenant, one per address, counted across nodes.
+//! Rate limits: fixed windows of a minute, with a budget per key or session, tenant and address, counted across nodes.
 //!
-//! Our own because no crate both counts other nodes' use and tells quota, window, remainder and reset.
+//! Our own, because no crate both counts other nodes' use and reports quota, window, remainder and reset.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -13,7 +13,7 @@ use super::rate_state::RateState;
 use crate::base::{Error, MINUTE_MS, Result, SECOND_MS, TenantId, World};
 use crate::store::{Db, Value};
 
-/// The kinds of requests that are counted apart.
+/// The kinds of requests that have separate budgets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Policy {
     Read,
@@ -55,7 +55,7 @@ impl Policy {
         Policy::ALL.into_iter().find(|policy| policy.name() == text)
     }
 
-    /// Counted by address, because nobody is known yet.
+    /// Whether requests are counted by address, because the caller is not authenticated.
     pub const fn is_by_address(self) -> bool {
         matches!(self, Policy::Auth | Policy::AuthFailures | Policy::Public)
     }
@@ -76,7 +76,7 @@ impl Policy {
     }
 }
 
-/// One row of the table.
+/// One row of the rate table.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyLimit {
     pub policy: Policy,
@@ -85,11 +85,11 @@ pub struct PolicyLimit {
     pub per_tenant: Option<u64>,
 }
 
-/// The limits in force: the limiter counts by it and the page shows it.
+/// The limits in force, for the limiter and for the page that shows them.
 #[derive(Clone, Debug)]
 pub struct RateTable([u64; Policy::ALL.len()]);
 
-/// A tenant may use this many times what one of its keys may.
+/// A tenant's budget is this many times that of one of its keys.
 const TENANT_FACTOR: u64 = 5;
 pub const WINDOW_SECONDS: i64 = 60;
 
@@ -117,7 +117,7 @@ impl RateTable {
     }
 }
 
-/// What one caller has used in the shard's minute.
+/// The requests of one account in the shard's window.
 #[derive(Clone, Copy, Default)]
 struct Bucket {
     used: u64,
@@ -131,7 +131,7 @@ impl Bucket {
     }
 }
 
-/// The buckets of one minute; with the next they are all empty again.
+/// The buckets of one window, cleared when the next one begins.
 #[derive(Default)]
 struct Shard {
     window: i64,
@@ -139,7 +139,7 @@ struct Shard {
 }
 
 impl Shard {
-    /// The bucket of this account, or the one that all share when there are too many.
+    /// The bucket of this account, or the shared one when the shard is full.
     fn bucket(&mut self, account: &Account) -> &mut Bucket {
         let account = if self.has_room_for(account) { account } else { &OTHERS_ACCOUNT };
         self.buckets.entry(account.clone()).or_default()
@@ -155,16 +155,16 @@ impl Shard {
     }
 }
 
-/// Spread over several locks, so that cores do not wait for each other.
+/// Buckets are spread over several locks to reduce contention.
 const SHARDS: usize = 16;
-/// More names than this in one minute share one bucket per shard: bounded memory under a flood of addresses.
+/// Accounts beyond this many in one window share one bucket per shard, which bounds memory under a flood of addresses.
 const BUCKETS_PER_SHARD_MAX: usize = 16_384;
 const OTHERS_ACCOUNT: Account = Account { policy: Policy::Public, whose: Whose::Others };
 
-/// Look-ups a second for an address that has used up its budget: enough for somebody new behind the address of a client
-/// that went wrong, and nothing that the database would notice.
+/// Credential look-ups a second for an address that has used up its budget: enough for a new client that shares its
+/// address with a misbehaving one, and too few to load the database.
 const LOOK_UPS_MAX: u32 = 10;
-/// Addresses remembered in one second, each of which has used up a budget before.
+/// Addresses past their budget that are counted in one second.
 const LOOK_UP_ADDRESSES_MAX: usize = 16_384;
 
 pub struct Limiter {
@@ -173,12 +173,12 @@ pub struct Limiter {
     node: String,
     hasher: RandomState,
     callers: [Mutex<Shard>; SHARDS],
-    /// Apart, because anybody can have many: they must not push those who are known into a shared bucket.
+    /// Separate, so that a flood of addresses does not push authenticated callers into a shared bucket.
     addresses: [Mutex<Shard>; SHARDS],
     look_ups: Mutex<LookUps>,
 }
 
-/// Look-ups that each address past its budget has bought in one second.
+/// Look-ups of addresses past their budget in one second.
 #[derive(Default)]
 struct LookUps {
     second: i64,
@@ -203,13 +203,13 @@ impl Limiter {
         &self.table
     }
 
-    /// Takes one request from the budget of an address.
+    /// Charges one request to an address.
     pub fn charge_address(&self, policy: Policy, address: ClientAddress) -> (RateState, Result<()>) {
         let quota = self.table.per_minute(policy);
         self.charge(policy, None, &[(Account::of_address(policy, address), quota)])
     }
 
-    /// Whether a credential that nobody here knows may be looked up for this address: always within its budget, and
+    /// Whether a credential that is not cached may be looked up for this address: always within its budget, and
     /// `LOOK_UPS_MAX` times a second past it.
     pub fn may_look_up(&self, address: ClientAddress) -> bool {
         if self.peek_address(Policy::Public, address).remaining > 0 {
@@ -225,7 +225,7 @@ impl Limiter {
         *bought <= LOOK_UPS_MAX
     }
 
-    /// Takes one request from the budgets of a caller and of its tenant; from neither if one of them is used up.
+    /// Charges one request to a credential and its tenant, or to neither if one of their budgets is used up.
     pub fn charge_caller(&self, policy: Policy, credential: &Arc<str>, tenant: TenantId) -> (RateState, Result<()>) {
         let quota = self.table.per_minute(policy);
         let own = Account { policy, whose: Whose::Credential(credential.clone()) };
@@ -233,7 +233,7 @@ impl Limiter {
         self.charge(policy, Some(tenant), &[(own, quota), (shared, quota.saturating_mul(TENANT_FACTOR))])
     }
 
-    /// What an address has left, without taking from it.
+    /// The remaining budget of an address, without charging it.
     pub fn peek_address(&self, policy: Policy, address: ClientAddress) -> RateState {
         let quota = self.table.per_minute(policy);
         let (window, reset_seconds) = self.window();
@@ -249,7 +249,7 @@ impl Limiter {
         for (at, (account, quota)) in budgets.iter().enumerate() {
             let left = self.take(account, *quota, window);
             let Some(left) = left else {
-                // The budgets before this one were charged for a request that is not served: give it back.
+                // The request is refused, so the budgets charged before this one are refunded.
                 budgets[..at].iter().for_each(|(account, _)| self.give_back(account, window));
                 let whose = if at > 0 { "the tenant's" } else { "the" };
                 let detail = format!("{whose} budget of {quota} {} requests a minute is used up", policy.name());
@@ -275,7 +275,7 @@ impl Limiter {
         bucket.used = bucket.used.saturating_sub(1);
     }
 
-    /// The shard of an account, turned to this minute.
+    /// Locks the shard of an account, moved to this window.
     fn shard(&self, account: &Account, window: i64) -> MutexGuard<'_, Shard> {
         #[expect(clippy::cast_possible_truncation, reason = "any bits will do")]
         let at = self.hasher.hash_one(account) as usize % SHARDS;
@@ -283,7 +283,7 @@ impl Limiter {
         turned(&shards[at], window)
     }
 
-    /// The minute we are in, and the seconds until the next: rounded up, so that who waits as told is served.
+    /// The current window and the seconds until the next, rounded up so that a client that waits that long is served.
     fn window(&self) -> (i64, i64) {
         let now = self.world.now().as_millis();
         let window = now.div_euclid(MINUTE_MS);
@@ -291,8 +291,8 @@ impl Limiter {
     }
 }
 
-/// A request may find the shard a minute ahead, when it looked at the time just before the minute turned. A shard that is
-/// further ahead was turned by a clock that went wrong and has come back.
+/// Locks a shard and moves it to this window. A shard may be one window ahead of a request that read the time just before
+/// the minute ended. A shard further ahead was moved by a wrong clock that has been corrected since.
 fn turned(shard: &Mutex<Shard>, window: i64) -> MutexGuard<'_, Shard> {
     let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
     if shard.window < window || shard.window > window + 1 {
@@ -302,14 +302,14 @@ fn turned(shard: &Mutex<Shard>, window: i64) -> MutexGuard<'_, Shard> {
     shard
 }
 
-/// Rows per statement when use is reported.
+/// Rows per statement of a report.
 const REPORT_ROWS: usize = 200;
-/// Other nodes' rows read at most in one round.
+/// Rows of other nodes that are read in one round.
 const OTHERS_MAX: i64 = 100_000;
-/// An address that has used less than this part of its quota is not reported: a flood of addresses writes no row each.
+/// An address is reported once it has used one part in this many of its quota, so a flood of addresses writes few rows.
 const REPORTED_PART: u64 = 4;
 
-/// Counting across nodes: once a second each node writes what it has used and reads what the others have.
+/// Counting across nodes: once a second each node writes its own counts and reads those of the others.
 impl Limiter {
     pub async fn exchange(&self, db: &Db) -> Result<()> {
         let (window, _) = self.window();
@@ -342,17 +342,17 @@ impl Limiter {
             let unreported = shard.buckets.iter().filter(|(account, bucket)| {
                 let quota = self.table.per_minute(account.policy);
                 let much = !account.policy.is_by_address() || bucket.used * REPORTED_PART >= quota;
-                // What is shared stands for different callers on every node.
+                // The shared bucket counts different callers on every node.
                 bucket.used != bucket.reported && much && account.whose != Whose::Others
             });
             news.extend(unreported.map(|(account, bucket)| (account.clone(), bucket.used)));
         }
-        // The same order on every node, so that two nodes never wait for each other's rows.
+        // The same order on every node, so that two nodes never deadlock.
         news.sort_by_cached_key(|(account, _)| account.to_string());
         news
     }
 
-    /// Only now: what the database did not take is reported again in the next round.
+    /// Marks rows after their commit: rows of a failed write are reported again in the next round.
     fn note_reported(&self, window: i64, rows: &[(Account, u64)]) {
         for (account, used) in rows {
             let mut shard = self.shard(account, window);
@@ -378,7 +378,7 @@ const REPORT: &str = "INSERT INTO rate_usage (window_start, bucket, node, used) 
     ON CONFLICT (window_start, bucket, node) DO UPDATE SET used = excluded.used";
 
 crate::statements! {
-    /// Callers first: where the limit cuts, it cuts addresses.
+    /// Callers come first, so that the limit cuts off addresses.
     OTHERS = "SELECT bucket, CAST(SUM(used) AS BIGINT) FROM rate_usage
         WHERE window_start = $1 AND node <> $2 GROUP BY bucket
         ORDER BY CASE WHEN bucket LIKE 'public:%' OR bucket LIKE 'auth:%' OR bucket LIKE 'auth_failures:%' THEN 1 ELSE 0 END, bucket LIMIT $3";
@@ -421,7 +421,7 @@ mod tests {
         assert!(charge().is_ok() && charge().is_err());
         limiter.world.clock.advance(MINUTE_MS);
         assert!(charge().is_ok());
-        // A minute back, as seen by a request that looked at the time just before it turned, starts nothing anew.
+        // A request that read the time one window earlier does not reset the bucket.
         limiter.world.clock.advance(-MINUTE_MS);
         assert!(charge().is_err());
     }
@@ -464,7 +464,7 @@ mod tests {
         }
         let buckets: usize = limiter.addresses.iter().map(|shard| shard.lock().unwrap().buckets.len()).sum();
         assert!(buckets <= SHARDS * (BUCKETS_PER_SHARD_MAX + 1));
-        // Callers are not among them, each with a budget of its own.
+        // Callers are not affected: each still has its own bucket.
         for key in 0..100 {
             let tenant = TenantId::new(&World::default());
             assert_eq!(limiter.charge_caller(Policy::Read, &format!("key{key}").into(), tenant).0.remaining, 1);

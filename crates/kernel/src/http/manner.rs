@@ -1,6 +1,5 @@
-//! How a client is refused that reads no problem: one with a language of its own, or a browser. What it reads is the body,
-//! with the headers that belong to it; status, all other headers, the line in the log and the figures are those of every
-//! refusal.
+//! Formats of refusals for clients that do not read problem JSON: clients with a protocol of their own, and browsers. Only
+//! the body and its headers differ; status, other headers, log and metrics are the same for every refusal.
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -9,7 +8,7 @@ use bytes::Bytes;
 
 use crate::base::{Error, Result};
 
-/// A refusal in the words of the client, in place of a problem.
+/// A refusal's body in the client's own format, in place of a problem.
 #[derive(Clone)]
 pub struct Spoken {
     pub media_type: &'static str,
@@ -17,41 +16,41 @@ pub struct Spoken {
 }
 
 impl Spoken {
-    /// The answer of a handler that knows better than the headers do how its client speaks.
+    /// The answer of a handler that knows the client's format from the request body.
     pub fn answer(self, error: Error) -> Response {
         let mut response = error.into_response();
         response.extensions_mut().insert(self);
         response
     }
 
-    /// Its body and the header that belongs to it.
+    /// A response with the body and its content type.
     pub(super) fn said(self) -> Response {
         ([(header::CONTENT_TYPE, self.media_type)], Body::from(self.body)).into_response()
     }
 }
 
-/// How an error is told to whoever sends a request with these headers; `None` is a problem.
+/// Renders an error for the sender of these request headers; `None` means a problem.
 pub type Speak = fn(&HeaderMap, &Error) -> Option<Spoken>;
 
-/// What a browser is shown when it is refused, with the id of its request. `page` is the page or form that it came to, if
-/// there is one at its address. Of the answer, the body and the headers are taken.
+/// Renders the HTML page of a refusal. `page` is the page or form that the request matched, if any. Only the body and the
+/// headers of the response are used.
 pub type RefusalPage = fn(error: &Error, request_id: &str, page: Option<&'static str>) -> Result<Response>;
 
-/// How a request is refused that is not simply told the problem.
+/// The format of a request's refusals, if they are not always a problem.
 pub(super) enum Manner {
-    /// Noted when a request comes to a door for passes: what is refused before that is a problem.
+    /// Set when a handler extracts a [`PassHolder`](super::PassHolder): earlier refusals are problems.
     Pass {
-        /// What a client without a credential is told to present.
+        /// The `WWW-Authenticate` header.
         challenge: &'static str,
-        /// With the headers of the request, which its handler gets no more.
+        /// The renderer, and a copy of the request's headers for it.
         speak: Option<(Speak, HeaderMap)>,
     },
-    /// Noted when a request arrives at an address of people. Only browsers are shown the page.
+    /// Set when a request arrives at a page, a form or an unknown path. Only browsers get the page.
     People { show: RefusalPage, page: Option<&'static str>, is_browser: bool },
 }
 
 impl Manner {
-    /// What the client reads in place of a problem.
+    /// The body in place of a problem.
     pub fn say(&self, error: &Error, request_id: &str) -> Option<Response> {
         match self {
             Manner::Pass { speak, .. } => {
@@ -60,13 +59,13 @@ impl Manner {
             }
             Manner::People { show, page, is_browser: true } => {
                 let shown = show(error, request_id, *page);
-                shown.inspect_err(|error| tracing::error!(%error, request_id, "a refusal cannot be shown")).ok()
+                shown.inspect_err(|error| tracing::error!(%error, request_id, "failed to render a refusal page")).ok()
             }
             Manner::People { is_browser: false, .. } => None,
         }
     }
 
-    /// What to present, where that is another credential than everywhere else.
+    /// The `WWW-Authenticate` header, where it differs from the default.
     pub fn challenge(&self) -> Option<HeaderValue> {
         match self {
             Manner::Pass { challenge, .. } => Some(HeaderValue::from_static(challenge)),
@@ -74,7 +73,7 @@ impl Manner {
         }
     }
 
-    /// Whether others may be told the same in another way, by what they would rather read.
+    /// Whether the format depends on the `Accept` header.
     pub fn is_chosen(&self) -> bool {
         matches!(self, Manner::People { .. })
     }

@@ -1,5 +1,5 @@
-//! Requests in figures, by method, route and status. What counts a series is found once and kept: finding it by its labels
-//! takes longer than counting.
+//! Metrics of requests by method, route and status. The handles of each series are cached, because a look-up by labels
+//! takes longer than the count itself.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use axum::http::Method;
 use metrics::{Counter, Histogram};
 
-/// Routes are as many as the table has, methods and statuses are few: so is what is kept.
+/// The cached series by route. Routes, methods and statuses are bounded, and so is the cache.
 #[derive(Default)]
 pub(super) struct Meters(Mutex<HashMap<String, Vec<Meter>>>);
 
@@ -47,7 +47,7 @@ impl Meter {
     }
 }
 
-/// Methods are counted by name only if they are known, so that nobody can make new series by inventing some.
+/// Unknown methods are counted as `other`, so that clients cannot create new series.
 fn known(method: &Method) -> &'static str {
     const KNOWN: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
     KNOWN.into_iter().find(|known| method == known).unwrap_or("other")

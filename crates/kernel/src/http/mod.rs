@@ -1,9 +1,9 @@
-//! Every rule that holds for all routes, once: problems, strict parameters and bodies, lists with signed cursors,
-//! versions, idempotency, rate limits, request ids, load shedding, and the document that describes it all.
+//! The rules that all routes share: problem responses, strict query parameters and bodies, lists with signed cursors,
+//! versions, idempotency, rate limits, request ids, load shedding, and the OpenAPI document.
 //!
-//! A handler reads like the contract's order of checks: `caller: Access<R>`, `query.parse()?`, `body.read().await?`,
-//! then its one transaction. Extractors therefore never fail by themselves except for who is calling; what comes later
-//! is parsed when the handler asks.
+//! A handler follows the contract's order of checks: `caller: Access<R>`, `query.parse()?`, `body.read().await?`,
+//! then its one transaction. Only the extractor of the caller can fail. The other extractors keep the raw value, which
+//! the handler parses later.
 
 mod accept;
 mod access;

@@ -1,4 +1,4 @@
-//! An operation of the document: a handler together with the rules that its first argument names.
+//! An operation of the OpenAPI document: a handler with the rules that its first argument names.
 
 use axum::handler::Handler;
 use utoipa::openapi::path::{Operation as Described, PathItem};
@@ -15,7 +15,7 @@ pub struct Operation {
     pub(super) routes: UtoipaMethodRouter<Shared>,
 }
 
-/// Operations on a tenant's data, for `Api::tenant`: `operations!(routes::list, routes::create)`.
+/// Operations on a tenant's data, for `Api::add_tenant_routes`: `operations!(routes::list, routes::create)`.
 #[macro_export]
 macro_rules! operations {
     ($($($part:ident)::+),+ $(,)?) => {
@@ -24,21 +24,21 @@ macro_rules! operations {
 }
 
 impl Operation {
-    /// The handler is named twice because `routes!` hides what its arguments are. One that does not say who may call
-    /// does not compile:
+    /// The handler is passed beside its routes because `routes!` hides the types of its arguments. A handler that does not
+    /// name its callers does not compile:
     ///
     /// ```compile_fail
-    /// # use kernel::http::{Operation, Query};
-    /// async fn open(query: Query<()>) {}
-    /// let open = Operation::new(open, Default::default());
+    /// # use kernel::http::{Operation, QueryString};
+    /// async fn list_open(query: QueryString<()>) {}
+    /// let open = Operation::new(list_open, Default::default());
     /// ```
     ///
     /// ```
     /// # use kernel::auth::Scope;
-    /// # use kernel::http::{Access, Operation, Policy, Query, Rules};
-    /// kernel::rules! { Reading = Rules::new(Policy::Read, &[Scope::TicketsRead]); }
-    /// async fn guarded(caller: Access<Reading>, query: Query<()>) {}
-    /// let guarded = Operation::new(guarded, Default::default());
+    /// # use kernel::http::{Access, Operation, QueryString, RatePolicy, Rules};
+    /// kernel::rules! { Reading = Rules::new(RatePolicy::Read, &[Scope::TicketsRead]); }
+    /// async fn list_guarded(caller: Access<Reading>, query: QueryString<()>) {}
+    /// let guarded = Operation::new(list_guarded, Default::default());
     /// ```
     pub fn new<H, T>(_: H, routes: UtoipaMethodRouter<Shared>) -> Self
     where
@@ -48,7 +48,7 @@ impl Operation {
         Operation { rules: <T::First as TenantDoor>::RULES, routes }
     }
 
-    /// As the document shows it: one, or one for each method that the handler serves.
+    /// Its entries in the document: one for each method that the handler serves.
     pub(super) fn described(&mut self) -> impl Iterator<Item = &mut Described> {
         self.routes.1.paths.values_mut().flat_map(operations_of).map(|(_, operation)| operation)
     }
@@ -61,7 +61,7 @@ pub(super) fn operations_of(item: &mut PathItem) -> impl Iterator<Item = (&'stat
     all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
 }
 
-/// What lets a caller into a tenant's route.
+/// The first argument of a handler of a tenant's route.
 #[diagnostic::on_unimplemented(
     message = "this handler does not say who may call it",
     note = "its first argument must be `caller: Access<R>`, where `kernel::rules!` declares `R`"
@@ -74,7 +74,7 @@ impl<R: Route> TenantDoor for Access<R> {
     const RULES: Rules = R::RULES;
 }
 
-/// What lets a caller into an internal route: its pass, or the credentials of every tenant's route.
+/// The first argument of a handler of an internal route: a pass, or the credentials of a tenant's route.
 #[diagnostic::on_unimplemented(
     message = "this handler does not say who may call it",
     note = "its first argument must be `Holder<P, R>` or `Access<R>`, where `kernel::rules!` declares `R`"
@@ -84,7 +84,7 @@ pub trait InternalDoor {}
 impl<P: Pass, R: Route> InternalDoor for Holder<P, R> {}
 impl<R: Route> InternalDoor for Access<R> {}
 
-/// The arguments of a handler, as axum names them: a mark of its own, then their types.
+/// The arguments of a handler in axum's form: a marker type, then the types of the arguments.
 #[diagnostic::on_unimplemented(
     message = "this handler does not say who may call it",
     note = "its first argument must be `caller: Access<R>`, where `kernel::rules!` declares `R`"

@@ -21,16 +21,16 @@ use crate::store::{CursorKey, Value};
 pub const LIMIT_DEFAULT: usize = 50;
 pub const LIMIT_MAX: usize = 200;
 
-/// A page ends before its limit when its records come to so many bytes of JSON: what one answer may hold in memory, and
-/// keep a slow reader busy with.
+/// A page ends before its limit when its records reach this many bytes of JSON, which bounds the memory of an answer and
+/// the time a slow client takes to read it.
 pub const PAGE_BYTES_MAX: usize = 1 << 20;
 
-/// Which page of a list is asked for, and with which filters: beside list and tenant, they are what a cursor is bound to.
+/// The requested page of a list, with its filters. A cursor is bound to them, to the list and to the tenant.
 #[derive(Clone, Debug)]
 pub struct PageRequest {
     pub limit: usize,
     cursor: Option<String>,
-    /// In the spelling of the query string.
+    /// Names and values in their canonical spelling.
     filters: Vec<(&'static str, String)>,
 }
 
@@ -39,29 +39,29 @@ const CURSOR: Param =
     Param::new("cursor", "The `next_cursor` of the page before; only for the same list and filters.").unbound();
 
 impl PageRequest {
-    /// Comes last: whatever was taken before is a filter of the list.
+    /// Takes `limit` and `cursor`. It comes last: every parameter taken before it is a filter of the list.
     pub fn take(params: &mut Params) -> Result<Self> {
         let limit = params.take_number(LIMIT, 1..=LIMIT_MAX, LIMIT_DEFAULT)?;
         let cursor = params.take_text(CURSOR)?;
         Ok(PageRequest { limit, cursor, filters: params.take_filters() })
     }
 
-    /// Whether it goes on from a page before.
+    /// Whether the request continues after an earlier page.
     pub fn has_cursor(&self) -> bool {
         self.cursor.is_some()
     }
 
-    /// One row more than the page, which tells whether there is a next one.
+    /// One row more than the page, to find out whether there is a next page.
     pub fn fetch(&self) -> usize {
         self.limit + 1
     }
 
-    /// The position to go on from, if the cursor was made for the list at this path, these filters and this tenant.
+    /// The position after which the page starts, if the cursor was signed for this path, these filters and this tenant.
     pub fn position(&self, caller: &Caller, path: &str) -> Result<Option<Vec<Value>>> {
         self.cursor.as_deref().map(|cursor| self.cursors(caller, path).open(cursor)).transpose()
     }
 
-    /// The same as the list's own type of place.
+    /// Like [`PageRequest::cursor_position`], as the list's own key type.
     pub fn after<K: CursorKey>(&self, caller: &Caller, path: &str) -> Result<Option<K>> {
         self.cursor.as_deref().map(|cursor| self.cursors(caller, path).open_as(cursor)).transpose()
     }
@@ -70,7 +70,7 @@ impl PageRequest {
         Cursors { app: caller.app(), tenant: caller.tenant_id(), path, filters: &self.filters }
     }
 
-    /// Cuts the extra row off and signs where the next page starts.
+    /// Removes the extra row and signs the cursor of the next page.
     pub fn page<T>(
         &self,
         caller: &Caller,
@@ -84,7 +84,7 @@ impl PageRequest {
         self.signed(caller, path, rows, next)
     }
 
-    /// A page of rows that are already cut, behind whose end `next` stands.
+    /// A page of rows without an extra one; `next` is the key after which the next page starts.
     pub fn page_before<T>(
         &self,
         caller: &Caller,
@@ -100,8 +100,7 @@ impl PageRequest {
         Ok(Page { data, has_more: next_cursor.is_some(), next_cursor, next_link })
     }
 
-    /// A cursor behind this position, good for this list, these filters and this tenant alone, and what the `Link` header
-    /// says of the page behind it.
+    /// A cursor for the page after this position, bound to this list, these filters and this tenant, and its `Link` header.
     pub fn next(&self, caller: &Caller, path: &str, position: &[Value]) -> Result<(String, String)> {
         let cursor = self.cursors(caller, path).sign(position)?;
         let mut link = format!("<{}{path}?", caller.app().settings.base_url.as_str());
@@ -113,19 +112,19 @@ impl PageRequest {
     }
 }
 
-/// What the records of a page come to, so that it ends in time.
+/// The size of a page so far, bounded by [`PAGE_BYTES_MAX`].
 #[derive(Debug, Default)]
 pub struct PageBytes(usize);
 
 impl PageBytes {
-    /// Whether a record of this size still has room, and takes it up. The first always has.
+    /// Adds a record of this size, and returns whether it fits. The first record always does.
     pub fn fits(&mut self, bytes: usize) -> bool {
         let first = self.0 == 0;
         self.0 += bytes.max(1);
         first || self.0 <= PAGE_BYTES_MAX
     }
 
-    /// The same for a record that has to be measured.
+    /// Like [`PageBytes::fits_bytes`], for a record whose size is not known yet.
     pub fn fits_record(&mut self, record: &impl Serialize) -> Result<bool> {
         let mut counted = Counted(0);
         serde_json::to_writer(&mut counted, record).map_err(Error::internal)?;
@@ -133,7 +132,7 @@ impl PageBytes {
     }
 }
 
-/// Counts what is written, and keeps none of it.
+/// A writer that counts bytes and discards them.
 struct Counted(usize);
 
 impl std::io::Write for Counted {
@@ -166,7 +165,7 @@ impl<T: Serialize> IntoResponse for Page<T> {
     }
 }
 
-/// With a header that names the next page.
+/// Adds the `Link` header of the next page.
 fn linked(mut response: Response, link: Option<String>) -> Response {
     if let Some(link) = link.and_then(|link| HeaderValue::try_from(link).ok()) {
         response.headers_mut().insert(header::LINK, link);
@@ -175,13 +174,13 @@ fn linked(mut response: Response, link: Option<String>) -> Response {
 }
 
 impl<T> Page<T> {
-    /// The same with what else is told of the whole list.
+    /// Adds fields about the whole list.
     pub fn with<W>(self, whole: W) -> PageWith<T, W> {
         PageWith { page: self, whole }
     }
 }
 
-/// A page of a list, and what is told of the whole list.
+/// A page of a list, with fields about the whole list.
 #[derive(Debug, Serialize)]
 pub struct PageWith<T, W> {
     #[serde(flatten)]
@@ -225,7 +224,7 @@ impl<T: ToSchema> PartialSchema for Page<T> {
     }
 }
 
-/// Named after what it lists: `ApiKeyPage`.
+/// Named after its records: `ApiKeyPage`.
 impl<T: ToSchema> ToSchema for Page<T> {
     fn name() -> std::borrow::Cow<'static, str> {
         format!("{}Page", T::name()).into()
@@ -243,7 +242,7 @@ impl<T: ToSchema> IntoResponses for Page<T> {
     }
 }
 
-/// What a collection answers to GET: one record with `?id=`, which may show more than those of a page.
+/// The answer of a collection to GET: a page, or with `?id=` one record, which may have more fields than those of a page.
 pub enum OneOrPage<T, O = T> {
     One(O),
     Page(Page<T>),

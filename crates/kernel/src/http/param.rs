@@ -1,4 +1,4 @@
-//! One parameter of a query, as a declaration names it and as the document shows it.
+//! The declaration of one query parameter, for the parser and for the OpenAPI document.
 
 use std::ops::RangeInclusive;
 
@@ -6,11 +6,11 @@ use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn, ParameterS
 use utoipa::openapi::schema::{ArrayBuilder, KnownFormat, ObjectBuilder, SchemaFormat, Type};
 use utoipa::openapi::{Ref, RefOr, Required, Schema};
 
-/// A parameter's name and what it means, in the words of the document.
+/// A parameter's name and its description in the document.
 #[derive(Clone, Copy)]
 pub struct Param {
     pub(super) name: &'static str,
-    /// Whether a cursor is bound to it.
+    /// Whether cursors are bound to its value.
     pub(super) bound: bool,
     about: &'static str,
     required: bool,
@@ -24,7 +24,7 @@ impl Param {
         Param { name, bound: true, about, required: false, length: None, pattern: None, items_max: None }
     }
 
-    /// A cursor made with it goes on without it: it says no more than where or how large a page is.
+    /// Cursors are not bound to it, because it only says where a page starts or how large it is.
     #[must_use]
     pub const fn unbound(self) -> Self {
         Param { bound: false, ..self }
@@ -35,7 +35,7 @@ impl Param {
         Param { required: true, ..self }
     }
 
-    /// For the document alone, as is what follows: the parser decides.
+    /// For the document alone, like the pattern and `items_max`: the parser enforces its own bounds.
     #[must_use]
     pub const fn length(self, least: usize, most: usize) -> Self {
         Param { length: Some((least, most)), ..self }
@@ -52,13 +52,13 @@ impl Param {
     }
 }
 
-/// A parameter that a route knows.
+/// A parameter that a route accepts, with its type.
 pub(super) struct Known {
     pub(super) param: Param,
     pub(super) shape: Shape,
 }
 
-/// What its value looks like.
+/// The type of a parameter's value.
 pub(super) enum Shape {
     Text,
     Time,
@@ -66,7 +66,7 @@ pub(super) enum Shape {
         range: RangeInclusive<usize>,
         default: usize,
     },
-    /// One of a few, which the document has a schema for.
+    /// A value of a closed set, by the reference to its schema.
     Word(fn() -> Ref),
     Texts,
     /// Whole numbers from 1.

@@ -1,4 +1,4 @@
-//! The query string, strictly: unknown, repeated or bad parameters are refused, never ignored.
+//! Strict parsing of the query string: unknown, repeated or invalid parameters are refused, never ignored.
 
 use std::collections::{BTreeMap, HashSet};
 use std::convert::Infallible;
@@ -17,16 +17,16 @@ use utoipa::{IntoParams, ToSchema};
 use super::param::{Known, Param, Shape};
 use crate::base::{Code, Error, RecordId, Result, Timestamp, Word};
 
-/// The parameters of a route, parsed when the handler asks, after the scope is checked.
+/// The query string of a request. The handler parses it after the scope is checked.
 pub struct Query<T> {
     raw: String,
     kind: PhantomData<fn() -> T>,
 }
 
-/// A type made from a query string, by taking every parameter that the route knows. This is the one place that names
-/// them: the document lists what is taken, in that order; what is not taken is refused; a cursor is bound to what was.
+/// A type made from a query string by taking every parameter that the route knows. Nothing else declares them: the
+/// document lists the taken parameters in their order, others are refused, and cursors are bound to the taken ones.
 ///
-/// So a declaration takes everything each time, whatever is given, and the page, if it has one, last.
+/// So an implementation takes all its parameters in every call, whether they are given or not, and the page last.
 pub trait FromParams: Sized {
     fn from_params(params: &mut Params) -> Result<Self>;
 }
@@ -38,7 +38,7 @@ impl FromParams for () {
     }
 }
 
-/// The record that PUT, PATCH and DELETE act on, and nothing else.
+/// The `id` of the record that PUT, PATCH or DELETE acts on, as the only parameter.
 pub struct One<I> {
     pub id: I,
 }
@@ -53,8 +53,8 @@ impl<T: FromParams> Query<T> {
     pub fn parse(&self) -> Result<T> {
         let mut params = Params::parse(&self.raw)?;
         let value = T::from_params(&mut params);
-        // A misspelt name explains a missing one, so it is reported first. Where nothing is wrong, all that the route
-        // knows has been taken.
+        // An unknown name may be a misspelt required one, so it is reported first. On success every known parameter has
+        // been taken, and those left over are unknown.
         let known = if value.is_ok() { Vec::new() } else { known::<T>() };
         match params.given.iter().find(|(name, _)| known.iter().all(|known| known.param.name != name)) {
             None => value,
@@ -63,10 +63,10 @@ impl<T: FromParams> Query<T> {
     }
 }
 
-/// What a route knows: what it takes when nothing is given.
+/// The parameters of a route, recorded while it takes them from an empty query string.
 fn known<T: FromParams>() -> Vec<Known> {
     let mut params = Params { given: Vec::new(), filters: Some(Vec::new()), known: Some(Vec::new()) };
-    // What this run makes is of no use to anybody.
+    // Only the recorded parameters are needed.
     drop(T::from_params(&mut params));
     params.known.unwrap_or_default()
 }
@@ -85,18 +85,18 @@ impl<S: Sync, T> FromRequestParts<S> for Query<T> {
     }
 }
 
-/// A query string of which each parameter is taken once.
+/// A parsed query string, from which each parameter is taken once.
 pub struct Params {
-    /// What has not been taken yet.
+    /// The parameters that have not been taken yet.
     given: Vec<(String, String)>,
-    /// What a cursor is bound to, in one spelling for each value; none once the page is taken.
+    /// The parameters that cursors are bound to, with canonical values; `None` once the page is taken.
     filters: Option<Vec<(&'static str, String)>>,
-    /// Collects what is taken, when that is all that is asked.
+    /// Records the taken parameters for [`known_params`].
     known: Option<Vec<Known>>,
 }
 
 impl Params {
-    /// Takes time in proportion to the query, whatever it is made of.
+    /// Takes time linear in the length of the query, for any input.
     fn parse(raw: &str) -> Result<Self> {
         let mut pairs: Vec<(String, String)> = Vec::new();
         let mut given = HashSet::new();
@@ -112,7 +112,7 @@ impl Params {
         Ok(Params { given: pairs, filters: Some(Vec::new()), known: None })
     }
 
-    /// What all others stand on. `parse` gives the value and its one spelling, or what would be right.
+    /// The basis of all other `take_` methods. `parse` returns the value and its canonical spelling, or the error detail.
     fn take<V>(
         &mut self,
         param: Param,
@@ -132,35 +132,35 @@ impl Params {
         Ok(Some(value))
     }
 
-    /// The filters that were given. Nothing can be taken after it: a cursor would not be bound to it.
+    /// The given filters. No parameter can be taken afterwards, because cursors would not be bound to it.
     pub(super) fn take_filters(&mut self) -> Vec<(&'static str, String)> {
         self.filters.take().unwrap_or_default()
     }
 
-    /// Whether it is given, and not taken yet.
+    /// Whether the parameter is given and not taken yet.
     pub fn has(&self, name: &str) -> bool {
         self.given.iter().any(|(given, _)| given == name)
     }
 
-    /// The record that PUT, PATCH and DELETE act on. A malformed id is the same as one that does not exist.
+    /// The record that PUT, PATCH and DELETE act on. A malformed id is treated like an unknown one.
     pub fn take_id<I: RecordId>(&mut self, about: &'static str) -> Result<I> {
         let id = self.take(Param::new(ID, about).required(), Shape::Text, |text| Ok(id(&text)))?;
-        // Whoever asks what is known gives nothing.
+        // While the parameters are recorded, none is given.
         let id = id.or_else(|| self.known.is_some().then_some(I::NONE));
         id.ok_or_else(|| Error::new(Code::MissingParameter, "Name the record with the query parameter id."))
     }
 
-    /// The record that GET shows, or `None` for the list. With an id, no other parameter makes sense.
+    /// The record that GET shows, or `None` for the list. No other parameter is allowed beside an id.
     pub fn take_optional_id<I: RecordId>(&mut self, about: &'static str) -> Result<Option<I>> {
         self.take_optional_id_beside(about, &[])
     }
 
-    /// The same where some make sense.
+    /// Like [`Params::take_optional_id`], with some other parameters allowed beside the id.
     pub fn take_optional_id_beside<I: RecordId>(&mut self, about: &'static str, beside: &[&str]) -> Result<Option<I>> {
         self.take_only_id(ID, about, beside)
     }
 
-    /// The same for the run of a workflow, where the workflows themselves are named by `id`.
+    /// Like [`Params::take_optional_id`], for `run_id`, where `id` names the workflow.
     pub fn take_optional_run_id<I: RecordId>(&mut self, about: &'static str) -> Result<Option<I>> {
         self.take_only_id(RUN_ID, about, &[])
     }
@@ -184,12 +184,12 @@ impl Params {
         self.take_parsed(param, |text| Ok(text.to_owned()))
     }
 
-    /// A value of one spelling that a parser accepts; its error says what would be right.
+    /// A value that the parser accepts and that has only one spelling. The parser's error is the detail.
     pub fn take_parsed<V>(&mut self, param: Param, parse: impl Fn(&str) -> Result<V, String>) -> Result<Option<V>> {
         self.take(param, Shape::Text, |text| parse(&text).map(|value| (value, text)))
     }
 
-    /// One word or nothing: whether it is given.
+    /// Whether the parameter is given. Its only value is `word`.
     pub fn take_flag(&mut self, param: Param, word: &str) -> Result<bool> {
         let wrong = || Err(format!("must be {word}, or left out"));
         let given = self.take_parsed(param, |text| if text == word { Ok(()) } else { wrong() })?;
@@ -203,7 +203,7 @@ impl Params {
         })
     }
 
-    /// A whole number in a range.
+    /// An integer in a range.
     pub fn take_number(&mut self, param: Param, range: RangeInclusive<usize>, default: usize) -> Result<usize> {
         let shape = Shape::Number { range: range.clone(), default };
         let number = self.take(param, shape, |text| {
@@ -224,9 +224,9 @@ impl Params {
     }
 }
 
-/// Comma lists that mean any of, each value once. A cursor goes on however they are ordered or repeated.
+/// Comma-separated lists of alternatives. Order and repetition do not matter to a cursor.
 impl Params {
-    /// `expected` says what one value must be.
+    /// `expected` describes one value in the error.
     pub fn take_list<V: Display>(
         &mut self,
         param: Param,
@@ -242,7 +242,7 @@ impl Params {
         })
     }
 
-    /// Whole numbers from 1.
+    /// Integers from 1.
     pub fn take_numbers(&mut self, param: Param) -> Result<Option<Vec<i64>>> {
         self.take(param, Shape::Numbers, |text| {
             let numbers =
@@ -251,17 +251,17 @@ impl Params {
         })
     }
 
-    /// Ids; `noun` says whose.
+    /// Ids of records; `noun` names their kind in the error.
     pub fn take_ids<I: RecordId>(&mut self, param: Param, noun: &str) -> Result<Option<Vec<I>>> {
         self.take_list(param, &format!("the id of {noun}"), |text| text.parse().ok())
     }
 }
 
 const ID: &str = "id";
-/// Names a run of a workflow where others are named by [`ID`].
+/// Names the run of a workflow, where [`ID`] names the workflow.
 const RUN_ID: &str = "run_id";
 
-/// The id in a query that nobody has parsed yet, as it is given: of whichever record is acted on.
+/// The id of the affected record in an unparsed query string, as it is given.
 pub(super) fn raw_id(query: &str) -> Option<String> {
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     pairs.find(|(name, _)| decode(name).is_some_and(|name| name == ID || name == RUN_ID)).and_then(|(_, id)| decode(id))
@@ -272,7 +272,7 @@ fn id<I: RecordId>(text: &str) -> (I, String) {
     (id, id.to_string())
 }
 
-/// How the document refers to the schema of a word.
+/// The reference to a word's schema in the document.
 fn name_of<W: ToSchema>() -> Ref {
     Ref::from_schema_name(W::name())
 }
@@ -285,22 +285,22 @@ fn split<V>(text: &str, expected: &str, parse: impl Fn(&str) -> Option<V>) -> Re
     values.ok_or_else(|| format!("must be {expected}, or a comma list of them"))
 }
 
-/// Each value once, and one spelling for all lists that mean the same: in the order of what they are spelt like.
+/// The distinct values sorted by their spelling, and their canonical list, which is the same for all equivalent lists.
 fn distinct<V>(values: Vec<V>, spell: impl Fn(&V) -> String) -> (Vec<V>, String) {
     let values: BTreeMap<String, V> = values.into_iter().map(|value| (spell(&value), value)).collect();
     let (spellings, values): (Vec<String>, Vec<V>) = values.into_iter().unzip();
     (values, spellings.join(","))
 }
 
-/// A number as it is written without a sign and without zeros before it: each has one spelling.
+/// A number without a plus sign or leading zeros, so that each has one spelling.
 fn plain_number<N: FromStr + Display>(text: &str) -> Option<N> {
     text.parse().ok().filter(|number: &N| number.to_string() == text)
 }
 
-/// More values than this in one filter is a mistake, and each is a bound argument.
+/// The most values in one filter. Each is a bound argument of the statement, and more are surely a mistake.
 pub const LIST_MAX: usize = 100;
 
-/// As much of a client's own text as an answer repeats.
+/// How much of a client's own text an answer repeats.
 const NAME_CHARS_MAX: usize = 100;
 
 fn shown(name: &str) -> String {
@@ -318,11 +318,10 @@ fn invalid(name: &str, detail: &str) -> Error {
 
 const UNREADABLE: &str = "must be percent-encoded UTF-8 without the character U+0000";
 
-/// The text that a name or a value of a query or a form stands for. U+0000 is no part of a text: PostgreSQL stores none, and
-/// nothing that a person names has it.
+/// Decodes a name or value of a query string or a form. U+0000 is refused, because PostgreSQL cannot store it.
 pub(super) fn decode(text: &str) -> Option<String> {
     let text = text.replace('+', " ");
-    // percent_decode_str lets a stray % through.
+    // percent_decode_str accepts a stray %.
     let mut rest = text.as_str();
     while let Some(at) = rest.find('%') {
         let hex = rest.get(at + 1..at + 3)?;
@@ -367,7 +366,7 @@ mod tests {
         }
     }
 
-    /// What is taken after the page would be no part of what a cursor is bound to.
+    /// Takes a parameter after the page, which would not be bound to the cursor.
     struct Late;
 
     impl FromParams for Late {

@@ -1,7 +1,7 @@
-//! Credentials of another kind than keys and cookies, for routes that are not in the document: an agent's ingest key, say.
+//! Credentials other than API keys and session cookies, for undocumented routes: for example an agent's ingest key.
 //!
-//! A feature says how its kind is presented and whose one is ([`Pass`]); the rest is the same for every request: 401 and the
-//! guesser's budget, 429 of the holder's own, turns, and the name in the log.
+//! A feature implements [`Pass`], which reads the credential from the headers and finds its owner. The rest is the same as
+//! for every request: 401 and the budget of failed attempts, the owner's rate limit, admission, and the id in the log.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -23,34 +23,34 @@ use crate::store::{Db, Purpose};
 
 /// A kind of credential.
 pub trait Pass: Sized + Send + Sync + 'static {
-    /// What a client without one is told to present, in `WWW-Authenticate`.
+    /// The `WWW-Authenticate` header of a 401.
     const CHALLENGE: &'static str;
 
-    /// What of the tenant's its holder reaches.
+    /// Which of the tenant's records the pass gives access to.
     type Reach: Send + Sync;
 
-    /// What a request presents, before any database is asked: nothing, or what could be one. It presents no other
-    /// credential beside it: that is 400 already.
+    /// The pass in a request's headers, checked for its syntax alone. Requests with a second credential are refused before
+    /// with 400.
     fn presented(headers: &HeaderMap) -> Option<Self>;
 
-    /// A hash of the secret. Once it was good here, it is looked up whatever others at the same address do.
+    /// A hash of the secret. A pass that was valid on this node before is looked up even past the address's budget.
     fn hash(&self) -> [u8; 32];
 
-    /// Whose it is, if anybody's. `all` reads the records of all tenants: whose it is, is what the read finds out.
+    /// The owner of the pass, if it is valid. `all` is a system door: the read finds out which tenant the pass belongs to.
     fn find(&self, all: &Db, app: &App) -> impl Future<Output = Result<Option<PassOwner<Self::Reach>>>> + Send;
 }
 
-/// Whom a pass was made out to.
+/// The tenant and the rights that a pass stands for.
 pub struct PassOwner<Reach> {
     pub tenant: TenantId,
-    /// The pass's own id, for the log; it has a budget of its own.
+    /// The pass's own id, for the log and for its rate limit.
     pub id: Arc<str>,
-    /// Who did what is done with it.
+    /// The actor of changes that are made with the pass.
     pub who: ActorRef,
     pub reach: Reach,
 }
 
-/// Whoever presents a good pass, let in by the rules `R`. The first argument of such a route's handler.
+/// The caller with a valid pass, admitted by the rules `R`. It is the first argument of such a route's handler.
 pub struct Holder<P: Pass, R> {
     pass: P,
     owner: PassOwner<P::Reach>,
@@ -60,7 +60,7 @@ pub struct Holder<P: Pass, R> {
 }
 
 impl<P: Pass, R> Holder<P, R> {
-    /// The tenant's data.
+    /// The tenant's handle.
     pub fn db(&self) -> Db {
         let actor = Actor {
             who: self.owner.who.clone(),
@@ -88,13 +88,12 @@ impl<P: Pass, R> Holder<P, R> {
         self.owner.tenant
     }
 
-    /// Waits for one of the few parsers, which take a thread and memory for a while: one of all, and the one that its tenant
-    /// may have.
+    /// Waits for a parser permit. There are few, because parsing occupies a thread and memory; a tenant may hold one.
     pub async fn acquire_parser(&self) -> Result<WorkPermit> {
         self.app.admission.acquire_parser(self.owner.tenant).await
     }
 
-    /// Waits until one more report of its tenant may be under way, from the parser to the disk.
+    /// Waits for a permit to process one more report of the tenant, from the parser to the disk.
     pub async fn acquire_report(&self) -> Result<WorkPermit> {
         self.app.admission.acquire_report(self.owner.tenant).await
     }
@@ -141,7 +140,7 @@ async fn authenticate<P: Pass>(
     context: &Arc<Context>,
     headers: &HeaderMap,
 ) -> Result<(P, PassOwner<P::Reach>)> {
-    // Whatever else it may be, two of them are one too many.
+    // Refuses requests with two credentials of any kind.
     Presented::find(headers, app.settings.base_url.cookie_name())?;
     let pass = P::presented(headers).ok_or_else(unauthenticated)?;
     let hash = pass.hash();

@@ -1,8 +1,8 @@
-//! Fields of a merge patch (RFC 7396), where null is not the same as nothing.
+//! Fields of a merge patch (RFC 7396), which distinguishes null from an absent field.
 
 use super::fields::{Field, Fields};
 
-/// A field of a patch: left out, set to null, or set.
+/// A field of a patch: absent, null, or set.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Patch<T> {
     #[default]
@@ -12,7 +12,7 @@ pub enum Patch<T> {
 }
 
 impl<T> Patch<T> {
-    /// What a field that may be null becomes.
+    /// Changes a nullable field.
     pub fn apply(self, field: &mut Option<T>) {
         match self {
             Patch::Keep => {}
@@ -21,7 +21,7 @@ impl<T> Patch<T> {
         }
     }
 
-    /// What a field becomes for which null means its default.
+    /// Changes a field for which null means the default.
     pub fn apply_or_default(self, field: &mut T)
     where
         T: Default,
@@ -35,7 +35,7 @@ impl<T> Patch<T> {
 }
 
 impl Fields {
-    /// A field for which null is a value.
+    /// Reads a field that may be absent or null.
     pub fn nullable<T>(&mut self, name: &str, parse: impl FnOnce(&mut Field<'_>) -> Option<T>) -> Option<Patch<T>> {
         let given = self.optional(name, |field| field.or_null(parse))?;
         Some(match given {

@@ -1,7 +1,7 @@
-//! How long a connection may go on without moving a byte, in whichever direction it is awaited.
+//! Timeouts of a connection that moves no bytes, for reading and for writing.
 //!
-//! Beneath TLS and HTTP, where the bytes are. Three times are bounded: until a request's head is there, between requests,
-//! and while what we have to say is not taken. While a handler works nothing is bounded here: it has limits of its own.
+//! They work on the byte stream below TLS and HTTP. Three times are bounded: until a request's head has arrived, between
+//! requests, and while the client does not take an answer. While a handler runs, no timeout applies here: it has its own.
 
 use std::io;
 use std::pin::Pin;
@@ -14,34 +14,34 @@ use futures_util::task::AtomicWaker;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// A client that takes less than this each second is not waited for longer than [`Patience::stall`] in all.
+/// A client that takes fewer bytes a second loses stall time, of which it has [`ConnectionTimeouts::stall`] in all.
 const BYTES_PER_SECOND_MIN: u32 = 16 * 1024;
 
-/// How long is waited for a client.
+/// How long the server waits for a client.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// For a whole request head, the TLS handshake of a new connection included.
+    /// For a whole request head, including the TLS handshake of a new connection.
     pub head: Duration,
-    /// For the next request on a connection that has had one. Longer than load balancers keep theirs.
+    /// For the next request on an open connection. Longer than load balancers keep idle connections.
     pub idle: Duration,
-    /// For a client to take what it has asked for, while it takes nothing.
+    /// For a client that takes nothing of its answer.
     pub stall: Duration,
 }
 
-/// What the service on a connection lets its stream know.
+/// What the HTTP service of a connection reports to its byte stream.
 #[derive(Default)]
 pub(super) struct Pulse {
     asked: AtomicUsize,
     under_way: AtomicUsize,
     http2: AtomicBool,
-    /// Whether the client has been waited for long enough.
+    /// Set to close the connection because an answer has stalled.
     ended: AtomicBool,
-    /// The task of the connection, while it waits for nothing that ends by itself.
+    /// The task of the connection, to wake it while it waits for bytes without a timer.
     waiting: AtomicWaker,
 }
 
 impl Pulse {
-    /// A request has come; it is under way until the value is dropped.
+    /// Counts a request, which is active until the returned value is dropped.
     pub fn begin(self: &Arc<Self>, http2: bool) -> UnderWay {
         self.asked.fetch_add(1, Ordering::Relaxed);
         self.under_way.fetch_add(1, Ordering::Relaxed);
@@ -50,11 +50,11 @@ impl Pulse {
     }
 }
 
-/// A request of a connection, until the last byte of its answer is handed over.
+/// A request of a connection, until the last byte of its answer is handed to the connection.
 pub(super) struct UnderWay(Arc<Pulse>);
 
 impl UnderWay {
-    /// Ends the connection.
+    /// Closes the request's connection.
     pub fn end(&self) {
         self.0.ended.store(true, Ordering::Relaxed);
         self.0.waiting.wake();
@@ -63,7 +63,7 @@ impl UnderWay {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        // From here on the next request is awaited, and not for ever.
+        // The idle timeout starts here.
         if self.0.under_way.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.0.waiting.wake();
         }
@@ -72,24 +72,24 @@ impl Drop for UnderWay {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Phase {
-    /// A request's head is awaited, or the end of a handshake.
+    /// Waiting for a request's head or the TLS handshake, until this time.
     Head(Instant),
     Serving,
-    /// The next request is awaited, of which nothing has come.
+    /// Waiting for the first byte of the next request, until this time.
     Idle(Instant),
 }
 
-/// A stream that fails when its client keeps it waiting for too long.
+/// A stream that fails when its client exceeds a timeout.
 pub(super) struct Patient<S> {
     stream: S,
     patience: Patience,
     pulse: Arc<Pulse>,
     phase: Phase,
-    /// Requests seen by the last look at the pulse.
+    /// The number of requests at the last update of the phase.
     asked: usize,
     reading: Pin<Box<Sleep>>,
     writing: Pin<Box<Sleep>>,
-    /// How long the client may yet refuse to take anything, and since when it does.
+    /// How long the client may still take nothing, and since when it has taken nothing.
     left: Duration,
     blocked_since: Option<Instant>,
 }
@@ -110,7 +110,7 @@ impl<S> Patient<S> {
         }
     }
 
-    /// Where the connection stands, now that something is awaited from the client.
+    /// Updates the phase from the connection's activity, when a read would block.
     fn look(&mut self) -> Phase {
         let asked = self.pulse.asked.load(Ordering::Relaxed);
         let asked_since = std::mem::replace(&mut self.asked, asked) != asked;
@@ -123,13 +123,13 @@ impl<S> Patient<S> {
     }
 
     fn heard(&mut self) {
-        // HTTP/2 has more to say than requests: answers to our pings, which must not keep an idle connection for ever.
+        // HTTP/2 also sends answers to our pings, which must not keep an idle connection open.
         if matches!(self.look(), Phase::Idle(_)) && !self.pulse.http2.load(Ordering::Relaxed) {
             self.phase = Phase::Head(Instant::now() + self.patience.head);
         }
     }
 
-    /// Time that the client has taken nothing is lost; what it takes buys some back.
+    /// Subtracts the time that the client took nothing, and adds time for the bytes it took.
     fn took(&mut self, bytes: usize) {
         if let Some(since) = self.blocked_since.take() {
             self.left = self.left.saturating_sub(since.elapsed());
@@ -138,7 +138,7 @@ impl<S> Patient<S> {
         self.left = (self.left + bought).min(self.patience.stall);
     }
 
-    /// What a write that is not taken comes to.
+    /// The result of a write that would block: pending, or an error once the stall time is used up.
     fn refused<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         let since = *self.blocked_since.get_or_insert_with(Instant::now);
         ready!(expire(&mut self.writing, since + self.left, cx));
@@ -172,11 +172,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
             if buffer.filled().len() > before {
                 this.heard();
             }
-            // It is awake, and looks again before it sleeps.
+            // The task is awake, and registers again before it next waits.
             this.pulse.waiting.take();
             return Poll::Ready(read);
         }
-        // Before the look, so that an end in between is not missed.
+        // Registered before the check, so that a close in between is not missed.
         this.pulse.waiting.register(cx.waker());
         if this.pulse.ended.load(Ordering::Relaxed) {
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not take its answer")));
@@ -189,7 +189,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
             }
             Phase::Idle(by) => {
                 ready!(expire(&mut this.reading, by, cx));
-                // As if the client had ended it: nothing is owed to anybody.
+                // End of file, as if the client had closed the connection: no answer is due.
                 Poll::Ready(Ok(()))
             }
         }
@@ -239,7 +239,7 @@ mod tests {
     const STALL: Duration = Duration::from_secs(30);
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A connection with an answer under way, and its client. Between them there is room for so much.
+    /// A connection with an answer under way and its client, with a buffer of `bytes` between them.
     struct Line {
         stream: Patient<DuplexStream>,
         client: DuplexStream,
@@ -256,14 +256,14 @@ mod tests {
             Line { stream: Patient::new(stream, patience, pulse), client, bytes, _under_way: under_way }
         }
 
-        /// Sends as much as there is room for; none when there is none.
+        /// Sends as much as the buffer takes; `None` when it is full.
         fn send(&mut self) -> Option<io::Result<usize>> {
             let answer = vec![0; self.bytes];
             self.stream.write(&answer).now_or_never()
         }
 
-        /// Whether the client is given up when it takes nothing for so long. The time is not waited for: what is blocked
-        /// was blocked earlier instead.
+        /// Whether the connection is cut when the client takes nothing for this long. The test does not wait: it moves the
+        /// start of the stall back.
         fn is_cut_after(&mut self, time: Duration) -> bool {
             while let Some(Ok(_)) = self.send() {}
             self.stream.blocked_since = self.stream.blocked_since.map(|since| since - time);
@@ -273,7 +273,7 @@ mod tests {
             cut
         }
 
-        /// After how many seconds the client is given up, if it takes all that there is room for once a second.
+        /// After how many seconds the connection is cut, if the client empties the buffer once a second.
         async fn seconds_until_cut(&mut self, seconds_max: usize) -> Option<usize> {
             let mut taken = vec![0; self.bytes];
             for second in 1..=seconds_max {
@@ -282,7 +282,7 @@ mod tests {
                 }
                 self.client.read_exact(&mut taken).await.unwrap();
                 assert_eq!(self.send().unwrap().unwrap(), self.bytes, "there is room again");
-                // A task that never waits is made to.
+                // Keeps tokio's cooperative budget from being used up.
                 tokio::task::yield_now().await;
             }
             None
@@ -297,7 +297,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_that_takes_too_little_is_given_up_although_it_never_stands_still() {
-        // With half of what is asked for, half of each second is lost.
+        // At half of the minimum rate, half of each second is lost.
         let half = Line::with_room_for(8 * 1024).seconds_until_cut(300).await;
         assert!(half.is_some_and(|seconds| (55..=65).contains(&seconds)), "{half:?}");
         let drops = Line::with_room_for(1).seconds_until_cut(300).await;

@@ -1,10 +1,10 @@
-//! On whose account a request goes, in everything that clients share.
+//! Who pays for a request in the fair budgets.
 
 use std::net::IpAddr;
 
 use crate::base::TenantId;
 
-/// The tenant of a known caller, or the address of somebody who is not known.
+/// The tenant of an authenticated caller, or the address of another client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Payer {
     Tenant(TenantId),

@@ -1,5 +1,5 @@
-//! The addresses of people: which they are, how a browser is refused there, and where a page is that was asked for with a
-//! slash too many or too few.
+//! Pages and forms for browsers: which paths they have, how refusals look there, and redirects for a missing or extra
+//! trailing slash.
 
 use axum::extract::{MatchedPath, Request};
 use axum::http::{HeaderValue, Method, StatusCode, header};
@@ -8,20 +8,20 @@ use axum::response::{IntoResponse, Response};
 use super::accept::prefers;
 use super::manner::{Manner, RefusalPage};
 
-/// Where programs ask, which read problems. The few pages among them are known by their own address.
+/// Paths of API clients, which read problems. The few pages below them are found by their own route.
 const OF_PROGRAMS: [&str; 2] = ["/api/", "/internal/"];
 
-/// The pages and forms of the service, and what a browser is shown when it is refused.
+/// The pages and forms of the service, and the page of a refusal.
 #[derive(Default)]
 pub(super) struct People {
     pub pages: Vec<&'static str>,
-    /// Where forms of pages are sent to.
+    /// The targets of HTML forms.
     pub forms: Vec<&'static str>,
     pub refusal_page: Option<RefusalPage>,
 }
 
 impl People {
-    /// How a request is refused that came to an address of theirs: a page, a form, or nothing where no program would ask.
+    /// The error format of a request to a page, a form, or an unknown path that is not an API path.
     pub fn manner(&self, request: &Request) -> Option<Manner> {
         let show = self.refusal_page?;
         let page = match request.extensions().get::<MatchedPath>() {
@@ -37,7 +37,7 @@ impl People {
         self.pages.iter().chain(&self.forms).copied().find(|path| *path == route)
     }
 
-    /// Leads whoever looks for a page to the address as it is named.
+    /// A redirect to the page whose path differs only in the trailing slash.
     pub fn lead(&self, request: &Request) -> Option<Response> {
         if ![Method::GET, Method::HEAD].contains(request.method()) {
             return None;
@@ -50,7 +50,7 @@ impl People {
             None => other,
         };
         let location = HeaderValue::try_from(location).ok()?;
-        // The address may hold a sign-in token: nobody is told where a visitor comes from.
+        // The URL may contain a sign-in token, so no referrer is sent.
         let headers =
             [(header::LOCATION, location), (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"))];
         Some((StatusCode::PERMANENT_REDIRECT, headers).into_response())
@@ -61,12 +61,12 @@ fn is_of_programs(path: &str) -> bool {
     OF_PROGRAMS.iter().any(|start| path.starts_with(start))
 }
 
-/// A path without the slash at its end, or with one if it has none.
+/// Removes the trailing slash of a path, or adds one.
 fn with_other_end(path: &str) -> String {
     path.strip_suffix('/').map_or_else(|| format!("{path}/"), str::to_owned)
 }
 
-/// Whether a path is one of this route, in which `{…}` stands for any part.
+/// Whether a path matches this route, in which `{…}` stands for any segment.
 fn is_of_route(route: &str, path: &str) -> bool {
     let is_of = |(named, given): (&str, &str)| named == given || named.starts_with('{') && !given.is_empty();
     route.split('/').count() == path.split('/').count() && route.split('/').zip(path.split('/')).all(is_of)

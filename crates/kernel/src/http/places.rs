@@ -1,11 +1,11 @@
-//! Places by name: how many things of one client, tenant or address may go on at once.
+//! Permits by key: how many things of one tenant, actor or address may go on at once.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Counts what is going on by name. A name of which nothing goes on takes no memory.
+/// Counts the permits held by each key. A key without permits takes no memory.
 pub(super) struct Places<K>(Arc<Mutex<HashMap<K, usize>>>);
 
 impl<K> Default for Places<K> {
@@ -15,7 +15,7 @@ impl<K> Default for Places<K> {
 }
 
 impl<K: Clone + Eq + Hash> Places<K> {
-    /// A place of this name, unless `max` are taken. It is free again when the value is dropped.
+    /// A permit of this key, unless `max` are held. It is released when dropped.
     pub(super) fn take(&self, name: K, max: usize) -> Option<Place<K>> {
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match taken.entry(name.clone()) {

@@ -1,4 +1,4 @@
-//! `If-Match`: a change is made only to the version that the caller has seen.
+//! `If-Match`: a change applies only to the version that the caller has read.
 
 use std::convert::Infallible;
 
@@ -8,7 +8,7 @@ use axum::http::request::Parts;
 
 use crate::base::{Code, Error, Result};
 
-/// The versions that the caller accepts; none given accepts all.
+/// The `ETag`s of the versions that the caller accepts. Without the header, any version is accepted.
 #[derive(Clone, Debug, Default)]
 pub struct IfMatch(Option<Vec<String>>);
 

@@ -1,4 +1,4 @@
-//! RFC 9457: how an `Error` looks to a client.
+//! RFC 9457: an `Error` as problem details.
 
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use crate::base::{Code, Error};
 
 /// What went wrong, for people (`title`, `detail`) and for programs (`code`).
 #[derive(Serialize, ToSchema)]
+#[schema(as = Problem)]
 pub struct Problem<'a> {
     /// Explains the code; the address resolves.
     #[serde(rename = "type")]
@@ -54,7 +55,7 @@ pub struct ProblemField<'a> {
     detail: &'a str,
 }
 
-/// A handler's error travels to the context layer, which knows the request it belongs to.
+/// The error is passed on as a response extension to the outermost layer, which renders it with the request's data.
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.code().status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -69,11 +70,11 @@ pub(super) struct Refused<'a> {
     pub base_url: &'a BaseUrl,
     pub path: &'a str,
     pub request_id: &'a str,
-    /// Of a route or an address that has its own.
+    /// The error format of the route or path, if it has one.
     pub manner: Option<&'a Manner>,
 }
 
-/// Writes an error response's body and headers: its problem, or what the client reads in place of one.
+/// Writes the body and headers of a refusal: the problem, or the client's own format.
 pub(super) fn render(error: &Error, refused: &Refused<'_>, response: &mut Response) {
     let manner = refused.manner;
     let spoken = response.extensions_mut().remove::<Spoken>().map(Spoken::said);

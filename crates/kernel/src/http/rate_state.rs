@@ -1,18 +1,18 @@
-//! What is left of a budget, as the headers of an answer say it.
+//! The `RateLimit` headers: the remaining budget of a caller.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::limiter::{Policy, WINDOW_SECONDS};
 use crate::base::TenantId;
 
-/// What the `RateLimit` headers of one answer say.
+/// The contents of the `RateLimit` headers of one answer.
 #[derive(Clone, Copy, Debug)]
 pub struct RateState {
     pub(super) policy: Policy,
     pub(super) quota: u64,
     pub(super) remaining: u64,
     pub(super) reset_seconds: i64,
-    /// Whose budget it is, unless it is an address's.
+    /// The tenant whose budget was charged; `None` for an address.
     pub(super) tenant: Option<TenantId>,
 }
 
@@ -28,7 +28,7 @@ impl RateState {
         }
     }
 
-    /// The policy's name and two parameters. Put together by hand, because every answer has two of them.
+    /// The policy's name and two parameters. Formatted by hand, because every answer has two such headers.
     fn item(&self, parameters: [(&str, u64); 2]) -> String {
         let mut text = String::with_capacity(ITEM_CHARS);
         text.push('"');
@@ -44,7 +44,7 @@ impl RateState {
 
 static RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 static RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
-/// As long as most are.
+/// The length of most headers.
 const ITEM_CHARS: usize = 32;
 
 fn push_number(text: &mut String, number: u64) {

@@ -1,4 +1,4 @@
-//! Bodies that are not JSON, as they came: 415 and 413 by the rules of the route. And answers that are not, as they are.
+//! Bodies and answers that are not JSON, as bytes. The route's rules bound a body: 415 and 413.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::context::Context;
 use super::rules::BodyRules;
 use crate::base::{Code, Error, Result};
 
-/// A body of one of the media types that the route's rules name, not read yet. The handler makes sense of the bytes.
+/// An unread body of one of the media types in the route's rules. The handler parses the bytes.
 pub struct Raw {
     app: Shared,
     context: Result<Arc<Context>>,
@@ -24,10 +24,10 @@ pub struct Raw {
 }
 
 pub struct RawBody {
-    /// Of those that the rules name.
+    /// One of the media types in the route's rules.
     pub media_type: &'static str,
     pub bytes: Vec<u8>,
-    /// Until the bytes are worked off, and not only until they have come.
+    /// Held until the bytes are processed, not only until they have arrived.
     _memory: MemoryPermit,
 }
 
@@ -63,7 +63,7 @@ impl FromRequest<Shared> for Raw {
     }
 }
 
-/// 200 with a body in whatever language the client speaks.
+/// 200 with a body in the client's own format.
 pub struct RawAnswer {
     pub media_type: &'static str,
     pub bytes: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Answers: the status, the body and their documentation live in one return type.
+//! Answers: one return type determines the status, the body and their documentation.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub trait Reply {
     fn render(&self) -> Result<Rendered>;
 }
 
-/// An answer as bytes. It does not print: it may hold a secret.
+/// An answer as bytes. It has no `Debug`, because it may contain a secret.
 #[derive(Clone)]
 pub struct Rendered {
     pub status: u16,
@@ -76,13 +76,13 @@ pub struct Created<T> {
 }
 
 impl<T> Created<T> {
-    /// Of the collection at this path.
+    /// A new record of the collection at this path.
     pub fn at(path: &str, id: impl RecordId, record: T) -> Self {
         Created { record, location: format!("{path}?id={id}") }
     }
 }
 
-/// 202 with what has been taken on; it goes on after the answer.
+/// 202 with a description of the work, which continues after the answer.
 pub struct Accepted<T>(pub T);
 
 /// 204.
@@ -143,7 +143,7 @@ impl IntoResponse for NoContent {
     }
 }
 
-/// The answers of an operation, by status.
+/// The documented answers of an operation, by status.
 pub type Documented = BTreeMap<String, RefOr<DocumentedResponse>>;
 
 /// One documented answer with a JSON body.
@@ -153,7 +153,7 @@ pub fn documented<T: PartialSchema>(status: &str, description: &str) -> Document
     BTreeMap::from([(status.to_owned(), RefOr::T(response))])
 }
 
-/// The component that a named schema is kept under.
+/// A reference to the component of a named schema.
 pub(super) struct Named<T>(std::marker::PhantomData<T>);
 
 impl<T: ToSchema> PartialSchema for Named<T> {
@@ -192,7 +192,7 @@ impl IntoResponses for NoContent {
     }
 }
 
-/// The refusals are added to every operation by the rules of `document.rs`.
+/// `document.rs` adds the refusals to every operation.
 impl IntoResponses for Error {
     fn responses() -> Documented {
         BTreeMap::new()

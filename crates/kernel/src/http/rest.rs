@@ -1,7 +1,7 @@
-//! What is left of a request's body when the request is refused before it was read.
+//! The unread body of an HTTP/1 request that is answered before its body was read.
 //!
-//! A client of HTTP/1 may send the body after the head, and another request after that. What is small is taken in and
-//! dropped, so that the client finds the answer and a connection that goes on; else it is told that the connection ends.
+//! The client may still be sending the body, and another request after it. A small body is drained, so that the client
+//! reads the answer and can reuse the connection. Otherwise the answer says `Connection: close`.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,24 +19,24 @@ use hyper::body::{Frame, SizeHint};
 
 use super::rules::BODY_BYTES_MAX;
 
-/// A body that would have been taken is worth taking in.
+/// A body that the API would have accepted is drained.
 const REST_BYTES_MAX: u64 = BODY_BYTES_MAX as u64;
-/// A client that takes longer sends its next request on another connection.
+/// The time for draining. The connection of a slower client is closed.
 const REST_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// A body that can be taken back from whoever did not read it.
+/// A request body that is lent to the handler, and drained here if the handler did not read it.
 pub(super) struct Rest(Arc<Mutex<Lent>>);
 
 struct Lent {
     body: Body,
-    /// Whether anybody has begun to read it.
+    /// Whether the handler has begun to read it.
     begun: bool,
     ended: bool,
 }
 
 impl Rest {
-    /// Of a request that has a body and whose connection can be told to end. One that waits to be told to go on has
-    /// nothing on its way.
+    /// Lends the body of an HTTP/1 request to its handler. A client that sent `Expect` waits for 100 and has sent no body
+    /// yet, so there is nothing to drain.
     pub fn of(request: Request) -> (Request, Option<Self>) {
         if request.version() > Version::HTTP_11 || request.body().is_end_stream() {
             return (request, None);
@@ -51,14 +51,14 @@ impl Rest {
         (request, lent)
     }
 
-    /// Takes in what is left, or tells the client that the connection ends with this answer.
+    /// Drains the body, or adds `Connection: close` to the answer.
     pub async fn settle(self, response: &mut Response) {
         let untouched = {
             let mut lent = lock(&self.0);
             if lent.ended {
                 return;
             }
-            // One that somebody may still be reading stays where it is: taken away, its rest would look like its end.
+            // A body that a task may still be reading is not taken away: it would look complete to that task.
             (!lent.begun).then(|| std::mem::take(&mut lent.body))
         };
         if let Some(body) = untouched
@@ -70,7 +70,7 @@ impl Rest {
     }
 }
 
-/// Whether the whole of it came, and was not too much.
+/// Reads and drops a body. Returns whether it arrived completely within the limits.
 async fn take_in(mut body: Body) -> bool {
     if body.size_hint().lower() > REST_BYTES_MAX {
         return false;
@@ -125,7 +125,7 @@ mod tests {
 
     const PIECE: &[u8] = &[0; 64 * 1024];
 
-    /// A request with a body of these pieces, whose length nobody knows before.
+    /// A request with a body of these chunks and of unknown length.
     fn request(pieces: &[&'static [u8]]) -> (Body, Rest) {
         let pieces: Vec<Result<Bytes, std::io::Error>> =
             pieces.iter().map(|piece| Ok(Bytes::from_static(piece))).collect();

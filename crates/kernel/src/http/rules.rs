@@ -1,8 +1,8 @@
-//! What a route is, apart from what it does: who may call it, on which budget, with how large a body.
+//! The rules of a route: who may call it, under which rate policy, and with which body.
 //!
-//! A feature declares it once, beside its handlers, and names it in their first argument: `caller: Access<Reading>`. From
-//! there come the checks at the door, the `security` of the document, and the scope that a change asks for again in its
-//! transaction.
+//! A feature declares them once beside its handlers, which name them in their first argument: `caller: Access<Reading>`.
+//! The checks before the handler, the `security` of the OpenAPI document, and the scope that a change confirms again in
+//! its transaction all come from them.
 
 use axum::http::request::Parts;
 
@@ -11,12 +11,12 @@ use super::manner::Speak;
 use super::params::decode;
 use crate::auth::Scope;
 
-/// Names the rules of routes in their handlers' types. Made by [`rules!`](crate::rules).
+/// A type that stands for the rules of routes. Declared by [`rules!`](crate::rules).
 pub trait Route: 'static {
     const RULES: Rules;
 }
 
-/// Declares rules: `rules! { Reading = Rules::new(Policy::Read, &[Scope::TicketsRead]); }`.
+/// Declares rules: `rules! { Reading = Rules::new(RatePolicy::Read, &[Scope::TicketsRead]); }`.
 #[macro_export]
 macro_rules! rules {
     ($($(#[$about:meta])* $name:ident = $rules:expr;)*) => {$(
@@ -39,21 +39,21 @@ pub struct Rules {
     pub(crate) speak: Option<Speak>,
 }
 
-/// The largest body of the API, unless a route says otherwise.
+/// The largest body of a route, unless its rules set another bound.
 pub const BODY_BYTES_MAX: usize = 1024 * 1024;
 
-/// What a body may be.
+/// The size and media types that a body may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BodyRules {
     pub bytes_max: usize,
-    /// Of those that are not JSON.
+    /// The media types of a body that is not JSON.
     pub media_types: &'static [&'static str],
 }
 
 impl BodyRules {
     const USUAL: BodyRules = BodyRules { bytes_max: BODY_BYTES_MAX, media_types: &[] };
 
-    /// For whoever reads the body. What is usual need not be noted.
+    /// Adds the rules to the request for the body's extractor. The usual ones are left out.
     pub fn note(self, parts: &mut Parts) {
         if self != BodyRules::USUAL {
             parts.extensions.insert(self);
@@ -66,41 +66,42 @@ impl BodyRules {
 }
 
 impl Rules {
-    /// For callers that hold any of `scopes`, or for all if there are none. A route with one scope never names it again.
-    /// One whose scope depends on the request lists those it may need, and its handler asks with `caller.require(scope)?`.
+    /// For callers that hold any of `scopes`, or for all callers if there are none. A route with one scope does not name it
+    /// again. A route whose scope depends on the request lists all it may need, and its handler calls
+    /// `caller.require(scope)?`.
     pub const fn new(policy: Policy, scopes: &'static [Scope]) -> Self {
         Rules { policy, exports: false, scopes, sessions_only: None, body: BodyRules::USUAL, speak: None }
     }
 
-    /// Whoever asks for the list as a file (`format=csv` or `ndjson`) pays with the budget of exports.
+    /// Requests for the list as a file (`format=csv` or `ndjson`) are charged to the policy of exports.
     #[must_use]
     pub const fn or_export(mut self) -> Self {
         self.exports = true;
         self
     }
 
-    /// For people alone: a key is told so.
+    /// For sessions alone; a key is refused with the detail `told`.
     #[must_use]
     pub const fn sessions_only(mut self, told: &'static str) -> Self {
         self.sessions_only = Some(told);
         self
     }
 
-    /// Another bound for the body than [`BODY_BYTES_MAX`].
+    /// Sets another bound for the body than [`BODY_BYTES_MAX`].
     #[must_use]
     pub const fn body_bytes_max(mut self, bytes: usize) -> Self {
         self.body.bytes_max = bytes;
         self
     }
 
-    /// What a body that is read as [`Raw`](super::Raw) may be.
+    /// Sets the media types of a body that is read as [`Raw`](super::Raw).
     #[must_use]
     pub const fn media_types(mut self, media_types: &'static [&'static str]) -> Self {
         self.body.media_types = media_types;
         self
     }
 
-    /// Refusals to whoever comes with a pass are told so, and not as problems: see [`Spoken`](super::Spoken).
+    /// Renders refusals of a route for passes, in place of problems: see [`RenderedError`](super::RenderedError).
     #[must_use]
     pub const fn speaking(mut self, speak: Speak) -> Self {
         self.speak = Some(speak);
@@ -115,18 +116,18 @@ impl Rules {
         }
     }
 
-    /// Whether it is a caller's budget, not an address's.
+    /// Whether the policy charges the caller, not the address.
     pub(crate) const fn is_by_caller(&self) -> bool {
         !self.policy.is_by_address()
     }
 
-    /// Which budget a request is taken from.
+    /// The policy that a request is charged to.
     pub(crate) fn policy(&self, query: Option<&str>) -> Policy {
         if self.exports && query.is_some_and(asks_for_file) { Policy::Export } else { self.policy }
     }
 }
 
-/// Read as the handler will read it. A parameter that is given twice is refused then; until then any of them counts.
+/// Decodes the query like the handler, which will refuse a repeated parameter. Here any occurrence counts.
 fn asks_for_file(query: &str) -> bool {
     query.split('&').filter_map(|pair| pair.split_once('=')).any(|(name, value)| {
         decode(name).is_some_and(|name| name == "format")

@@ -1,4 +1,4 @@
-//! Listening: plain or TLS, HTTP/1.1 and HTTP/2, bounded connections, and a shutdown that finishes what it has begun.
+//! The listening server: plain or TLS, HTTP/1.1 and HTTP/2, bounded connections, and a graceful shutdown.
 
 use std::convert::Infallible;
 use std::io;
@@ -30,28 +30,28 @@ use super::places::Places;
 use super::tls::{Certificates, TlsFiles};
 use crate::base::{Error, Result};
 
-/// Enough for every client of a busy node; each costs a few kilobytes.
+/// Enough for all clients of a busy node. Each connection takes a few kilobytes.
 const CONNECTIONS_MAX: usize = 8192;
-/// Connections that have come and are not accepted yet.
+/// Connections that are not accepted yet.
 const BACKLOG: u32 = 1024;
 const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(30);
-/// The most of a request's head, and of an answer that a connection takes from us before it has gone out.
+/// Buffers of a connection: the most of a request's head, and of an answer before it is sent.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
 const HEAD_BYTES_MAX: u32 = 64 * 1024;
-/// What the system keeps of an answer that its client does not take; it doubles the number. Left to itself it would
-/// keep some megabytes of each.
+/// The kernel's send buffer of a connection, which it doubles. By default it would buffer some megabytes of an answer that
+/// the client does not take.
 const SEND_BUFFER_BYTES: u32 = 128 * 1024;
-/// Requests under way get this long to finish; the process is gone within 25 s.
+/// How long requests under way may take to finish at shutdown. The process exits within 25 s.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What one client may take of the connections.
+/// Limits of connections.
 #[derive(Clone, Debug)]
 pub struct ConnectionLimits {
-    /// A client that keeps a connection waiting for longer is not served any more.
+    /// A connection whose client exceeds one of them is closed.
     pub patience: Patience,
-    /// One host cannot take all the places. An IPv6 customer counts by its /64.
+    /// Connections of one address, so that one host cannot take them all. IPv6 is counted by /64.
     pub per_address_max: usize,
-    /// Proxies, whose connections are those of many clients.
+    /// Proxies, which connect for many clients.
     pub exempt: Vec<IpNet>,
 }
 
@@ -59,11 +59,11 @@ impl Default for ConnectionLimits {
     fn default() -> Self {
         let patience = Patience {
             head: Duration::from_secs(10),
-            // Load balancers keep a connection for 60 s and expect it to be there.
+            // Load balancers keep idle connections for 60 s and expect them to be open.
             idle: Duration::from_secs(75),
             stall: Duration::from_secs(30),
         };
-        // An eighth of all places: more than a load test or an office behind one address needs.
+        // An eighth of all connections: more than a load test or an office behind one address needs.
         ConnectionLimits { patience, per_address_max: 1024, exempt: Vec::new() }
     }
 }
@@ -96,7 +96,7 @@ impl Listener {
         Ok(Listener { tcp: Arc::new(tcp), tls })
     }
 
-    /// What is shown to clients, to be read again now and then.
+    /// The certificates in use, so that a job can reload them.
     pub fn certificates(&self) -> Option<Arc<Certificates>> {
         self.tls.as_ref().map(|(_, certificates)| certificates.clone())
     }
@@ -106,7 +106,7 @@ impl Listener {
     }
 }
 
-/// Accepted connections have what is set here, too.
+/// Accepted connections inherit the options that are set here.
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_reuseaddr(true)?;
@@ -129,7 +129,7 @@ impl Server {
     }
 }
 
-/// Boxed, so that HTTP is compiled here and not again by everybody who serves.
+/// Boxed, so that HTTP is compiled in this crate and not again in every user of it.
 fn run(
     listener: Listener,
     router: Router,
@@ -149,8 +149,8 @@ fn run(
                 accepted = listener.tcp.accept() => match accepted {
                     Ok(accepted) => accepted,
                     Err(error) => {
-                        // Out of file descriptors, most likely: wait instead of spinning.
-                        tracing::warn!(%error, "accepting a connection failed");
+                        // Most likely out of file descriptors: wait instead of spinning.
+                        tracing::warn!(%error, "failed to accept a connection");
                         tokio::time::sleep(Duration::from_millis(50)).await;
                         continue;
                     }
@@ -159,7 +159,7 @@ fn run(
             };
             let address = ClientAddress(peer.ip().to_canonical());
             let Some(place) = addresses.take(address.bucket(), limits.max_of(address.0)) else {
-                tracing::debug!(%peer, "too many connections of one address");
+                tracing::debug!(%peer, "connection refused: too many from one address");
                 continue;
             };
             let connection = Connection { peer, router: router.clone(), patience: limits.patience };
@@ -184,9 +184,9 @@ struct Connection {
 
 impl Connection {
     async fn serve(self, stream: TcpStream, tls: Option<TlsAcceptor>, watcher: Watcher) {
-        // Small answers should not wait for more bytes to fill a packet.
+        // Small answers must not wait for more bytes to fill a packet.
         let _ = stream.set_nodelay(true);
-        // What the system has taken of an answer is given up like what it has not.
+        // The stall timeout also applies to bytes in the kernel's send buffer.
         #[cfg(target_os = "linux")]
         let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(self.patience.stall));
         let (peer, pulse) = (self.peer, Arc::new(Pulse::default()));
@@ -212,7 +212,7 @@ impl Connection {
             let answer = router.clone().oneshot(request);
             async move {
                 let mut answer = answer.await?;
-                // The router says that there are no bytes; of what is not sent, that is not the length.
+                // The router sets 0, which is not the length of the representation that 304 leaves out.
                 if answer.status() == StatusCode::NOT_MODIFIED {
                     answer.headers_mut().remove(CONTENT_LENGTH);
                 }
@@ -220,7 +220,7 @@ impl Connection {
             }
         });
         let mut builder = auto::Builder::new(TokioExecutor::new());
-        // The stream itself knows how long a head may take.
+        // `TimeoutStream` enforces the timeout of the head.
         builder.http1().header_read_timeout(None).max_buf_size(BUFFER_BYTES_MAX);
         builder
             .http2()
@@ -230,7 +230,7 @@ impl Connection {
             .max_header_list_size(HEAD_BYTES_MAX);
         let connection = watcher.watch(builder.serve_connection(TokioIo::new(stream), service).into_owned());
         if let Err(error) = connection.await {
-            tracing::debug!(%peer, %error, "a connection ended early");
+            tracing::debug!(%peer, %error, "connection closed early");
         }
     }
 }

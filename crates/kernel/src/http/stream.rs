@@ -1,9 +1,9 @@
-//! A whole list as an answer, in bounded memory: rows are read a page of the keyset at a time, when the client has taken
-//! those before them. There is never one long read.
+//! Streams a whole list in bounded memory: pages are read one at a time by keyset, each after the client has taken the
+//! one before. There is never one long read.
 //!
-//! Every page is read as if it were a request: it waits for its tenant's turn, and the caller must still hold what it held.
-//! What goes wrong after the first page breaks the answer off, so that nobody takes a part for the whole: the connection
-//! ends without the last chunk, or with a reset of its stream.
+//! Every page is read like a request of its own: it waits for a read permit, and the caller's rights are checked again.
+//! An error after the first page breaks the answer off, so that a part does not look complete: the connection ends
+//! without the last chunk, or its stream is reset.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -33,44 +33,44 @@ use super::reply::Documented;
 use super::rules::Route;
 use crate::base::{Code, Error, Result, TenantId};
 
-/// What a stream counts for among the answers that are not taken yet, for as long as it lasts: the rows of one page, which
-/// [`super::PageBytes`] bounds, and their text.
+/// The memory reserved for a stream while it lasts: the rows of one page, which [`super::PageBytes`] bounds, and their
+/// text.
 const STREAM_BYTES: usize = 2 * PAGE_BYTES_MAX;
-/// Streams of one tenant at once. They take a quarter of what it may leave unread, so that files which go out for a long time
-/// leave room for its other answers.
+/// Concurrent streams of one tenant. They take a quarter of its memory for answers, so that long downloads leave room for
+/// its other answers.
 const STREAMS_MAX: usize = 4;
-/// For one page. With the wait for its turn, shorter than a client is waited for while it takes nothing.
+/// The time for one page. With the wait for a permit it is shorter than the stall timeout.
 const PAGE_TIME_MAX: Duration = Duration::from_secs(15);
-/// For all pages: longer than the largest list takes, and no client stays for ever.
+/// The time for all pages: longer than the largest list takes.
 const STREAM_TIME_MAX: Duration = Duration::from_hours(1);
 
-/// How rows become text.
+/// The format of the rows.
 pub enum Encoding<T> {
     /// An object on each line.
     Ndjson,
-    /// RFC 4180: a line of names, then one for each row.
+    /// RFC 4180: a header line, then a line for each row.
     Csv { columns: Vec<&'static str>, write: Box<WriteLine<T>> },
 }
 
 /// Writes the fields of one row.
 pub type WriteLine<T> = dyn Fn(&T, &mut CsvLine<'_>) + Send + Sync;
 
-/// Some rows, and the place behind them if there are more.
+/// Some rows, and the key of the next page if there are more.
 pub struct Rows<T, P> {
     pub rows: Vec<T>,
     pub next: Option<P>,
 }
 
-/// Makes streams. It knows what the request's connection can do.
+/// Starts streams. It knows the HTTP version of the request.
 pub struct Streamer {
     context: Result<Arc<Context>>,
     version: Version,
 }
 
-/// An answer that is still being read while it goes out.
+/// An answer whose rows are read while it is sent.
 pub struct Streamed {
     media_type: &'static str,
-    /// Under which browsers and tools save it.
+    /// The file name without its extension.
     name: Option<&'static str>,
     body: Body,
 }
@@ -79,14 +79,14 @@ const NDJSON: &str = "application/x-ndjson";
 const CSV: &str = "text/csv; charset=utf-8";
 
 impl Streamed {
-    /// As a file of this name, to which the format adds its own ending.
+    /// Sets the file name; the format adds the extension.
     #[must_use]
     pub fn named(mut self, name: &'static str) -> Self {
         self.name = Some(name);
         self
     }
 
-    /// What says that it is a file.
+    /// The `Content-Disposition` header.
     fn disposition(&self) -> Option<HeaderValue> {
         let ending = if self.media_type == CSV { "csv" } else { "ndjson" };
         let value = format!("attachment; filename=\"{}.{ending}\"", self.name?);
@@ -95,8 +95,8 @@ impl Streamed {
 }
 
 impl Streamer {
-    /// Streams what `read` finds from each place on, the first time from the beginning. The first page is read here, and
-    /// what is wrong with it is an answer like any other.
+    /// Streams the pages that `read` returns for each key, starting with `None`. The first page is read here, so that its
+    /// errors are ordinary refusals.
     pub async fn stream<R, T, P, F>(
         self,
         caller: Access<R>,
@@ -131,7 +131,7 @@ struct Pages<R, T, P, G> {
     encoding: Encoding<T>,
     read: G,
     until: Instant,
-    /// What is read and not handed over.
+    /// Text that is not sent yet.
     text: Vec<u8>,
     next: Option<P>,
 }
@@ -144,13 +144,13 @@ where
     F: Future<Output = Result<Rows<T, P>>> + Send + 'static,
     G: FnMut(Option<P>) -> F + Send + 'static,
 {
-    /// The text of the next page. It may be empty: then there was nothing among what was looked at.
+    /// The text of the next page. It is empty if none of the examined rows matched.
     async fn step(mut self) -> Result<Option<(Bytes, Self)>> {
         if self.text.is_empty() {
             let Some(place) = self.next.take() else { return Ok(None) };
             if let Err(error) = self.read_on(place).await {
                 let cause = error.cause().unwrap_or_else(|| error.detail().to_owned());
-                tracing::error!(request_id = &*self.context.request_id, cause, "an answer broke off");
+                tracing::error!(request_id = &*self.context.request_id, cause, "streamed answer broke off");
                 metrics::counter!("tc_http_answers_broken_total").increment(1);
                 return Err(error);
             }
@@ -181,7 +181,7 @@ where
 }
 
 impl<T: Serialize> Encoding<T> {
-    /// The media type, and what stands before the first row.
+    /// The media type, and the text before the first row.
     fn begin(&self) -> (&'static str, Vec<u8>) {
         match self {
             Encoding::Ndjson => (NDJSON, Vec::new()),

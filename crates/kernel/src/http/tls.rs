@@ -1,4 +1,4 @@
-//! The certificate that clients are shown, read again when its files change.
+//! The TLS certificate, reloaded when its files change.
 
 use std::fmt;
 use std::io;
@@ -28,11 +28,11 @@ pub struct Certificates {
     files: TlsFiles,
     provider: Arc<CryptoProvider>,
     current: RwLock<Arc<CertifiedKey>>,
-    /// What the files were when they were last read, and whether that could be used.
+    /// The stamps of the files when they were last read, and whether they were valid.
     seen: Mutex<(Stamps, bool)>,
 }
 
-/// What changes when a file is written or another is put in its place.
+/// Metadata that changes when a file is written or replaced.
 type Stamps = [Option<[i64; 5]>; 2];
 
 impl Certificates {
@@ -48,8 +48,8 @@ impl Certificates {
         }))
     }
 
-    /// Reads the files again if they have changed, or could not be used; whether another certificate is in use now. What
-    /// cannot be used is told of once, and the old certificate stays: the two files are seldom replaced at the same moment.
+    /// Reads the files again if they have changed or were invalid. Returns whether a new certificate is in use. An invalid
+    /// one is reported once and the old one stays in use, because the two files are seldom replaced at the same moment.
     pub fn reload(&self) -> Result<bool> {
         let now = stamps(&self.files);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);

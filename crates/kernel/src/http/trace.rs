@@ -1,4 +1,4 @@
-//! Request ids and W3C trace context: accepted when well formed, made otherwise.
+//! Request ids and W3C trace context: accepted when well formed. A missing request id is generated.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::base::World;
 pub static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const REQUEST_ID_CHARS_MAX: usize = 128;
-/// How many random characters one of ours has.
+/// The number of random characters in a generated id.
 const REQUEST_ID_CHARS: usize = 20;
 
 /// The caller's `X-Request-Id` if it is 1 to 128 visible characters, else a new one.
@@ -29,7 +29,7 @@ pub fn request_id(headers: &HeaderMap, world: &World) -> Arc<str> {
     text.into()
 }
 
-/// `traceparent` of the W3C recommendation, version 00.
+/// The `traceparent` header of the W3C recommendation, version 00.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceParent {
     trace_id: String,
@@ -56,7 +56,7 @@ impl TraceParent {
         let trace_id = hex(parts.next()?, 32).filter(|id| id.bytes().any(|b| b != b'0'))?;
         let parent_id = hex(parts.next()?, 16).filter(|id| id.bytes().any(|b| b != b'0'))?;
         let flags = hex(parts.next()?, 2)?;
-        // Version 00 ends here; a later one may go on.
+        // Version 00 ends here; later versions may have more parts.
         (version != "00" || parts.next().is_none()).then_some(TraceParent { trace_id, parent_id, flags })
     }
 
@@ -64,7 +64,7 @@ impl TraceParent {
         &self.trace_id
     }
 
-    /// The header for a call that this request causes: the same trace, a span of our own.
+    /// The header for a call that this request causes: the same trace with a new span.
     pub fn child(&self, world: &World) -> String {
         let span = u64::from_be_bytes(world.chance.bytes()) | 1;
         format!("00-{}-{span:016x}-{}", self.trace_id, self.flags)

@@ -1,17 +1,17 @@
-//! Lanes: what is leased to one node at a time.
+//! Lanes: queues of work, each leased to one node at a time.
 //!
-//! A lane is everything that must be done by one node, in one order, with one memory: an endpoint's deliveries, a
-//! tenant's workflows. It is due from a moment on, and a node that leases it works on it until nothing is due or its
-//! lease is lost. Every lease raises the lane's token; what a node writes for a lane it writes in a transaction that
-//! [`Lane::hold`]s it, which fails for an old token. So the token, not the clock, is the safety: a node that slept
-//! through its lease can send a request twice, but cannot overwrite what its successor has saved.
+//! A lane is all work that one node must do in one order with one state in memory: an endpoint's deliveries, a tenant's
+//! workflows. A node that leases a due lane works on it until nothing is due or its lease is lost. Every lease increments
+//! the lane's fencing token. A node writes for a lane in a transaction that calls [`LeasedLane::extend_lease`], which fails
+//! for an old token. Safety depends on the token and not on the clock: a node that slept through its lease can send a
+//! request twice, but cannot overwrite what its successor has saved.
 //!
 //! Leases are taken and judged by the database's clock, so that nodes whose clocks differ do not take each other's lanes.
-//! When a lane is due is told by the clock of the node that says so, which matters to nobody's safety.
+//! Due times come from the clock of the node that sets them, which does not affect safety.
 //!
-//! Whoever publishes does not lock a lane. It inserts a row of its own into `lane_wakes`, which [`apply_wakes`] turns into a
-//! due lane once it is committed. A lane that is leased is left alone: [`Lane::hold`] removes its wakes, because whoever
-//! holds a lane looks up what is due, in a later statement, before they give it back.
+//! Publishing an event does not lock a lane. It inserts a row into `lane_wakes`, from which [`apply_wakes`] makes the lane
+//! due after the commit. A leased lane is skipped there: [`LeasedLane::extend_lease`] deletes its wakes, because the node
+//! that holds the lease reads what is due, in a later statement, before it releases the lane.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +27,8 @@ crate::statements! {
     REMOVE = "DELETE FROM lanes WHERE kind = $2 AND tenant_id = $1 AND key = $3 AND token = $4";
     WAKE = "UPDATE lanes SET due_at = CASE WHEN due_at IS NULL OR due_at > $4 THEN $4 ELSE due_at END, not_before = NULL
         WHERE kind = $2 AND tenant_id = $1 AND key = $3";
-    /// One lane of each tenant comes first, then the second of each: a tenant with many does not stand before one with few.
+    /// Interleaves tenants: the first lane of each, then the second of each, so that a tenant with many lanes does not
+    /// delay one with few.
     LIST_DUE = crate::sql![
         "SELECT due.tenant_id, due.key, due.slow FROM (SELECT l.tenant_id, l.key, l.slow, l.due_at,
             ROW_NUMBER() OVER (PARTITION BY l.tenant_id, l.slow ORDER BY l.due_at, l.key) AS place FROM lanes l
@@ -35,7 +36,7 @@ crate::statements! {
         crate::database_time!("$3"),
         ")) due ORDER BY due.place, due.due_at, due.tenant_id, due.key LIMIT $4"
     ];
-    /// The lanes with wakes that nobody works on. From tenant to tenant by leaps, however many wakes each of them has.
+    /// The lanes with wakes that are not leased. A loose index scan over tenants, whatever the number of wakes of each.
     LIST_WOKEN = crate::sql![
         "WITH RECURSIVE woken(tenant_id) AS (
             SELECT MIN(first.tenant_id) FROM lane_wakes first WHERE first.kind = $1
@@ -66,7 +67,7 @@ crate::statements! {
         crate::database_time!("$2"),
         ")"
     ];
-    /// Of the first wakes alone: they are few where anybody looks at them, and which of many is the oldest matters little.
+    /// Examines only the first 200 wakes: usually there are few, and with many it does not matter which one is the oldest.
     LONGEST_WAKE = "SELECT MIN(e.at) FROM (SELECT w.tenant_id, w.sequence FROM lane_wakes w WHERE w.kind = $1
             ORDER BY w.kind, w.tenant_id, w.key, w.sequence LIMIT 200) woken
         JOIN events e ON e.tenant_id = woken.tenant_id AND e.sequence = woken.sequence";
@@ -81,8 +82,8 @@ crate::statements! {
     ];
 }
 
-/// Finds a lane that is still due and locks it, or passes it over if somebody else has: what says so stands between this
-/// and [`LEASE_FOUND`]. Materialized, so that it is done once.
+/// Finds and locks a lane that is still due. The dialect's `SKIP LOCKED` is inserted between this and [`LEASE_FOUND`].
+/// Materialized, so that it runs once.
 const FIND_TO_LEASE: &str = concat!(
     "WITH due AS MATERIALIZED (SELECT tenant_id, key FROM lanes WHERE kind = $1 AND tenant_id = $2 AND key = $3
     AND due_at <= $4 AND (leased_until IS NULL OR leased_until <= ",
@@ -96,10 +97,10 @@ const LEASE_FOUND: &str = concat!(
     RETURNING lanes.token"
 );
 
-/// The same for a lane that has wakes.
+/// Finds and locks a lane that has wakes, with `SKIP LOCKED` between this and [`WAKE_FOUND`].
 const FIND_TO_WAKE: &str =
     "WITH woken AS MATERIALIZED (SELECT tenant_id, key FROM lanes WHERE kind = $1 AND tenant_id = $2 AND key = $3";
-/// While the lane is paused, new work alone makes it due when the pause ends.
+/// A lane that is paused until `not_before` becomes due at that time.
 const WAKE_FOUND: &str = ") UPDATE lanes SET due_at = CASE
         WHEN not_before > $4 AND (due_at IS NULL OR due_at > not_before) THEN not_before
         WHEN not_before > $4 THEN due_at
@@ -108,22 +109,22 @@ const WAKE_FOUND: &str = ") UPDATE lanes SET due_at = CASE
     FROM woken WHERE lanes.kind = $1 AND lanes.tenant_id = woken.tenant_id AND lanes.key = woken.key
     RETURNING lanes.key";
 
-/// Lanes that one transaction wakes.
+/// Lanes woken in one transaction.
 const WAKES_MAX: usize = 200;
 
-/// How long a lease lasts without a sign of life.
+/// How long a lease lasts without a heartbeat.
 pub const LEASE_MS: i64 = 20 * SECOND_MS;
-/// How often a node that works on a lane shows that it lives.
+/// How often a node extends the lease of a lane that it works on.
 pub const HEARTBEAT_MS: i64 = 5 * SECOND_MS;
-/// How long a lane is looked for by nodes that were not told of it.
+/// How often a node polls for lanes that another node has made due.
 pub const POLL_MS: i64 = 500;
 
-/// A lane that is due and that nobody works on.
+/// A lane that is due and not leased.
 #[derive(Clone, Debug)]
 pub struct DueLane {
     pub tenant_id: TenantId,
     pub key: String,
-    /// Whether it last did nothing but wait for others' servers.
+    /// Whether the lane only waited for other servers when it was last released.
     pub slow: bool,
 }
 
@@ -140,36 +141,36 @@ pub struct Lane {
     pub key: String,
     kind: &'static str,
     token: i64,
-    /// Shared with whoever runs the lane, and saved when it is given back.
+    /// Shared with the run of the lane, and saved at its release.
     slow: Arc<AtomicBool>,
     db: Db,
 }
 
-/// A new lane, with nothing due.
+/// Inserts a lane with nothing due.
 pub async fn make(tx: &mut Tx, kind: &'static str, key: &str) -> Result<()> {
     tx.exec(MAKE, crate::args![kind, key]).await.map(drop)
 }
 
-/// The same, unless there is one already.
+/// Inserts a lane unless it exists.
 pub async fn ensure(tx: &mut Tx, kind: &'static str, key: &str) -> Result<()> {
     tx.exec(ENSURE, crate::args![kind, key]).await.map(drop)
 }
 
-/// Makes a lane due now. By this node's clock, as everything about lanes: the tenant's clock may be ahead of it.
+/// Makes a lane due now by this node's clock, like all due times, because the tenant's clock may be ahead.
 pub async fn wake(tx: &mut Tx, kind: &'static str, key: &str) -> Result<()> {
     tx.announce();
     let now = tx.world().now();
     tx.exec(WAKE, crate::args![kind, key, now]).await.map(drop)
 }
 
-/// Takes a lane out of the future: what waits for later than `latest` is due now, and no lease is longer than one made now.
-/// The lane stays locked for this transaction, whether or not there was anything to do.
+/// Clamps the times of a lane: a due time after `latest` becomes `now`, and no lease is longer than a new one. The lane
+/// stays locked for this transaction, even if nothing changed.
 pub async fn bring_back(tx: &mut Tx, kind: &'static str, key: &str, now: Timestamp, latest: Timestamp) -> Result<()> {
     tx.exec(BRING_BACK, crate::args![kind, key, now, latest, tx.given_time(), LEASE_MS]).await.map(drop)
 }
 
-/// Makes lanes due that were published to. A lane that is locked is passed over: whoever holds it removes its wakes, or it
-/// is woken the next time.
+/// Makes lanes with wakes due. A locked lane is skipped: the transaction that locks it deletes its wakes, or the next call
+/// applies them.
 pub async fn apply_wakes(node: &Node, kind: &'static str) -> Result<()> {
     let db = node.store.system(Purpose::Jobs);
     loop {
@@ -192,7 +193,7 @@ async fn wake_all(tx: &mut Tx, kind: &'static str, woken: Vec<(TenantId, String)
         let values = vec![kind.into(), tenant.into(), key.as_str().into(), now.into()];
         asked.push((tenant, key, tx.ask::<String>(sql.clone(), values).await?));
     }
-    // Only now, while the lane is locked and due: whatever was published before is seen by whoever leases it.
+    // The wakes are deleted while the lane is locked and due, so the next holder of the lease sees all that was published.
     let mut applied = Vec::with_capacity(asked.len());
     for (tenant, key, woken) in asked {
         if !tx.answer(woken).await?.is_empty() {
@@ -204,14 +205,14 @@ async fn wake_all(tx: &mut Tx, kind: &'static str, woken: Vec<(TenantId, String)
     Ok(count)
 }
 
-/// Lanes that are due and that nobody works on: of every tenant the longest waiting, then the next of each.
+/// Lists due lanes that are not leased: the longest waiting of every tenant, then the next of each.
 pub async fn list_due(node: &Node, kind: &'static str, max: usize) -> Result<Vec<DueLane>> {
     let db = node.store.system(Purpose::Jobs);
     db.list(LIST_DUE, crate::args![kind, node.world.now(), db.given_time(), max as i64]).await
 }
 
-/// Leases these lanes; in their order, none for one that another node has leased, or whose row is locked by a write under
-/// way. Such a one comes the next time.
+/// Leases these lanes and returns them in the same order, with `None` for a lane that another node has leased or whose row
+/// is locked by a transaction.
 pub async fn lease(node: &Node, kind: &'static str, lanes: Vec<DueLane>) -> Result<Vec<Option<Lane>>> {
     let (now, name) = (node.world.now(), node.node.clone());
     let wanted = lanes.clone();
@@ -251,18 +252,19 @@ pub async fn lease_due(node: &Node, kind: &'static str, max: usize) -> Result<Ve
     Ok(lease(node, kind, due).await?.into_iter().flatten().collect())
 }
 
-/// Ends all leases, for a node that knows to be the only one.
+/// Ends all leases, for a node that is the only one.
 pub(super) async fn forget_leases(store: &Store) -> Result<()> {
     store.system(Purpose::Jobs).write(async |tx| tx.exec(FORGET_LEASES, crate::args![]).await).await.map(drop)
 }
 
-/// When the next lane of a kind is due, or was. One that was published to is due now.
+/// When the next lane of a kind is or was due. A lane with wakes is due now.
 pub async fn next_due(store: &Store, kind: &'static str) -> Result<Option<Timestamp>> {
     let db = store.system(Purpose::Jobs);
     db.one(NEXT_DUE, crate::args![kind, db.world().now()]).await
 }
 
-/// Since when the first lane that nobody works on is due, if it is; one that was woken and not looked at, since its event.
+/// Since when the longest waiting lane that is not leased is due, if one is. A lane with wakes is due since their first
+/// event.
 pub async fn longest_due(store: &Store, kind: &'static str, now: Timestamp) -> Result<Option<Timestamp>> {
     let db = store.system(Purpose::Jobs);
     let due: Option<Timestamp> = db.one(LONGEST_DUE, crate::args![kind, db.given_time()]).await?;
@@ -270,7 +272,7 @@ pub async fn longest_due(store: &Store, kind: &'static str, now: Timestamp) -> R
     Ok(due.into_iter().chain(woken).min().filter(|since| *since <= now))
 }
 
-/// A tenant's records, for what the service does by itself.
+/// A tenant's handle for work that the service does by itself.
 pub fn tenant_db(store: &Store, tenant: TenantId) -> Db {
     store.tenant_job(tenant)
 }
@@ -280,25 +282,26 @@ impl Lane {
         self.kind
     }
 
-    /// The tenant's records.
+    /// The tenant's handle.
     pub fn db(&self) -> &Db {
         &self.db
     }
 
-    /// What says whether the lane only waits for others' servers.
+    /// The shared flag whether the lane only waits for other servers.
     pub(super) fn slow_mark(&self) -> Arc<AtomicBool> {
         self.slow.clone()
     }
 
-    /// Locks the lane for this transaction and shows that the node lives; false when another node has it by now.
+    /// Locks the lane for this transaction and extends the lease. Returns false when another node has leased the lane.
     ///
-    /// Removes the wakes of the lane, so whoever holds it must look up what is due, behind this, before they release it.
+    /// Deletes the wakes of the lane, so the caller must read what is due, after this, before it releases the lane.
     pub async fn hold(&self, tx: &mut Tx) -> Result<bool> {
         let holding = self.ask_hold(tx).await?;
         holding.is_held(tx).await
     }
 
-    /// The same, told by [`Holding::is_held`]: what is asked behind it costs no round trip of its own.
+    /// Like [`LeasedLane::extend_lease`], with the result in [`LeaseExtension::is_held`], so that further queries share the
+    /// round trip.
     pub async fn ask_hold(&self, tx: &mut Tx) -> Result<Holding> {
         let lane = || -> Vec<Value> { vec![self.kind.into(), self.key.as_str().into(), self.token.into()] };
         let lease: [Value; 2] = [tx.given_time().into(), LEASE_MS.into()];
@@ -307,24 +310,23 @@ impl Lane {
         Ok(Holding(tx.ask(FIND_TOKEN, lane()).await?))
     }
 
-    /// Gives the lane back, due again at `due_at` or when something wakes it. New work alone does not wake it before
-    /// `not_before`.
+    /// Releases the lane, which is due again at `due_at` or when it is woken. New work does not wake it before `not_before`.
     pub async fn release(&self, tx: &mut Tx, due_at: Option<Timestamp>, not_before: Option<Timestamp>) -> Result<bool> {
         let slow = self.slow.load(Ordering::Relaxed);
         Ok(tx.exec(RELEASE, crate::args![self.kind, self.key, self.token, due_at, not_before, slow]).await? == 1)
     }
 
-    /// Ends the lane for good.
+    /// Deletes the lane.
     pub async fn remove(&self, tx: &mut Tx) -> Result<()> {
         tx.exec(REMOVE, crate::args![self.kind, self.key, self.token]).await.map(drop)
     }
 }
 
-/// A lane that is about to be held.
+/// A lease extension that was sent and not awaited yet.
 pub struct Holding(Ahead<i64>);
 
 impl Holding {
-    /// False when another node has the lane by now.
+    /// Returns false when another node has leased the lane.
     pub async fn is_held(self, tx: &mut Tx) -> Result<bool> {
         Ok(!tx.answer(self.0).await?.is_empty())
     }

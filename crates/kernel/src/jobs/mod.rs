@@ -1,5 +1,5 @@
-//! What the service does on its own: notes of last use, the exchange of rate counts, cleaning in small steps; and the
-//! lanes on which nodes share what must be done by one of them, with what works on them.
+//! The work that the service does on its own: saving last uses, exchanging rate counts, deleting expired rows; and the lanes
+//! by which nodes share work that only one of them may do, with their dispatcher.
 
 pub mod dispatch;
 pub mod lanes;
@@ -30,27 +30,27 @@ crate::statements! {
         (SELECT token_hash FROM signin_links WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)";
     CLEAN_IDEMPOTENCY = "DELETE FROM idempotency_records WHERE (tenant_id, actor_id, route, idempotency_key) IN
         (SELECT tenant_id, actor_id, route, idempotency_key FROM idempotency_records WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)";
-    /// In the order in which they are read, so that a reader can tell whether it has missed some.
+    /// In the order in which events are read, so that a reader can tell whether it has missed some.
     CLEAN_EVENTS = "DELETE FROM events WHERE (tenant_id, sequence) IN
         (SELECT tenant_id, sequence FROM events WHERE at < $1 ORDER BY at, tenant_id, sequence LIMIT $2)";
     CLEAN_RATES = "DELETE FROM rate_usage WHERE (window_start, bucket, node) IN
         (SELECT window_start, bucket, node FROM rate_usage WHERE window_start < $1 ORDER BY window_start LIMIT $2)";
 }
 
-/// Last use is at most 60 s late; this leaves room for a slow database.
+/// A last use is saved at most 60 s late; this leaves room for a slow database.
 const NOTE_EVERY: Duration = Duration::from_secs(10);
 const LEARN_EVERY: Duration = Duration::from_secs(15);
 const EXCHANGE_EVERY: Duration = Duration::from_secs(1);
 const CLEAN_EVERY: Duration = Duration::from_mins(1);
 const COMPARE_CLOCKS_EVERY: Duration = Duration::from_mins(5);
-/// Rows that one step deletes: a step must not delay the writes queued behind it.
+/// Rows that one transaction deletes, so that it does not delay the writes queued behind it.
 const CLEAN_ROWS: i64 = 500;
-/// Steps of one round; what is left waits for the next.
+/// Transactions per statement and round; the rest waits for the next round.
 const CLEAN_STEPS_MAX: usize = 200;
-/// An ended session is remembered for a day, so that its owner is told "expired" and not "unknown".
+/// An expired session is kept for a day, so that its owner gets "expired" and not "unknown".
 const ENDED_SESSION_MS: i64 = DAY_MS;
 
-/// Before any work: the embedded store has one node, so a lease that is still there is a dead one's.
+/// Called before any work. The embedded store has one node, so an existing lease is left over from a process that died.
 pub async fn begin(app: &App) -> Result<()> {
     match app.store.engine() {
         Engine::Sqlite => lanes::forget_leases(&app.store).await,
@@ -58,16 +58,16 @@ pub async fn begin(app: &App) -> Result<()> {
     }
 }
 
-/// What is removed when it is too old to matter.
+/// A rule for deleting old rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Retention {
-    /// Deletes what is older than `$1`, at most `$2` rows, of all tenants.
+    /// Deletes rows older than `$1`, at most `$2` of them, of all tenants.
     pub sql: &'static str,
-    /// What is older than this is not kept, at this moment.
+    /// The time before which rows are deleted, by the settings and the current time.
     pub before: fn(&Settings, Timestamp) -> Timestamp,
 }
 
-/// What the kernel itself keeps.
+/// The retention of the kernel's own tables.
 const OWN: &[Retention] = &[
     Retention { sql: CLEAN_SESSIONS, before: |_, now| now.plus(-ENDED_SESSION_MS) },
     Retention { sql: CLEAN_IDLE_SESSIONS, before: |kept, now| now.plus(-ENDED_SESSION_MS - kept.session_idle_ms) },
@@ -92,8 +92,7 @@ pub fn run(node: Node, retention: &'static [Retention]) -> BoxFuture<'static, ()
     })
 }
 
-/// Does a job again and again, as a task that is watched, until it is dropped. A round that fails is logged, and the
-/// next one tries again.
+/// Repeats a job as a supervised task until it is dropped. A round that fails is logged, and the next one tries again.
 pub async fn every<F>(
     node: &Node,
     period: Duration,
@@ -106,7 +105,7 @@ pub async fn every<F>(
     watch(what, node.stopping.subscribe(), || repeat(node.clone(), period, what, job.clone())).await;
 }
 
-/// One round of a job, of whichever type.
+/// One round of a job of any type.
 type Round = Arc<dyn Fn(Node) -> BoxFuture<'static, Result<()>> + Send + Sync>;
 
 async fn repeat(node: Node, period: Duration, what: &str, job: Round) {
@@ -115,17 +114,17 @@ async fn repeat(node: Node, period: Duration, what: &str, job: Round) {
     loop {
         ticks.tick().await;
         if let Err(error) = job(node.clone()).await {
-            tracing::warn!(%error, "{what} failed; it will be tried again");
+            tracing::warn!(%error, "{what} failed; will retry");
         }
     }
 }
 
-/// Writes down when credentials were last used. Also called once before the process ends.
+/// Saves when credentials were last used. Also called once before the process ends.
 pub async fn note_uses(app: &App) -> Result<()> {
     app.credentials.flush_uses(&app.store.system(Purpose::Housekeeping)).await
 }
 
-/// One budget for all nodes. The embedded store has one node only.
+/// Shares one rate limit among all nodes. The embedded store has one node only.
 pub async fn exchange_rates(app: &App) -> Result<()> {
     match app.store.engine() {
         Engine::Sqlite => Ok(()),
@@ -133,19 +132,19 @@ pub async fn exchange_rates(app: &App) -> Result<()> {
     }
 }
 
-/// By how much this node's clock is ahead of the database's, which is warned about where it matters. The embedded store has
-/// no clock of its own.
+/// Returns how far this node's clock is ahead of the database's, and warns if it differs too much. The embedded store has no
+/// clock of its own.
 pub async fn compare_clocks(app: &App) -> Result<i64> {
     let ahead_ms = app.store.system(Purpose::Housekeeping).clock_ahead_ms().await?;
     let seconds = f64::from(i32::try_from(ahead_ms).unwrap_or(i32::MAX)) / 1_000.0;
     metrics::gauge!("clock_ahead_seconds").set(seconds);
     if ahead_ms.abs() > CLOCK_SKEW_MAX_MS {
-        tracing::warn!(ahead_ms, "this node's clock differs from the database's; set it right, for example by NTP");
+        tracing::warn!(ahead_ms, "this node's clock differs from the database's; synchronize it, for example by NTP");
     }
     Ok(ahead_ms)
 }
 
-/// Removes what is too old to matter, of the kernel's and of the features', a few hundred rows at a time.
+/// Deletes expired rows of the kernel and of the features, a few hundred at a time.
 pub async fn clean(app: &App, retention: &'static [Retention]) -> Result<()> {
     let now = app.world.now();
     let settings = &app.settings;
@@ -158,7 +157,7 @@ pub async fn clean(app: &App, retention: &'static [Retention]) -> Result<()> {
             match deleted {
                 Ok(deleted) if deleted == CLEAN_ROWS.unsigned_abs() => {}
                 Ok(_) => break,
-                // What cannot be cleaned keeps nothing else from it.
+                // A failed statement does not stop the others.
                 Err(error) => {
                     failed = failed.and(Err(error));
                     break;

@@ -1,4 +1,4 @@
-//! The service with its database, as the process that runs it has it.
+//! The running service with its database.
 
 use std::ops::Deref;
 
@@ -6,8 +6,8 @@ use crate::base::{Result, Secrets};
 use crate::http::{App, Settings, Shared};
 use crate::store::Store;
 
-/// One running node. Whoever opened the database makes it, and with it does what the service does on its own. A request
-/// reaches the [`App`] alone: the data of all tenants is not to be had from there.
+/// One running node, made by the process that opened the database, for the work that the service does on its own. A request
+/// reaches only the [`App`], which gives no access to the data of all tenants.
 #[derive(Clone)]
 pub struct Node {
     pub store: Store,
@@ -20,7 +20,7 @@ impl Node {
         Ok(Node { store, app })
     }
 
-    /// What requests can reach.
+    /// The part that requests can reach.
     pub fn app(&self) -> &Shared {
         &self.app
     }

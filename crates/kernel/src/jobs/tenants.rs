@@ -1,15 +1,15 @@
-//! The same work for tenant after tenant, a little at a time: cleaning, above all.
+//! Runs the same work for one tenant after the other in small steps, mostly cleaning.
 
 use crate::base::{Error, Result, TenantId};
 
-/// Steps of one tenant in one round; what is left waits for the next.
+/// Steps of one tenant in one round; the rest waits for the next round.
 const STEPS_MAX: usize = 1_000;
-/// Tenants of one round whose work failed. After so many it is not a matter of theirs, and the round ends.
+/// After so many failed tenants the cause is not a tenant's, and the round ends.
 const FAILURES_MAX: usize = 20;
 
-/// Does `step` for each tenant that `next` finds behind another, until it says that there is no more to do or there have been
-/// enough of them. A tenant whose work fails keeps no other from its own; the first error is told to the caller and the rest
-/// to the log, as `what` of a tenant.
+/// Repeats `step` for each tenant that `next` finds after the one before, until it returns false or `STEPS_MAX` is
+/// reached. A tenant whose work fails does not stop the others; the first error is returned, and the others are logged with
+/// `what`.
 pub async fn each<N, S>(
     what: &'static str,
     next: impl Fn(Option<TenantId>) -> N + Send,
@@ -24,7 +24,7 @@ where
         if let Err(error) = some(tenant, &step).await {
             failures += 1;
             if first.is_some() {
-                tracing::warn!(%error, %tenant, "{what} of a tenant failed");
+                tracing::warn!(%error, %tenant, "{what} failed for a tenant");
             }
             first.get_or_insert(error);
         }

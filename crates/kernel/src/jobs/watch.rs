@@ -1,4 +1,4 @@
-//! Watching over tasks: one that ends, however it does, is started again.
+//! Supervises tasks: one that ends or panics is restarted.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// Before a task is started again: longer each time, so that one that fails at once costs nothing.
+/// The backoff before a restart. It doubles each time, so that a task that fails at once costs little.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_mins(1);
 
-/// Keeps a task running until the process stops. A task that panics, or ends while nobody has asked for it, is told of
-/// in the log and in `task_restarts_total`, and started again after a pause that grows while it keeps ending.
+/// Keeps a task running until the process stops. A task that panics or ends early is logged, counted in
+/// `task_restarts_total`, and restarted after a pause that grows while it keeps ending.
 pub async fn watch<F>(what: &'static str, stopping: watch::Receiver<bool>, start: impl Fn() -> F + Send + Sync)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -20,14 +20,14 @@ where
     watch_pausing(what, stopping, &|| Box::pin(start()), PAUSE_MIN).await;
 }
 
-/// Starts a task of whichever type: what watches is compiled once.
+/// Starts a task of any type, so that the supervisor is compiled once.
 type Start<'a> = &'a (dyn Fn() -> BoxFuture<'static, ()> + Send + Sync);
 
 async fn watch_pausing(what: &'static str, stopping: watch::Receiver<bool>, start: Start<'_>, pause_min: Duration) {
     let mut pause = pause_min;
     loop {
         let began = Instant::now();
-        // A set ends its task when it is dropped.
+        // A dropped set aborts its task.
         let mut task = JoinSet::new();
         task.spawn(start());
         let ended = task.join_next().await;
@@ -42,7 +42,7 @@ async fn watch_pausing(what: &'static str, stopping: watch::Receiver<bool>, star
             _ => "it returned".to_owned(),
         };
         metrics::counter!("task_restarts_total", "task" => what).increment(1);
-        tracing::error!(task = what, why, again_in = ?pause, "a task has ended and is started again");
+        tracing::error!(task = what, why, again_in = ?pause, "task ended; restarting it");
         let mut told = stopping.clone();
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
@@ -66,7 +66,7 @@ mod tests {
 
     use super::*;
 
-    /// Of 1, 2, 4, 8 and 16 ms.
+    /// The pauses take 1, 2, 4, 8 and 16 ms.
     const PAUSES: usize = 5;
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! Sends one request over a connection of the connector and reads as much of the answer as was asked for.
+//! Sends one request over a connection of the connector and reads its response up to a limit.
 
 use std::error::Error as StdError;
 use std::io;
@@ -22,17 +22,17 @@ use super::connector::{Connector, Fault};
 use super::exchange::{Failure, FailureKind, Request, Response, Timings};
 use super::socket::{Notes, PROGRESS, Progress, Tether};
 
-/// How long a connection waits for its next request, and how many wait for one host. Enough for a run of requests to
-/// the same place; a place that is called now and then is connected to anew.
+/// How long a connection stays idle, and how many do for one host: enough for a burst of requests to the same host. A host
+/// that is called rarely gets a new connection.
 const IDLE_MAX: Duration = Duration::from_secs(15);
 const IDLE_PER_HOST_MAX: usize = 16;
-/// Of the head of an answer, and of what is read ahead of its body.
+/// The limit for the head of a response, and for the read-ahead of its body.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
-/// No exchange is worth waiting longer for; it also keeps the sum with the current time within its type.
+/// No exchange may take longer. The limit also keeps the deadline from overflowing.
 const TIMEOUT_MAX: Duration = Duration::from_hours(1);
 
-/// Headers that frame a message or belong to one connection. They follow from the target and the body; a second opinion
-/// on them in one request is how requests are smuggled.
+/// Headers that frame a message or belong to one connection. They follow from the target and the body; conflicting values in
+/// one request would allow request smuggling.
 const OURS: [HeaderName; 9] = [
     CONNECTION,
     CONTENT_LENGTH,
@@ -62,7 +62,8 @@ impl Client {
         let mut outgoing = outgoing(request);
         let captured = capture_connection(&mut outgoing);
         let mut answering = pin!(PROGRESS.scope(progress.clone(), self.0.request(outgoing)));
-        // Made after the request, so that it ends before it: a connection that is given up is not handed on.
+        // Declared after the request, so that it is dropped first: an abandoned connection is closed before the client can
+        // reuse it.
         let mut attempt = Attempt::new(start, timeout, progress, captured);
         let answer =
             match attempt.progress.in_time(set_off(&attempt.progress, &attempt.captured, answering.as_mut())).await {
@@ -86,7 +87,7 @@ impl Client {
     }
 }
 
-/// Notes when the request has a connection.
+/// Waits for the response, and marks the request as connected once it has a connection.
 async fn set_off<T>(
     progress: &Progress,
     captured: &CaptureConnection,
@@ -107,7 +108,7 @@ fn outgoing(request: Request) -> HttpRequest<Full<Bytes>> {
     for name in OURS {
         headers.remove(name);
     }
-    // A method that expects a body says that there is none; some servers wait for it otherwise.
+    // A method that expects a body sends `Content-Length: 0`; some servers wait for a body otherwise.
     if !body.is_empty() || !method.is_safe() {
         headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
     }
@@ -119,21 +120,21 @@ fn outgoing(request: Request) -> HttpRequest<Full<Bytes>> {
     outgoing
 }
 
-/// One request under way and what has come of it. Its connection ends with it, unless it can be used again.
+/// One request under way and the response so far. Dropping it closes the connection, unless that can be reused.
 struct Attempt {
     start: Instant,
     timeout: Duration,
     progress: Progress,
     captured: CaptureConnection,
-    /// Known from the answer: asking what was captured makes a map each time.
+    /// Taken from the response, because reading it from `captured` allocates a map each time.
     answered_over: Option<Tether>,
     first_byte: Option<Duration>,
     status: Option<u16>,
     headers: HeaderMap,
     body: Vec<u8>,
-    /// What is still to come of the body.
+    /// The rest of the body.
     coming: Option<Incoming>,
-    /// Whether the answer came to its end.
+    /// Whether the response was read to its end.
     whole: bool,
 }
 
@@ -162,7 +163,7 @@ impl Attempt {
         }
     }
 
-    /// Stops at the limit. What is left goes with the connection: it is not known how much that is.
+    /// Reads up to `body_max` bytes. The rest, of unknown length, is dropped with the connection.
     async fn read(&mut self, body_max: usize) -> Result<(), Fault> {
         let Some(coming) = &mut self.coming else { return Ok(()) };
         while self.body.len() < body_max {
@@ -200,7 +201,7 @@ impl Attempt {
         Failure { kind, detail, address, status: self.status, headers, body, timings }
     }
 
-    /// The connection that the request went over, once it had one.
+    /// The connection of the request, once it has one.
     fn tether(&self) -> Option<Tether> {
         if self.answered_over.is_some() {
             return self.answered_over.clone();
@@ -210,13 +211,13 @@ impl Attempt {
         extras.remove()
     }
 
-    /// Without the time for which it was held back.
+    /// The time since the start, without the time for which the request was held back.
     fn elapsed(&self) -> Duration {
         self.start.elapsed().saturating_sub(self.progress.held())
     }
 
     fn timings(&self) -> Timings {
-        // What the connector noted is about a connection of this request's own, and of no use if it took another.
+        // The connector measured the connection that it opened for this request. A reused connection has no such timings.
         let reused = self.tether().is_some_and(|tether| !tether.is_of(&self.progress));
         let notes = if reused { Notes::default() } else { *self.progress.notes() };
         Timings {
@@ -233,15 +234,15 @@ fn milliseconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// The connector's own reason if it was the connector; else the connection broke while it was used.
+/// The connector's own cause if there is one; otherwise the connection broke in use.
 fn fault(error: &(dyn StdError + 'static)) -> Fault {
     let chain: Vec<&(dyn StdError + 'static)> = std::iter::successors(Some(error), |error| (*error).source()).collect();
     if let Some(fault) = chain.iter().find_map(|error| error.downcast_ref::<Fault>()) {
         return fault.clone();
     }
-    // With TLS 1.3 a server may refuse us only after the handshake, for example for want of a certificate of ours.
+    // With TLS 1.3, a server may refuse the client after the handshake, for example for lack of a client certificate.
     let kind = if chain.iter().any(|error| is_tls(*error)) { FailureKind::Tls } else { FailureKind::Broken };
-    // The client's own wrapping says only that there was an error.
+    // hyper's wrapper says only that there was an error.
     let said = chain.iter().filter(|error| !error.is::<legacy::Error>()).map(ToString::to_string);
     Fault::new(kind, said.collect::<Vec<_>>().join(": "))
 }

@@ -1,7 +1,7 @@
-//! The way out: every connection of the service is made here, to an address that the guard has seen.
+//! Makes every outbound connection of the service, to an address that the guard has checked.
 //!
-//! A name is asked for once. All its addresses are checked, and one of exactly these is connected to, so that there is
-//! no second answer that could differ from the checked one.
+//! A name is resolved once. All its addresses are checked, and the connection goes to one of exactly these, so a second DNS
+//! answer cannot differ from the checked one (DNS rebinding).
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -23,14 +23,14 @@ use super::socket::{PROGRESS, Progress, Socket, Stream, Tether};
 use super::target::{BadTarget, Host};
 use super::tls::Tls;
 
-/// How many addresses of one name are tried: enough to get past one that is down, too few to be made to knock on many.
+/// How many addresses of one name are tried: enough to skip one that is down, too few for a port scan.
 const ADDRESSES_MAX: u32 = 4;
-/// The least that an address gets, however many there are.
+/// The minimum time for each address.
 const CONNECT_MIN: Duration = Duration::from_secs(1);
-/// For a connection that no request waits for any more; none is made without a request.
+/// The time limit of a connection outside of a request's task, which should not happen.
 const STRAY_MAX: Duration = Duration::from_secs(10);
 
-/// Makes connections for the client of hyper.
+/// Makes connections for hyper's client.
 #[derive(Clone)]
 pub(super) struct Connector(Arc<Inner>);
 
@@ -40,7 +40,7 @@ struct Inner {
     tls: Tls,
 }
 
-/// Why there is no connection.
+/// The kind and detail of a failed connection or exchange.
 #[derive(Clone, Debug)]
 pub(super) struct Fault {
     pub kind: FailureKind,
@@ -93,7 +93,7 @@ impl Connector {
 
     async fn resolve(&self, host: &Host, progress: &Progress) -> Result<Vec<IpAddr>, Fault> {
         let mut lookup = self.0.resolver.look_up(host, progress.for_whom);
-        // Having to wait for a turn is our doing, not the other side's.
+        // The wait for a lookup permit does not count against the deadline, because the server does not cause it.
         let held = progress.hold();
         lookup.begun().await;
         drop(held);
@@ -116,7 +116,7 @@ impl Connector {
     }
 }
 
-/// Tries the addresses one after the other, each for its share of the time that is left.
+/// Tries the addresses one after the other, each for its share of the remaining time.
 async fn connect_to_one(
     addresses: &[IpAddr],
     port: u16,
@@ -126,14 +126,14 @@ async fn connect_to_one(
     let count = u32::try_from(addresses.len()).unwrap_or(u32::MAX).min(ADDRESSES_MAX);
     let mut fault = Fault::too_late();
     for (tried, address) in (0..count).zip(addresses) {
-        // IPv4 that is written as IPv6 is called as what it is.
+        // IPv4-mapped IPv6 is called as IPv4.
         let address = SocketAddr::new(address.to_canonical(), port);
         progress.notes().address = Some(address);
         let share = progress.deadline().saturating_duration_since(Instant::now()) / (count - tried);
         fault = match timeout(share.max(CONNECT_MIN), TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
                 progress.notes().connected = Some(start.elapsed());
-                // Requests are written whole; waiting to fill a packet would only delay them.
+                // Requests are written in one piece, so Nagle's algorithm would only delay them.
                 let _ = stream.set_nodelay(true);
                 return Ok((stream, address));
             }
@@ -153,8 +153,8 @@ impl Service<Uri> for Connector {
         Poll::Ready(Ok(()))
     }
 
-    /// Called within the request's own task. The future may outlive the request, when another connection becomes free first
-    /// and the client finishes this one for the next request; so it takes the deadline along.
+    /// Called within the request's own task. The future owns the deadline, because it may outlive the request: when another
+    /// connection becomes free first, the client finishes this one for the next request.
     fn call(&mut self, uri: Uri) -> Self::Future {
         let progress =
             PROGRESS.try_with(Clone::clone).unwrap_or_else(|_| Progress::new(Instant::now() + STRAY_MAX, None));

@@ -1,4 +1,4 @@
-//! What goes out and what comes back: one request, one answer or one failure.
+//! A request, and its response or failure.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,46 +9,46 @@ use bytes::Bytes;
 use super::target::Target;
 use crate::base::TenantId;
 
-/// One request. The body is sent whole, with its length.
+/// One request. The body is sent in one piece, with its length.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub method: Method,
     pub target: Target,
-    /// Sent as they are, but for those that belong to the connection and not to the sender: see `client.rs`.
+    /// Sent as they are, except headers that belong to the connection: see `client.rs`.
     pub headers: HeaderMap,
     pub body: Bytes,
-    /// For the whole exchange, from asking for the name to the last byte of the answer. Waiting for a turn to ask is not
-    /// counted in.
+    /// For the whole exchange, from the lookup of the name to the last byte of the response. Waiting for a lookup permit is
+    /// not counted.
     pub timeout: Duration,
-    /// How much of the answer is read. The rest is dropped with its connection, which is not a failure.
+    /// How many bytes of the response body are read. The rest is dropped with its connection, which is not a failure.
     pub body_max: usize,
-    /// The tenant on whose behalf: each may have only so many names looked up at once.
+    /// The tenant on whose behalf the request is sent; it limits concurrent lookups.
     pub for_whom: Option<TenantId>,
 }
 
-/// An answer, whatever its status. A redirect is an answer like any other and is not followed.
+/// A response of any status. A redirect is a response like any other and is not followed.
 #[derive(Clone, Debug)]
 pub struct Response {
     pub status: u16,
     pub headers: HeaderMap,
     pub body: Vec<u8>,
-    /// Who answered.
+    /// The address of the server.
     pub address: SocketAddr,
     pub timings: Timings,
 }
 
-/// Why there is no whole answer, and what is known of the attempt.
+/// Why there is no complete response, and what is known of the attempt.
 #[derive(Clone, Debug)]
 pub struct Failure {
     pub kind: FailureKind,
     pub detail: String,
-    /// Who was called, if it came to that.
+    /// The address of the server, if a connection was tried.
     pub address: Option<SocketAddr>,
-    /// When the head of the answer came, but its body did not.
+    /// The status, if the head of the response arrived.
     pub status: Option<u16>,
-    /// Those of that head.
+    /// The headers, if the head of the response arrived.
     pub headers: HeaderMap,
-    /// What came of the body.
+    /// The part of the body that arrived.
     pub body: Vec<u8>,
     pub timings: Timings,
 }
@@ -57,15 +57,15 @@ pub struct Failure {
 pub enum FailureKind {
     /// The target is, or resolves to, an address that may not be called. Nothing was sent.
     NotAllowed,
-    /// The name has no address, or nobody answers for it.
+    /// The name has no address, or its lookup failed.
     Name,
     Connect,
-    /// The other side could not prove who it is, or speaks no TLS that we speak.
+    /// The server's certificate is not trusted, or there is no common version or cipher of TLS.
     Tls,
     Timeout,
-    /// The connection was reset or closed too soon, or what came is not HTTP.
+    /// The connection was reset or closed too early, or the response is not HTTP.
     Broken,
-    /// Nobody was asked for anything: too many names of this tenant were being looked up. It can be tried again at once.
+    /// Nothing was sent, because too many lookups of this tenant were under way. The request can be retried at once.
     HeldBack,
 }
 
@@ -83,13 +83,13 @@ impl FailureKind {
     }
 }
 
-/// How long what took. The first three are missing when a connection was used again, or when it did not come to them.
+/// How long each phase took. The first three are `None` when a connection was reused, or the phase was not reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timings {
     pub resolve_ms: Option<i64>,
     pub connect_ms: Option<i64>,
     pub tls_ms: Option<i64>,
-    /// From the start to the head of the answer.
+    /// From the start to the head of the response.
     pub first_byte_ms: Option<i64>,
     pub total_ms: i64,
 }

@@ -1,8 +1,8 @@
-//! Permits of a node that many tenants share, of which no number of tenants can hold all.
+//! Permits of a node that tenants share so that no number of tenants can hold them all.
 //!
-//! A tenant may hold as many as a part of those that are free: alone that is much, and the more others hold the less it
-//! is. So something is always left, and a tenant that holds nothing gets a permit as long as there is one. Nobody is made
-//! to give one back: whoever holds many keeps them, and gets no more.
+//! A tenant may hold at most a part of the free permits: many when it is alone, fewer the more others hold. So some are
+//! always left, and a tenant that holds none gets one as long as one is free. Permits are never revoked: a holder of many
+//! keeps them, and gets no more.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 pub struct FairPermits<K> {
     total: usize,
-    /// A holder has at most the free ones divided by this.
+    /// A holder has at most the number of free permits divided by this.
     part: usize,
     state: Mutex<State<K>>,
     freed: Notify,
@@ -23,25 +23,25 @@ struct State<K> {
     held: HashMap<K, usize>,
 }
 
-/// One permit; free again when it is dropped.
+/// One permit, released when it is dropped.
 pub struct FairPermit<K: Copy + Eq + Hash> {
     permits: Arc<FairPermits<K>>,
     holder: K,
 }
 
 impl<K: Copy + Eq + Hash> FairPermits<K> {
-    /// So many permits in all. Alone, a holder gets one of each `part + 1`.
+    /// Alone, a holder gets `total / (part + 1)` permits.
     pub fn new(total: usize, part: usize) -> Arc<Self> {
         let state = Mutex::new(State { free: total, held: HashMap::new() });
         Arc::new(FairPermits { total, part, state, freed: Notify::new() })
     }
 
-    /// A permit at once, or none.
+    /// Acquires a permit without waiting.
     pub fn try_acquire(self: &Arc<Self>, holder: K) -> Option<FairPermit<K>> {
         self.try_acquire_beside(holder, 0)
     }
 
-    /// The same for a holder who has so many elsewhere that count as well.
+    /// The same for a holder that has `elsewhere` permits in another pool, which count as well.
     pub fn try_acquire_beside(self: &Arc<Self>, holder: K, elsewhere: usize) -> Option<FairPermit<K>> {
         let mut state = self.lock();
         if self.left_of(&state, holder, elsewhere) == 0 {
@@ -52,10 +52,10 @@ impl<K: Copy + Eq + Hash> FairPermits<K> {
         Some(FairPermit { permits: self.clone(), holder })
     }
 
-    /// Waits until the holder may have one more.
+    /// Waits until the holder may have one more permit.
     pub async fn acquire(self: &Arc<Self>, holder: K) -> FairPermit<K> {
         loop {
-            // Registered before it is tried, so that none that is freed in between is missed.
+            // Registered before the attempt, so that a release in between is not missed.
             let mut freed = std::pin::pin!(self.freed.notified());
             freed.as_mut().enable();
             if let Some(permit) = self.try_acquire(holder) {
@@ -65,12 +65,12 @@ impl<K: Copy + Eq + Hash> FairPermits<K> {
         }
     }
 
-    /// How many more the holder may have, if nobody else takes any.
+    /// How many more permits the holder could acquire now.
     pub fn left_for(&self, holder: K) -> usize {
         self.left_of(&self.lock(), holder, 0)
     }
 
-    /// Whether at least half of all are free.
+    /// Whether at least half of all permits are free.
     pub fn is_half_free(&self) -> bool {
         2 * self.lock().free >= self.total
     }
@@ -79,7 +79,7 @@ impl<K: Copy + Eq + Hash> FairPermits<K> {
         self.lock().held.get(&holder).copied().unwrap_or(0)
     }
 
-    /// Waits until a permit is given back.
+    /// Waits until a permit is released.
     pub async fn freed(&self) {
         self.freed.notified().await;
     }
@@ -115,7 +115,7 @@ impl<K: Copy + Eq + Hash> Drop for FairPermit<K> {
 mod tests {
     use super::*;
 
-    /// What these holders have when each has taken all it can get, in turn.
+    /// Lets the holders acquire permits in turn until none gets another.
     fn fill(permits: &Arc<FairPermits<usize>>, holders: std::ops::Range<usize>) -> Vec<FairPermit<usize>> {
         let mut held = Vec::new();
         loop {

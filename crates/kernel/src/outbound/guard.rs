@@ -1,14 +1,14 @@
-//! Which addresses the service may call: those of the public Internet, and what the operator has allowed.
+//! The addresses that the service may call: those of the public Internet, and networks that the operator allows.
 //!
-//! An address is judged in its canonical form, so that IPv4 is not smuggled in as IPv6. A network's own NAT64 prefix
-//! (RFC 6052) looks like any public address and cannot be known here; the firewall of such a network has to know it.
+//! An address is checked in its canonical form, so that IPv4 cannot be smuggled in as IPv6. A network's own NAT64 prefix
+//! (RFC 6052) looks like a public address and cannot be recognized here; the firewall of such a network has to block it.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// Why a target may not be called. Says no more than the address and the range it is in.
+/// Why a target may not be called. The detail names only the address and its range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotAllowed {
     pub detail: String,
@@ -22,7 +22,7 @@ impl fmt::Display for NotAllowed {
 
 impl std::error::Error for NotAllowed {}
 
-/// A range of addresses that are not somebody's server on the public Internet.
+/// A range of addresses that are not servers on the public Internet.
 #[derive(Debug)]
 pub(super) struct Range {
     network: IpNet,
@@ -35,7 +35,7 @@ impl fmt::Display for Range {
     }
 }
 
-/// Judges addresses. Without exceptions of the operator it refuses everything that is not public.
+/// Checks addresses. Unless the operator allows networks, it refuses everything that is not public.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Guard {
     allow: Vec<IpNet>,
@@ -50,7 +50,7 @@ impl Guard {
         &self.allow
     }
 
-    /// The range that forbids this address, if one does.
+    /// Finds the refused range that contains this address.
     pub fn refused(&self, address: IpAddr) -> Option<&'static Range> {
         let address = canonical(address);
         if self.allow.iter().any(|network| network.contains(&address)) {
@@ -66,14 +66,14 @@ impl Guard {
         }
     }
 
-    /// One bad address condemns all: a name that points inside and outside is not a mistake to be worked around, and
-    /// picking the good one would leave the choice to whoever answers for the name.
+    /// One refused address refuses all. A name with both private and public addresses is suspicious, and picking the public
+    /// one would leave the choice to the name's DNS server.
     pub fn check_all(&self, addresses: &[IpAddr]) -> Result<(), NotAllowed> {
         addresses.iter().try_for_each(|address| self.check(*address))
     }
 }
 
-/// The address that is meant: IPv4 that is written as IPv6, or that a NAT64 translates to, is IPv4.
+/// The canonical form of an address: IPv4-mapped IPv6 and NAT64 addresses become IPv4.
 pub(super) fn canonical(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V6(v6) if NAT64.contains(&v6) => {
@@ -84,12 +84,12 @@ pub(super) fn canonical(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The well-known prefix of NAT64 (RFC 6052). The local one, 64:ff9b:1::/48, stays refused with all that is not public.
+/// The well-known prefix of NAT64 (RFC 6052). The local-use prefix, 64:ff9b:1::/48, is refused like all that is not public.
 const NAT64: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
 
-/// The special-purpose registries of IANA for IPv4 and IPv6, and what a cloud has put elsewhere. Of IPv6 only
-/// 2000::/3 is given out for the public Internet: the last three are all the rest. A range inside another comes first,
-/// so that the reason is the nearest one.
+/// The special-purpose registries of IANA for IPv4 and IPv6, and a cloud's platform address outside of them. Of IPv6, only
+/// 2000::/3 is public: the last three entries are all the rest. A range inside another comes first, so that the reason names
+/// the narrowest one.
 static REFUSED: &[Range] = &[
     v4([0, 0, 0, 0], 8, "the network of this host"),
     v4([10, 0, 0, 0], 8, "a private network"),

@@ -1,8 +1,8 @@
-//! The only HTTP client of the service, and with it the one guard against requests into our own network.
+//! The only HTTP client of the service, and its one guard against server-side request forgery (SSRF).
 //!
-//! What tenants write decides where the service calls, so every connection goes through one connector that resolves the
-//! host, checks all its addresses, and connects to one of those. HTTP/1.1 over TCP or TLS. Deliberately left out:
-//! redirects (a redirect is an answer), proxies of the environment, cookies, compression and retries.
+//! Tenants decide which URLs the service calls, so every connection goes through one connector that resolves the host,
+//! checks all its addresses, and connects to one of those. HTTP/1.1 over TCP or TLS. Deliberately left out: redirects (a
+//! redirect is returned like any response), proxies from the environment, cookies, compression and retries.
 
 mod client;
 mod connector;
@@ -39,7 +39,7 @@ use names::Resolver;
 use target::Host;
 use tls::Tls;
 
-/// How long a caller who saves a target waits for its name. It need not resolve then; when it is called it must.
+/// How long the check of a target at saving waits for its name. The name must resolve only when the target is called.
 const CHECK_MAX: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Debug)]
@@ -49,20 +49,20 @@ pub struct Settings {
     /// A PEM file of certificate authorities to trust besides the system's.
     pub extra_roots: Option<PathBuf>,
     pub names: Names,
-    /// How long a name waits for its turn to be looked up.
+    /// How long a lookup waits for a permit.
     pub name_turn_max: Duration,
 }
 
-/// Nothing inside is allowed, and the system says which certificates and names are right.
+/// No private networks, and the system's certificates and resolver.
 impl Default for Settings {
     fn default() -> Self {
-        // Some rounds of lookups that nobody answers at once.
+        // Time for a few rounds of slow lookups.
         let name_turn_max = Duration::from_secs(10);
         Settings { allow: Vec::new(), extra_roots: None, names: Names::default(), name_turn_max }
     }
 }
 
-/// Calls others. Cheap to clone; clones share their idle connections.
+/// Sends requests to other servers. Cheap to clone; clones share their idle connections.
 #[derive(Clone)]
 pub struct Outbound(Arc<Inner>);
 
@@ -73,8 +73,8 @@ struct Inner {
 }
 
 impl Outbound {
-    /// Fails if the file of extra certificates cannot be used. A system without certificates is no reason to fail: only
-    /// calls by https do, and say so.
+    /// Fails if the file of extra certificates cannot be used. A system without certificates is no error here; requests by
+    /// https fail then.
     pub fn new(settings: Settings) -> Result<Outbound> {
         let Settings { allow, extra_roots, names, name_turn_max } = settings;
         let resolver = Resolver::new(names, name_turn_max);
@@ -88,13 +88,13 @@ impl Outbound {
         self.0.connector.guard().allowed()
     }
 
-    /// For requests that lanes have under way: one bound for all who send on this node.
+    /// The permits for requests of lanes, shared by all senders of this node.
     pub fn request_permits(&self) -> &RequestPermits {
         &self.0.request_permits
     }
 
-    /// Whether a target may be saved: not if it is inside, or resolves to there. A name that does not resolve now
-    /// passes, for it may be set up later. What counts is the same check at each connection.
+    /// Whether a target may be saved: not if its address is refused, or its name resolves to such an address. A name that
+    /// does not resolve now passes, because it may be set up later. Each connection repeats the check.
     pub async fn check(&self, target: &Target, for_whom: Option<TenantId>) -> Result<(), NotAllowed> {
         let host = Host::parse(target.host()).map_err(|bad| NotAllowed { detail: bad.to_string() })?;
         match timeout(CHECK_MAX, self.0.connector.resolver().look_up(&host, for_whom).answer()).await {
@@ -103,7 +103,7 @@ impl Outbound {
         }
     }
 
-    /// The same for one that names an address itself; a name passes unasked.
+    /// The same check for a target with a literal address; a name passes without a lookup.
     pub fn check_address(&self, target: &Target) -> Result<(), NotAllowed> {
         match Host::parse(target.host()).map_err(|bad| NotAllowed { detail: bad.to_string() })? {
             Host::Address(address) => self.0.connector.guard().check(address),
@@ -111,7 +111,7 @@ impl Outbound {
         }
     }
 
-    /// Sends a request and reads its answer, whatever the status.
+    /// Sends a request and reads its response, whatever the status.
     pub async fn send(&self, request: Request) -> Result<Response, Failure> {
         self.0.client.send(request).await
     }

@@ -1,9 +1,8 @@
-//! From a host to its addresses. The one place where a name is asked for.
+//! Resolves hosts to addresses; nothing else in the service does.
 //!
-//! A lookup keeps a thread until the system gives up, so there are only so many at a time, and tenants share the permits so
-//! that no number of them can hold all. A lookup without a permit waits for one; who asks for a name that is being asked for
-//! gets that answer. Deliberately
-//! left out: remembering answers, which is the system's business.
+//! A lookup blocks a thread until the system gives up, so the number of concurrent lookups is limited, and tenants share the
+//! permits fairly. A lookup without a permit waits for one; concurrent lookups of one name by one tenant share the answer.
+//! Deliberately left out: caching, which the system does.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,18 +18,18 @@ use super::fair_permits::{FairPermit, FairPermits};
 use super::target::Host;
 use crate::base::TenantId;
 
-/// What answers for names.
+/// The source of name resolution.
 #[derive(Clone, Default)]
 pub enum Names {
     /// The resolver of the system.
     #[default]
     System,
-    /// Called at each lookup, on a thread of its own like the system's, so that a test can change its answer and take its
-    /// time. No addresses: the name does not resolve.
+    /// For tests: called at each lookup, on a thread of its own like the system's, so it may block. An empty answer means
+    /// that the name does not resolve.
     Table(Answers),
 }
 
-/// From a name to its addresses.
+/// Returns the addresses of a name.
 pub type Answers = Arc<dyn Fn(&str) -> Vec<IpAddr> + Send + Sync>;
 
 impl fmt::Debug for Names {
@@ -42,13 +41,13 @@ impl fmt::Debug for Names {
     }
 }
 
-/// How many names are asked for at a time. Each keeps a thread until the system gives up, even when its request has long
-/// timed out, and the threads are shared with the rest of the service.
+/// Concurrent lookups. Each blocks a thread until the system gives up, even after its request has timed out, and the threads
+/// are shared with the rest of the service.
 const LOOKUPS_MAX: usize = 64;
-/// A tenant, whose name servers may never answer, has at most a seventh of what is free: 8 when others are idle, and less
-/// beside others whose do not.
+/// A tenant, whose name servers may never answer, has at most a seventh of the free permits: 8 when others are idle, and
+/// less beside other such tenants.
 const LOOKUPS_PART: usize = 7;
-/// How many names of one tenant are asked for or wait for their turn: more than all its endpoints have.
+/// Lookups of one tenant that run or wait: more than it has endpoints.
 const WAITING_OF_ONE_MAX: usize = 256;
 
 pub(super) struct Resolver {
@@ -60,7 +59,7 @@ pub(super) struct Resolver {
 
 type Tenants = Arc<Mutex<HashMap<Option<TenantId>, OfTenant>>>;
 
-/// The lookups of one tenant by name. Not shared with others: who waits for a permit of one tenant would hold up the other.
+/// The lookups of one tenant by name. Tenants do not share lookups, because one would wait for the other's permit.
 type OfTenant = HashMap<String, watch::Receiver<Stage>>;
 
 #[derive(Clone)]
@@ -70,15 +69,15 @@ enum Stage {
     Done(Result<Vec<IpAddr>, Unresolved>),
 }
 
-/// Why there is no address.
+/// Why a lookup returned no address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unresolved {
-    /// Nobody was asked: too many other names were before this one.
+    /// The lookup was not started, because too many others were waiting.
     Crowded,
     No(String),
 }
 
-/// A name that is asked for.
+/// A lookup that waits, runs or is done.
 pub(super) struct Lookup(watch::Receiver<Stage>);
 
 impl Lookup {
@@ -86,13 +85,13 @@ impl Lookup {
         Lookup(watch::channel(Stage::Done(answer)).1)
     }
 
-    /// Waits for its turn.
+    /// Waits until the lookup has a permit.
     pub async fn begun(&mut self) {
-        // A lookup that ended badly is told by its answer.
+        // If the lookup's task has died, `await_addresses` returns the error.
         drop(self.0.wait_for(|stage| !matches!(stage, Stage::Waiting)).await);
     }
 
-    /// All addresses, unchecked, and at least one; or why there is none.
+    /// At least one address, not checked by the guard yet; or why there is none.
     pub async fn answer(mut self) -> Result<Vec<IpAddr>, Unresolved> {
         match self.0.wait_for(|stage| matches!(stage, Stage::Done(_))).await.as_deref() {
             Ok(Stage::Done(answer)) => answer.clone(),
@@ -107,13 +106,13 @@ impl Resolver {
         Resolver { names, turn_max, permits, tenants: Arc::default() }
     }
 
-    /// Begins to ask, or joins those who ask for the same on behalf of the same tenant.
+    /// Starts a lookup, or joins one of the same name for the same tenant.
     pub fn look_up(&self, host: &Host, for_whom: Option<TenantId>) -> Lookup {
         let name = match host {
             Host::Address(address) => return Lookup::done(Ok(vec![*address])),
             Host::Name(name) => name,
         };
-        // These mean this host by rule (RFC 6761); a resolver that says otherwise is not to be believed.
+        // RFC 6761 reserves these names for this host, whatever a resolver answers.
         if is_localhost(name) {
             return Lookup::done(Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]));
         }
@@ -129,9 +128,9 @@ impl Resolver {
         of_tenant.insert(name.clone(), told.clone());
         let permit = acquire_permit(self.permits.clone(), for_whom, self.turn_max);
         let entry = Entry { tenants: self.tenants.clone(), for_whom, name: name.clone() };
-        // A process that ends drops a task as soon as it is given, and the entry with it, which wants this lock.
+        // A runtime that shuts down drops a spawned task at once, and its `LookupEntry` takes this lock when dropped.
         drop(tenants);
-        // A task of its own: it goes on for the others when who came first gives up.
+        // A task of its own, so that it goes on for the others when the first caller gives up.
         tokio::spawn(ask(self.names.clone(), permit, entry, tell));
         Lookup(told)
     }
@@ -166,12 +165,12 @@ async fn ask(
         }
         None => Err(Unresolved::Crowded),
     };
-    // Before it is told: who comes now asks anew.
+    // Removed before the answer is sent, so that later callers start a new lookup.
     drop(entry);
     tell.send_replace(Stage::Done(answer));
 }
 
-/// Keeps the thread until there is an answer.
+/// Blocks the thread until there is an answer.
 fn find(names: &Names, name: &str) -> Result<Vec<IpAddr>, String> {
     let addresses: Vec<IpAddr> = match names {
         Names::System => {
@@ -183,7 +182,7 @@ fn find(names: &Names, name: &str) -> Result<Vec<IpAddr>, String> {
     if addresses.is_empty() { Err(format!("{name} has no address")) } else { Ok(addresses) }
 }
 
-/// A name among those that are asked for; no longer when this is dropped.
+/// The entry of a lookup in the table, removed when dropped.
 struct Entry {
     tenants: Tenants,
     for_whom: Option<TenantId>,
@@ -221,7 +220,7 @@ mod tests {
     fn a_lookup_that_begins_while_the_process_ends_leaves_nothing_behind_and_waits_for_nobody() -> std::io::Result<()> {
         let runtime = tokio::runtime::Runtime::new()?;
         let handle = runtime.handle().clone();
-        // Waits until it has ended: one that is about to may still take something on.
+        // Waits until the runtime has shut down; before that it might still accept a task.
         drop(runtime);
         let (done, ended) = mpsc::channel();
         std::thread::spawn(move || {

@@ -1,15 +1,14 @@
-//! Permits for requests that lanes have under way, beyond the first of each, whatever the lanes are for. A lane's first
-//! request needs none, so receivers that hang, however many and whosoever's, make others slower at most.
+//! Permits for the concurrent requests of lanes of all kinds. A lane's first request needs none, so receivers that hang can
+//! slow other lanes down but never stop them.
 
 use std::sync::Arc;
 
 use super::fair_permits::{FairPermit, FairPermits};
 use crate::base::TenantId;
 
-/// Requests of this node under way, beside one for each lane: each is a connection and up to 256 KiB of payload.
+/// Concurrent requests of this node, beside one for each lane. Each takes a connection and up to 256 KiB of payload.
 const PERMITS: usize = 512;
-/// A tenant has at most a third of what is free: 128 when others are idle, an eighth of all beside four that take what they
-/// can get.
+/// A tenant has at most a third of the free permits: 128 when others are idle, an eighth of all beside four greedy tenants.
 const PART: usize = 3;
 
 pub struct RequestPermits(Arc<FairPermits<TenantId>>);
@@ -20,17 +19,18 @@ impl Default for RequestPermits {
     }
 }
 
-/// One request's permit; free again when it is dropped. The default is that of a lane's first request, which needs none.
+/// The permit of one request, released when it is dropped. The default is that of a lane's first request, which needs none.
 #[derive(Default)]
 pub struct RequestPermit {
     _shared: Option<FairPermit<TenantId>>,
 }
 
 impl RequestPermits {
-    /// A permit for a lane of the tenant that has so many requests under way, if there is one for it.
+    /// Acquires a permit for a lane of the tenant that has `under_way` requests.
     ///
-    /// A lane that has more than are left to the others gets none: so however many lanes there are and whoever came first,
-    /// all have about as many. What they send is then saved together, for the deliveries of one event stand side by side.
+    /// A lane that has more requests than the tenant has permits left gets none, so all lanes of a tenant come to have
+    /// about as many, in whatever order they started. Their outcomes are then saved together, because the deliveries of one
+    /// event are sent at about the same time.
     pub fn try_acquire(&self, tenant: TenantId, under_way: usize) -> Option<RequestPermit> {
         if under_way == 0 {
             return Some(RequestPermit::default());
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
     use crate::base::World;
 
-    /// As many as one lane ever has under way.
+    /// The most requests that one lane has under way.
     const WINDOW_MAX: usize = 16;
 
     fn fill(lane: &mut Vec<RequestPermit>, permits: &RequestPermits, tenant: TenantId) {

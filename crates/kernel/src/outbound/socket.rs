@@ -1,4 +1,4 @@
-//! A connection to a checked address, plain or encrypted, and what is known of it.
+//! A connection to a checked address, plain or encrypted, and the state of its request.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,11 +16,11 @@ use tokio_rustls::client::TlsStream;
 use crate::base::TenantId;
 
 tokio::task_local! {
-    /// The request that is under way. The connector learns only the host from the client, and needs the deadline too.
+    /// The progress of the current request. hyper's client gives the connector only the URI, and it needs the deadline too.
     pub(super) static PROGRESS: Progress;
 }
 
-/// One request from the side of the connector: until when, and what it found out on the way.
+/// The connector's view of one request: its deadline, its tenant and its progress.
 #[derive(Clone)]
 pub(super) struct Progress {
     until: Instant,
@@ -28,17 +28,17 @@ pub(super) struct Progress {
     notes: Arc<Mutex<Notes>>,
 }
 
-/// What is known so far; a request that times out tells this much.
+/// What is known so far, for the report of a request that times out.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Notes {
     pub address: Option<SocketAddr>,
     pub resolved: Option<Duration>,
     pub connected: Option<Duration>,
     pub encrypted: Option<Duration>,
-    /// How long it has been held back by ourselves, and since when it is.
+    /// How long the request was held back before, and since when it is held back now.
     held: Duration,
     held_since: Option<Instant>,
-    /// Whether its request has a connection.
+    /// Whether the request has a connection.
     set_off: bool,
 }
 
@@ -55,7 +55,7 @@ impl Progress {
         Progress { until, for_whom, notes: Arc::default() }
     }
 
-    /// Until when, as far as is known: being held back is not counted in.
+    /// The deadline so far. It moves while the request is held back.
     pub fn deadline(&self) -> Instant {
         self.until + self.held()
     }
@@ -65,7 +65,7 @@ impl Progress {
         notes.held + notes.held_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Holds the request back until what this returns is dropped, or its request has a connection.
+    /// Holds the request back until the guard is dropped or the request has a connection.
     pub fn hold(&self) -> HeldBack<'_> {
         let mut notes = self.notes();
         if !notes.set_off {
@@ -74,15 +74,15 @@ impl Progress {
         HeldBack(self)
     }
 
-    /// Its request has a connection. That may be another than the one that was being made for it, which the client then
-    /// goes on to make for the next request: what that waits for gives this one no more time.
+    /// Marks that the request has a connection. It may be another one than was being opened for it, which the client then
+    /// opens for the next request; waiting for that must not extend this request's deadline.
     pub fn set_off(&self) {
         let mut notes = self.notes();
         notes.end_hold();
         notes.set_off = true;
     }
 
-    /// What comes of it before the deadline, wherever that moves meanwhile.
+    /// The output of the future, or `None` after the deadline, which may move meanwhile.
     pub async fn in_time<F: Future>(&self, future: F) -> Option<F::Output> {
         let mut future = std::pin::pin!(future);
         loop {
@@ -100,7 +100,7 @@ impl Progress {
     }
 }
 
-/// A request that is held back.
+/// Holds a request back until it is dropped.
 pub(super) struct HeldBack<'a>(&'a Progress);
 
 impl Drop for HeldBack<'_> {
@@ -109,7 +109,7 @@ impl Drop for HeldBack<'_> {
     }
 }
 
-/// Goes with a connection for as long as it lives, and from it to every answer.
+/// A handle to a connection, attached to it and to each of its responses.
 #[derive(Clone)]
 pub(super) struct Tether {
     pub address: SocketAddr,
@@ -117,11 +117,11 @@ pub(super) struct Tether {
     end: Arc<Mutex<End>>,
 }
 
-/// How a connection is ended from outside of the task that runs it.
+/// Lets another task close the connection.
 #[derive(Default)]
 struct End {
     hung_up: bool,
-    /// Whether the other side has yet to take something of a request.
+    /// Whether part of a request is not written yet.
     unwritten: bool,
     task: Option<Waker>,
 }
@@ -131,8 +131,7 @@ impl Tether {
         Tether { address, opened_by, end: Arc::default() }
     }
 
-    /// Ends the connection at once. The client would first write out what it has begun, and the other side can take for
-    /// ever to read it.
+    /// Closes the connection at once. hyper's client would first finish writing, and the server may never read that.
     pub fn hang_up(&self) {
         let mut end = self.end();
         end.hung_up = true;
@@ -141,13 +140,13 @@ impl Tether {
         }
     }
 
-    /// Whether the other side has yet to take something of a request. After its answer it may never do so; and until it
-    /// does, the connection serves no other.
+    /// Whether part of a request is not written yet. After its response the server may never read it, and until then the
+    /// connection cannot be reused.
     pub fn is_unwritten(&self) -> bool {
         self.end().unwritten
     }
 
-    /// Whether to go on. The task is told when that changes.
+    /// Fails if the connection was closed. Registers the task to be woken when that happens.
     fn check(&self, cx: &Context<'_>) -> io::Result<()> {
         let mut end = self.end();
         if end.hung_up {
@@ -163,7 +162,7 @@ impl Tether {
         self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the connection was made for this request, or for an earlier one and used again.
+    /// Whether the connection was opened for this request, and not reused from an earlier one.
     pub fn is_of(&self, progress: &Progress) -> bool {
         Arc::ptr_eq(&self.opened_by.notes, &progress.notes)
     }
@@ -174,7 +173,7 @@ pub(super) enum Stream {
     Encrypted(Box<TlsStream<TcpStream>>),
 }
 
-/// What the connector hands to the client.
+/// The connection that the connector gives to hyper's client.
 pub(super) struct Socket {
     pub stream: Stream,
     pub tether: Tether,
@@ -209,7 +208,7 @@ impl AsyncWrite for Socket {
         written
     }
 
-    /// The client flushes when it has handed over all that it has.
+    /// The client flushes after it has written the whole request.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.tether.check(cx)?;
         let flushed = match &mut self.stream {
@@ -220,7 +219,7 @@ impl AsyncWrite for Socket {
         flushed
     }
 
-    /// A farewell that is not taken at once is left out: nobody waits for it.
+    /// A shutdown that would block is skipped, because nothing waits for it.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let closed = match &mut self.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),

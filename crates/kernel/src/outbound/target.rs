@@ -1,7 +1,7 @@
-//! Where a request goes: an absolute http or https URL, read once and strictly.
+//! The target of a request: an absolute http or https URL, parsed once and strictly.
 //!
-//! Nothing is repaired. Two readers of one URL that understand it differently are how a guard is walked around, so what
-//! is not plain is refused: user names, fragments, backslashes, addresses that are not written as addresses are.
+//! Nothing is repaired. Two parsers that understand one URL differently let an attacker bypass the guard, so ambiguous URLs
+//! are refused: user names, fragments, backslashes, addresses in unusual notation.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,13 +11,13 @@ use axum::http::Uri;
 
 use super::guard::{Guard, NotAllowed};
 
-/// As long as every server accepts, and more than anyone needs.
+/// A length that every server accepts, and more than anyone needs.
 const LENGTH_MAX: usize = 2_048;
-/// Of a name, and of each part of it (RFC 1035).
+/// The limits of a name, and of each label (RFC 1035).
 const NAME_LENGTH_MAX: usize = 253;
 const LABEL_LENGTH_MAX: usize = 63;
 
-/// A URL that can be called, if the guard allows it. Cheap to clone.
+/// A URL that can be called if the guard allows it. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target(Arc<Parts>);
 
@@ -29,12 +29,12 @@ struct Parts {
     https: bool,
 }
 
-/// Why a text is no target.
+/// Why a text is not a valid target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadTarget {
-    /// Not a URL we read; says what would be right.
+    /// Not an accepted URL; the detail says how to write it.
     NotAUrl(String),
-    /// An address in disguise, and one that nobody may call.
+    /// A refused address in unusual notation.
     NotAllowed(NotAllowed),
 }
 
@@ -54,12 +54,12 @@ impl Target {
         let (host, port) = split_port(authority)?;
         let port = port.map(parse_port).transpose()?;
         Host::parse(host)?;
-        // Built from the parts that were checked, with the scheme as the client of hyper compares it.
+        // Built from the checked parts, with the scheme in lower case, as hyper's client compares it.
         let scheme = if https { "https" } else { "http" };
         let uri: Uri = format!("{scheme}://{authority}{path}").parse().or_else(|_| {
             wrong("Write every character of the path and query that is not plain with % and two hexadecimal digits.")
         })?;
-        // The two readers must agree on where it goes; they do, and this keeps it so.
+        // This parser and `Uri` must agree on host and port.
         if uri.host() != Some(host) || uri.port_u16() != port {
             return wrong("Write the URL as https://host/path.");
         }
@@ -67,7 +67,7 @@ impl Target {
         Ok(Target(Arc::new(Parts { text: text.to_owned(), uri, host, https })))
     }
 
-    /// Exactly the text that was given.
+    /// Exactly the text that was parsed.
     pub fn as_str(&self) -> &str {
         &self.0.text
     }
@@ -81,7 +81,7 @@ impl Target {
         &self.0.host
     }
 
-    /// Whether both have the same scheme, host and port, so that what is meant for one may be sent to the other.
+    /// Whether both have the same scheme, host and port, so that secrets for one may be sent to the other.
     pub fn has_place_of(&self, other: &Target) -> bool {
         let port = |target: &Parts| target.uri.port_u16().unwrap_or(if target.https { 443 } else { 80 });
         let (own, other) = (&*self.0, &*other.0);
@@ -110,7 +110,7 @@ impl fmt::Display for BadTarget {
 
 impl std::error::Error for BadTarget {}
 
-/// Who is called.
+/// The host of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Host {
     Address(IpAddr),
@@ -118,8 +118,8 @@ pub(super) enum Host {
 }
 
 impl Host {
-    /// Reads a host with or without the brackets of IPv6. The connector reads it again with this, so that nothing gets
-    /// to a resolver that has not passed here.
+    /// Parses a host with or without the brackets of IPv6. The connector parses it again with this, so that every name that
+    /// reaches the resolver has passed this check.
     pub fn parse(text: &str) -> Result<Host, BadTarget> {
         if text.contains([':', '[', ']']) {
             let address: Result<Ipv6Addr, _> = without_brackets(text).parse();
@@ -161,7 +161,7 @@ fn check_characters(text: &str) -> Result<(), BadTarget> {
     Ok(())
 }
 
-/// Host, still in its brackets if it has some, and the text after the colon.
+/// The host, with its brackets if it has some, and the text after the colon.
 fn split_port(authority: &str) -> Result<(&str, Option<&str>), BadTarget> {
     let end = if authority.starts_with('[') {
         authority.find(']').map_or(authority.len(), |bracket| bracket + 1)
@@ -169,7 +169,7 @@ fn split_port(authority: &str) -> Result<(&str, Option<&str>), BadTarget> {
         authority.find(':').unwrap_or(authority.len())
     };
     let (host, rest) = authority.split_at(end);
-    // An address needs its brackets here; without them the end of it could not be told from a port.
+    // An IPv6 address needs its brackets here; without them its end could not be told from a port.
     match rest.strip_prefix(':') {
         Some(port) => Ok((host, Some(port))),
         None if rest.is_empty() => Ok((host, None)),
@@ -203,7 +203,7 @@ fn check_name(name: &str) -> Result<(), BadTarget> {
     wrong("Write the host as a name of letters, digits, - and _, in parts of 1 to 63 between dots.")
 }
 
-/// Whether everyone who reads URLs as browsers do would take this for an IPv4 address ("ends in a number").
+/// Whether the WHATWG URL standard would parse this as an IPv4 address ("ends in a number").
 fn ends_in_number(host: &str) -> bool {
     let last = without_dot(host).rsplit('.').next().unwrap_or_default();
     let hexadecimal = last.strip_prefix("0x").or_else(|| last.strip_prefix("0X"));
@@ -213,8 +213,8 @@ fn ends_in_number(host: &str) -> bool {
     }
 }
 
-/// The refusal of an address that is not written as four decimal numbers. What it means decides only which refusal: the
-/// operator's exceptions do not matter, for even an allowed address has to be written plainly.
+/// The refusal of an address that is not written as four decimal numbers. The address only decides which refusal it is;
+/// networks that the operator allows do not matter, because even an allowed address must be written plainly.
 fn disguised(host: &str) -> BadTarget {
     match parse_number_address(host).map(|address| Guard::default().check(address.into())) {
         Some(Err(refused)) => BadTarget::NotAllowed(refused),
@@ -222,8 +222,8 @@ fn disguised(host: &str) -> BadTarget {
     }
 }
 
-/// Reads an address as the C library does: one to four numbers in base 8, 10 or 16, of which the last fills what is
-/// left.
+/// Parses an address as the C library does: one to four numbers in base 8, 10 or 16, of which the last fills the remaining
+/// bytes.
 fn parse_number_address(host: &str) -> Option<Ipv4Addr> {
     let numbers: Vec<u32> = without_dot(host).split('.').map(parse_number).collect::<Option<_>>()?;
     let (last, first) = numbers.split_last()?;
@@ -241,7 +241,7 @@ fn parse_number(text: &str) -> Option<u32> {
         [b'0', _, ..] => (text.get(1..)?, 8),
         _ => (text, 10),
     };
-    // Two characters of a prefix and nothing after them are zero to those who read this at all.
+    // `0x` without digits is zero to the parsers that accept it.
     match digits {
         "" if base == 16 => Some(0),
         _ if digits.starts_with('+') => None,

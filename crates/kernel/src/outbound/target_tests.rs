@@ -1,4 +1,4 @@
-//! What is a target and what is not.
+//! Tests of which texts are valid targets.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::{BadTarget, Target};

@@ -1,4 +1,4 @@
-//! Whose certificates are believed when the service calls somebody: what the system trusts, and one more file.
+//! TLS of outbound connections: trusts the system's certificate authorities and those of one extra file.
 
 use std::io;
 use std::path::Path;
@@ -19,12 +19,12 @@ use crate::base::{Error, Result};
 
 pub(super) struct Tls {
     extra: RootCertStore,
-    /// Made at the first call by https: reading a system's certificates takes a while, and not every service calls out.
+    /// Built at the first https request, because reading the system's certificates is slow and not every process needs it.
     config: OnceCell<Arc<ClientConfig>>,
 }
 
 impl Tls {
-    /// Reads the extra file at once, because a mistake in it is the operator's and should show at the start.
+    /// Reads the extra file at once, so that the operator sees a mistake in it at the start.
     pub fn new(extra: Option<&Path>) -> Result<Self> {
         let extra = extra.map_or_else(|| Ok(RootCertStore::empty()), read_roots)?;
         Ok(Tls { extra, config: OnceCell::new() })
@@ -59,9 +59,9 @@ fn read_roots(file: &Path) -> Result<RootCertStore> {
 fn configure(mut roots: RootCertStore) -> Result<Arc<ClientConfig>, String> {
     let found = rustls_native_certs::load_native_certs();
     for error in &found.errors {
-        tracing::warn!("a trusted certificate of the system cannot be read: {error}");
+        tracing::warn!(%error, "failed to read a trusted certificate of the system");
     }
-    // A system's list has old entries that rustls does not read; they must not cost us the others.
+    // The system's list may have old entries that rustls cannot parse; the others are still used.
     roots.add_parsable_certificates(found.certs);
     if roots.is_empty() {
         return Err("this system trusts no certificate authority, so no server can prove who it is".to_owned());
@@ -73,7 +73,7 @@ fn configure(mut roots: RootCertStore) -> Result<Arc<ClientConfig>, String> {
     Ok(Arc::new(config))
 }
 
-/// Certificates name a host without the dot that ends it.
+/// Certificates name a host without its trailing dot.
 fn server_name(host: &Host) -> Result<ServerName<'static>, String> {
     match host {
         Host::Address(address) => Ok(ServerName::from(*address)),
@@ -84,7 +84,7 @@ fn server_name(host: &Host) -> Result<ServerName<'static>, String> {
     }
 }
 
-/// What rustls says, without the wrapping of the stream around it.
+/// The reason of rustls, without the wrapper of the stream.
 fn plain_reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => "the connection was closed during the handshake".to_owned(),

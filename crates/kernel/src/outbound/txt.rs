@@ -1,8 +1,8 @@
-//! TXT records of a name, asked of a name server: how somebody shows that a domain is theirs. For commands of the operator;
-//! no request leads here, so whom it asks is not guarded.
+//! Looks up TXT records, by which a tenant proves that it owns a domain. Used by commands of the operator only; requests of
+//! tenants cannot reach it, so the address of the name server is not guarded.
 //!
-//! The system's resolver tells addresses alone, so the question is put by hand: over UDP, and again over TCP where the
-//! answer does not fit. Deliberately left out: remembering answers, and following delegations, which is the server's work.
+//! The system's resolver returns addresses only, so the query is built here: over UDP, and again over TCP if the answer is
+//! truncated. Deliberately left out: caching, and following delegations, which the name server does.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -15,18 +15,17 @@ use tokio::time::timeout;
 
 use crate::base::{Chance, Error, Result};
 
-/// A datagram is lost now and then, and a server may be down: the next try asks the next server.
+/// A datagram may be lost, or a server may be down: each try uses the next server.
 const TRIES: usize = 3;
 const TRY_MAX: Duration = Duration::from_secs(3);
-/// As many as the C library looks at.
+/// As many as the C library uses.
 const SERVERS_MAX: usize = 3;
 const PORT: u16 = 53;
-/// More than any answer over UDP that nobody has asked to be longer.
+/// More than any UDP answer without EDNS, which this query does not use.
 const DATAGRAM_BYTES_MAX: usize = 4_096;
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
-/// The texts of all TXT records of a name, each put together of its parts; none if there are none. The server is the given
-/// one, or those of the system.
+/// The texts of all TXT records of a name, each joined from its parts. Uses the given name server, or those of the system.
 pub async fn look_up_txt(name: &str, server: Option<SocketAddr>, chance: &Chance) -> Result<Vec<String>> {
     let servers = match server {
         Some(server) => vec![server],
@@ -34,7 +33,7 @@ pub async fn look_up_txt(name: &str, server: Option<SocketAddr>, chance: &Chance
     };
     let mut reason = String::new();
     for server in servers.iter().cycle().take(TRIES) {
-        // Hard to guess: whoever can send us a datagram must not be able to answer.
+        // The id is unpredictable, so that an attacker cannot forge an answer.
         let id = u16::from_be_bytes(chance.bytes());
         match ask(name, *server, id).await {
             Ok(texts) => return Ok(texts),
@@ -44,14 +43,14 @@ pub async fn look_up_txt(name: &str, server: Option<SocketAddr>, chance: &Chance
     Err(Error::internal(format!("the TXT records of {name} could not be asked for: {reason}")))
 }
 
-/// Those that the system asks; its own, if it names none.
+/// The name servers of the system, or localhost if it names none.
 async fn system_servers() -> Vec<SocketAddr> {
     let text = tokio::fs::read_to_string(RESOLV_CONF).await.unwrap_or_default();
     let servers = named_servers(&text);
     if servers.is_empty() { vec![SocketAddr::from((Ipv4Addr::LOCALHOST, PORT))] } else { servers }
 }
 
-/// The `nameserver` lines. An address with a zone, which only links have, is passed over.
+/// The addresses of the `nameserver` lines. A link-local address with a zone is skipped.
 fn named_servers(text: &str) -> Vec<SocketAddr> {
     let address = |line: &str| -> Option<SocketAddr> {
         let mut words = line.split_whitespace();
@@ -61,11 +60,11 @@ fn named_servers(text: &str) -> Vec<SocketAddr> {
     text.lines().filter_map(address).take(SERVERS_MAX).collect()
 }
 
-/// What a message says, if it is the answer to the question.
+/// The content of an answer.
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
     Texts(Vec<String>),
-    /// It did not fit.
+    /// The answer did not fit into a datagram.
     Truncated,
     Refused(String),
 }
@@ -92,7 +91,7 @@ fn question(name: &str, id: u16) -> Result<Vec<u8>, String> {
     packet.build_bytes_vec().map_err(|error| error.to_string())
 }
 
-/// Whatever else arrives is passed over: anybody can send to an open port.
+/// Skips datagrams that do not answer the question, because anybody can send to an open port.
 async fn ask_by_datagram(question: &[u8], name: &str, server: SocketAddr, id: u16) -> Result<Answer, String> {
     let own: SocketAddr = match server {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
@@ -127,7 +126,7 @@ fn read(message: &[u8], name: &str, id: u16) -> Option<Answer> {
     if !is_answer || header_buffer::id(message).ok()? != id {
         return None;
     }
-    // Its end may be missing in the middle of a record. It decides nothing but that the question is put once more.
+    // A truncated message may end within a record, so it is not parsed; the query is repeated over TCP.
     if header_buffer::has_flags(message, PacketFlag::TRUNCATION).ok()? {
         return Some(Answer::Truncated);
     }
@@ -139,7 +138,7 @@ fn read(message: &[u8], name: &str, id: u16) -> Option<Answer> {
     }
     Some(match packet.rcode() {
         RCODE::NoError => Answer::Texts(packet.answers.iter().filter_map(|record| text(&record.rdata)).collect()),
-        // There is no such name, so it has no records.
+        // The name does not exist, so it has no records.
         RCODE::NameError => Answer::Texts(Vec::new()),
         refused => Answer::Refused(format!("the name server says {refused:?}")),
     })

@@ -1,20 +1,20 @@
-//! The SQL of one arm of a [`Walk`](super::Walk), put together while the program is compiled.
+//! The SQL of one arm of an [`IndexWalk`](super::IndexWalk), built at compile time.
 
 use super::columns::Text;
 
-/// A piece of an index in the order of a list, newest first. Its places are its values from `$2` on, then the place that it
-/// is before, the place that it starts with, and the number of rows.
+/// A range of an index in the order of a list, newest first. Its parameters are its values from `$2` on, then the upper
+/// bound (exclusive), the lower bound (inclusive), and the row limit.
 ///
-/// Each value is asked for twice, in other words: however alike PostgreSQL takes all records to be, it then finds the index
-/// with the value cheaper than the one without.
+/// Each value is compared twice, by `=` and by `>=`: with any table statistics PostgreSQL then estimates the index with the
+/// value to be cheaper than the one without.
 ///
 /// ```
-/// use kernel::store::Arms;
+/// use kernel::store::ArmSql;
 ///
-/// const NOTES: Arms = Arms::new("id, author_id", "notes", &["id"]);
+/// const NOTES: ArmSql = ArmSql::new("id, author_id", "notes", &["id"]);
 /// kernel::statements! {
 ///     BY_ID = kernel::arm!(NOTES);
-///     BY_AUTHOR = kernel::arm!(NOTES.along("notes_by_author").of(&["author_id"]));
+///     BY_AUTHOR = kernel::arm!(NOTES.use_index("notes_by_author").where_equal(&["author_id"]));
 /// }
 /// assert_eq!(BY_ID, "SELECT id, author_id FROM notes WHERE tenant_id = $1 AND id < $2 AND id >= $3 ORDER BY id DESC LIMIT $4");
 /// assert!(BY_AUTHOR.contains("notes /* INDEXED BY notes_by_author */ WHERE"));
@@ -31,24 +31,24 @@ pub struct Arms {
 }
 
 impl Arms {
-    /// What is read of each row, and the columns that the list is ordered by.
+    /// The columns to read, and the columns that the list is ordered by.
     pub const fn new(columns: &'static str, table: &'static str, order: &'static [&'static str]) -> Self {
         Arms { columns, table, order, index: None, values: &[], only: None }
     }
 
-    /// Along this index, which SQLite is told.
+    /// Makes SQLite use this index.
     #[must_use]
     pub const fn along(self, index: &'static str) -> Self {
         Arms { index: Some(index), ..self }
     }
 
-    /// The columns that an arm has a value for, as they stand in the index before the order.
+    /// The columns that an arm has a value for: those before the sort columns in the index.
     #[must_use]
     pub const fn of(self, values: &'static [&'static str]) -> Self {
         Arms { values, ..self }
     }
 
-    /// Of an index that holds only some rows: its condition.
+    /// The condition of a partial index.
     #[must_use]
     pub const fn only(self, condition: &'static str) -> Self {
         Arms { only: Some(condition), ..self }
@@ -97,7 +97,7 @@ impl Text {
         }
     }
 
-    /// One column stands for itself, several stand in parentheses.
+    /// Several columns are compared as a tuple.
     const fn add_bound(&mut self, operator: &str, columns: &[&str], first: usize) {
         let (open, close) = if columns.len() == 1 { ("", "") } else { ("(", ")") };
         self.add(" AND ");
@@ -116,7 +116,7 @@ impl Text {
     }
 }
 
-/// The text of [`Arms`], for `statements!`.
+/// The text of an [`ArmSql`], for `statements!`.
 #[macro_export]
 macro_rules! arm {
     ($arms:expr) => {

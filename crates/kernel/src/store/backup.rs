@@ -8,11 +8,11 @@ use crate::base::{Error, Result};
 
 use super::sqlite;
 
-/// How long to wait for the moment in which the log is reset. Writers are not waited for.
+/// How long to wait while the write-ahead log is reset. The copy does not wait for writers.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// Copies everything that was acknowledged before the call. Either the whole copy appears under its name, on disk,
-/// or nothing does; a file of that name is replaced.
+/// Copies everything that was acknowledged before the call. The copy appears under its name only when it is complete and on
+/// disk; a file of that name is replaced.
 pub(super) async fn backup_sqlite(database: PathBuf, target: PathBuf, tag: String) -> Result<()> {
     let work = move || {
         let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -22,7 +22,7 @@ pub(super) async fn backup_sqlite(database: PathBuf, target: PathBuf, tag: Strin
             .and_then(|()| std::fs::rename(&partial, &target).map_err(|error| failed(&target, &error)))
             .and_then(|()| sync(folder));
         if made.is_err() {
-            // What is left of the copy is of no use to anyone; that it may stay behind does not change the answer.
+            // A partial copy is useless; if it cannot be removed, the error stays the same.
             let _ = std::fs::remove_file(&partial);
         }
         made
@@ -31,7 +31,7 @@ pub(super) async fn backup_sqlite(database: PathBuf, target: PathBuf, tag: Strin
 }
 
 fn copy(database: &Path, partial: &Path) -> Result<()> {
-    // Made before SQLite fills it, so that nobody but the owner can read it at any moment.
+    // Created before SQLite fills it, so that only the owner can ever read it.
     let name = partial.to_str().ok_or_else(|| Error::internal("the name of the backup is not UTF-8"))?;
     sqlite::create_private(partial).map_err(|error| failed(partial, &error))?;
     let connection = sqlite::open(database, LOCK_WAIT_MAX)?;

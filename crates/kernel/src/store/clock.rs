@@ -1,4 +1,4 @@
-//! The tenant's clock: every write moves it, so that times and sequences never go back.
+//! The tenant's clock: every write advances it, so that times and sequences never go back.
 
 use std::mem::replace;
 
@@ -9,24 +9,24 @@ use super::delta::LAST_TICK;
 use super::tx::Conn;
 use super::{Engine, Tx};
 
-/// How far a tenant's clock may be ahead of the database's own time: more than clocks of healthy machines ever differ. One
-/// node whose clock is months ahead would otherwise take the times of every record with it, for good.
+/// How far a tenant's clock may be ahead of the database's time: more than clocks of healthy machines ever differ. Without
+/// the limit, one node whose clock is months ahead would move the times of all later records, permanently.
 pub const CLOCK_AHEAD_MAX_MS: i64 = 10 * MINUTE_MS;
 
-/// Moves the tenant's clock: time never goes back, and no two writes have the same number.
+/// Advances the tenant's clock: time never goes back, and no two writes share a sequence.
 const TICK: &str = "UPDATE tenant_clocks SET last_at = CASE WHEN last_at > $2 THEN last_at ELSE $2 END, \
      sequence = sequence + 1 WHERE tenant_id = $1 RETURNING last_at, sequence";
 
-/// The same where nobody else can move it meanwhile.
+/// The same on SQLite, where no other writer can advance it in between.
 const SET_CLOCK: &str = "UPDATE tenant_clocks SET last_at = $2, sequence = $3 WHERE tenant_id = $1";
 
-/// The same for a tenant that may have none yet; of two that start it, the second moves what the first has made.
+/// The same for a tenant that may have no clock yet; of two first writes, the second advances the clock of the first.
 const FIRST_TICK: &str = "INSERT INTO tenant_clocks (tenant_id, last_at, sequence) VALUES ($1, $2, 1) \
      ON CONFLICT (tenant_id) DO UPDATE SET \
      last_at = CASE WHEN tenant_clocks.last_at > $2 THEN tenant_clocks.last_at ELSE $2 END, \
      sequence = tenant_clocks.sequence + 1 RETURNING last_at, sequence";
 
-/// One more number of a write that tells of several things.
+/// One more sequence, for a write with several events.
 const NEXT_SEQUENCE: &str = "UPDATE tenant_clocks SET sequence = sequence + 1 WHERE tenant_id = $1 RETURNING sequence";
 
 /// The statements of this module, for the test that prepares every statement.
@@ -38,7 +38,7 @@ pub const STATEMENTS: &[(&str, &str)] = &[
     ("LAST_TICK", LAST_TICK),
 ];
 
-/// The moment and the number of a tenant's write.
+/// The time and the sequence of a tenant's write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tick {
     pub at: Timestamp,
@@ -46,11 +46,10 @@ pub struct Tick {
 }
 
 impl Tx {
-    /// Moves the tenant's clock, once per transaction; asked again it answers the same.
+    /// Advances the tenant's clock, once per transaction; further calls return the same tick.
     ///
-    /// On PostgreSQL the row stays locked until the end, so that one tenant's writes come one after the other, as
-    /// they do on SQLite anyway. A clock that would be far ahead of the database's own time is not moved, and nothing is
-    /// written: see [`CLOCK_AHEAD_MAX_MS`].
+    /// On PostgreSQL the row stays locked until the end, so that one tenant's writes are serial, as they are on SQLite
+    /// anyway. If the clock would be far ahead of the database's time, the transaction fails: see [`CLOCK_AHEAD_MAX_MS`].
     pub async fn tick(&mut self) -> Result<Tick> {
         if let Some(tick) = self.tick {
             return Ok(tick);
@@ -77,8 +76,8 @@ impl Tx {
         Ok(tick)
     }
 
-    /// Moves the tenant's clock in its place among what is asked; to when, [`Tx::tick`] tells. On PostgreSQL it is sent
-    /// together with the next statement that is waited for: what is asked behind it is answered under it.
+    /// Advances the tenant's clock without waiting; [`Tx::tick`] returns the tick. On PostgreSQL the statement is deferred
+    /// and sent with the next awaited one, and queries after it run under the clock's lock.
     pub async fn tick_ahead(&mut self) -> Result<()> {
         if self.tick.is_some() || self.ticking.is_some() {
             return Ok(());
@@ -86,13 +85,13 @@ impl Tx {
         if self.engine() == Engine::Sqlite || self.tenant_id().is_none() {
             return self.tick().await.map(drop);
         }
-        // Whether there is a clock yet, it is too late to ask when what was asked behind it is answered.
+        // `FIRST_TICK`, because whether the clock exists would be known only after the queries behind it have run.
         self.ticking = Some(self.ask(FIRST_TICK, vec![self.world().now().into()]).await?);
         Ok(())
     }
 
-    /// What RETURNING returns SQLite gathers in a table that it makes for each execution: dearer than a look and a change,
-    /// between which nobody else writes.
+    /// On SQLite a SELECT and an UPDATE are cheaper than RETURNING, for which it creates a table at each execution. No other
+    /// writer comes in between.
     async fn move_clock(&mut self, now: Timestamp) -> Result<Option<(Timestamp, i64)>> {
         if self.engine() == Engine::Postgres {
             return self.find(TICK, args![now]).await;
@@ -103,7 +102,7 @@ impl Tx {
         Ok(Some(moved))
     }
 
-    /// What the database takes for the time: its own where it has one, once a statement has been asked.
+    /// The database's time: on PostgreSQL its own when the transaction began, or this node's before the first statement.
     pub fn database_now(&self) -> Timestamp {
         match (&self.connection, &self.world().clock) {
             (Conn::Postgres(_), Clock::Manual(_)) | (Conn::Sqlite(_), _) => self.world().now(),
@@ -111,8 +110,8 @@ impl Tx {
         }
     }
 
-    /// Nothing is written by a node whose clock is far ahead of the database's: what it takes for old it would remove, and
-    /// what it leases would be its own for as long.
+    /// Refuses writes of a node whose clock is far ahead of the database's: it would delete rows before their retention
+    /// ends, and hold its leases too long.
     pub(super) fn check_node(&self) -> Result<()> {
         let (now, own) = (self.world().now(), self.database_now());
         if now <= own.plus(CLOCK_AHEAD_MAX_MS) {
@@ -128,7 +127,7 @@ impl Tx {
         if at <= own.plus(CLOCK_AHEAD_MAX_MS) {
             return Ok(());
         }
-        // It has been moved already, in this transaction, which must not be kept.
+        // This transaction has advanced the clock already, so it must not be committed.
         self.doomed = true;
         self.check_node()?;
         let tenant = self.handle.visible();
@@ -138,8 +137,8 @@ impl Tx {
         )))
     }
 
-    /// A number of its own for each event of this write: rising in the order of commits, because the tenant's clock
-    /// stays locked to the end.
+    /// A sequence of its own for each event of this write. Sequences rise in the order of commits, because the tenant's
+    /// clock stays locked to the end.
     pub async fn next_sequence(&mut self) -> Result<i64> {
         let tick = self.tick().await?;
         if replace(&mut self.sequence_used, true) {

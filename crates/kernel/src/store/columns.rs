@@ -1,14 +1,14 @@
-//! The columns of a record, listed once: statements are made of the list when the program is compiled, and rows are read and
-//! written by name. What else a statement says, its conditions and joins, is SQL as it is written.
+//! The columns of a record, listed once: statements are built from the list at compile time, and rows are read and written
+//! by name. Conditions and joins remain plain SQL.
 
-/// Declares columns. What is written of a row is one value for each, by name, and so is where each stands in a row that is
-/// read: an order that is wrong cannot be written down.
+/// Declares columns as the fields of a struct, which holds the values of a row to write, or the index of each column in a
+/// row that was read. So columns cannot be confused by their order.
 ///
 /// ```
 /// use kernel::store::Value;
 ///
 /// kernel::columns! {
-///     /// All of a note but the tenant, which is `$1` of every statement.
+///     /// All columns of a note but the tenant, which is `$1` of every statement.
 ///     struct NoteColumns in "notes" by id { id, r#type = "type", body }
 /// }
 /// assert_eq!(NoteColumns::SELECT, "SELECT id, type, body FROM notes WHERE tenant_id = $1");
@@ -18,7 +18,7 @@
 /// let row = NoteColumns { body: "Hello", id: "1", r#type: "memo" };
 /// assert_eq!(row.into_vec(), ["1", "memo", "Hello"]);
 ///
-/// // A list that is read alone, of whatever SELECT takes.
+/// // A list for reading only, of any expressions.
 /// kernel::columns! {
 ///     struct ShownColumns { id = "n.id", read_at = "r.at" }
 /// }
@@ -39,7 +39,7 @@ macro_rules! columns {
         }
 
         impl<T> $name<T> {
-            /// In the order of the statements.
+            /// The values in the order of the statements.
             pub fn into_vec(self) -> Vec<T> {
                 vec![$(self.$column),+]
             }
@@ -48,10 +48,10 @@ macro_rules! columns {
         impl $name<usize> {
             const NAMES: &[&str] = &[$($crate::columns!(@name $column $($sql)?)),+];
 
-            /// For a SELECT.
+            /// The column list of a SELECT.
             pub const LIST: &str = $crate::sql!(@text $crate::store::Text::list($name::NAMES));
 
-            /// Where each stands in a row that was selected so.
+            /// The index of each column in a row selected with `LIST`.
             pub const AT: Self = {
                 let mut at = 0;
                 $name { $($column: { at += 1; at - 1 }),+ }
@@ -61,7 +61,7 @@ macro_rules! columns {
             $($($crate::columns! { @update $table $name $($key)+ })?)?
         }
 
-        // Some are only read, others only written.
+        // Uses every item, because some columns are only read and others only written.
         const _: (&str, $name<usize>, fn($name<()>) -> Vec<()>) = ($name::LIST, $name::AT, $name::into_vec);
         $(const _: [&str; 3] = [$table, $name::SELECT, $name::INSERT];)?
     };
@@ -76,7 +76,7 @@ macro_rules! columns {
     };
 }
 
-/// Texts in a row, as one that `statements!` can name.
+/// Concatenates texts at compile time, for `statements!`.
 #[macro_export]
 macro_rules! sql {
     (@text $text:expr) => {{
@@ -88,10 +88,10 @@ macro_rules! sql {
     };
 }
 
-/// A statement that is longer does not compile. All of a ticket takes a third of it.
+/// A longer statement does not compile. All columns of a ticket take a third of it.
 const TEXT_BYTES_MAX: usize = 4_096;
 
-/// A text that is put together while the program is compiled.
+/// A text that is built at compile time.
 #[doc(hidden)]
 pub struct Text {
     bytes: [u8; TEXT_BYTES_MAX],
@@ -130,7 +130,7 @@ impl Text {
         text
     }
 
-    /// What is no key is set. A key that is no column finds nothing to be equal to, which no database prepares.
+    /// Sets every column that is not a key. A key must be one of the columns: any other gets a parameter without a value.
     pub const fn update(table: &str, names: &[&str], keys: &[&str]) -> Self {
         let (mut text, mut at, mut is_first) = (Text::of(&["UPDATE ", table, " SET "]), 0, true);
         while at < names.len() {
@@ -154,7 +154,7 @@ impl Text {
     pub const fn as_str(&self) -> &str {
         match str::from_utf8(self.bytes.split_at(self.len).0) {
             Ok(text) => text,
-            // Whole texts in a row are text.
+            // Concatenated texts are valid UTF-8.
             Err(_) => "",
         }
     }
@@ -174,7 +174,7 @@ impl Text {
         self.add_place(at);
     }
 
-    /// Of a column of the list: the tenant is `$1`.
+    /// The parameter of a column of the list; `$1` is the tenant.
     pub(super) const fn add_place(&mut self, at: usize) {
         self.add("$");
         self.add_number(at + 2);
@@ -190,7 +190,7 @@ impl Text {
 
 const DIGITS: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
 
-/// Where a name stands in a list, or the list's length.
+/// The position of a name in a list, or the list's length.
 const fn place_of(name: &str, names: &[&str]) -> usize {
     let mut at = 0;
     while at < names.len() && !is_same(name.as_bytes(), names[at].as_bytes()) {

@@ -1,14 +1,14 @@
-//! Where a list goes on, as its cursor holds it.
+//! The keys of keyset cursors.
 
 use super::Value;
 use crate::base::{Id, Identified, Timestamp};
 
-/// A place in a list. No two records of the list have the same.
+/// The sort key of a record in a list. No two records of the list share one.
 pub trait CursorKey: Copy {
-    /// As the values of the list's order.
+    /// The values of the list's sort columns.
     fn to_position(self) -> Vec<Value>;
 
-    /// From a cursor that we have signed; it may be of an older version.
+    /// Reads a key from a cursor that we have signed; an older version may have written it.
     fn from_position(position: &[Value]) -> Option<Self>;
 }
 

@@ -16,10 +16,10 @@ use super::row::{EachRow, take_only};
 use super::tx::Tx;
 use super::{Args, Backend, Engine, FromRow, Row, Select, Store, dialect};
 
-/// How long a caller waits for maintenance; after that it is told to try again.
+/// How long a caller waits for maintenance before it fails with 503.
 const MAINTENANCE_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// As long as SQLite waits at most before it asks for the lock again.
+/// The longest time after which SQLite tries again to take the lock.
 const MAKE_WAY: Duration = Duration::from_millis(100);
 
 /// A handle to the records of one tenant, or to all on behalf of the system.
@@ -38,7 +38,7 @@ impl Db {
         Db { store, handle: Arc::new(Handle { reach, job: false, actor, world, followers }) }
     }
 
-    /// For what the service does by itself: its writes wait for each other, and not with the tenant's requests.
+    /// A handle for background jobs: their writes do not queue with the tenant's requests.
     pub(super) fn for_job(store: Store, tenant: TenantId) -> Self {
         let (world, reach) = (store.world().clone(), Reach::Tenant(tenant, tenant.to_string()));
         let (actor, followers) = (Actor::system(), store.followers());
@@ -49,7 +49,7 @@ impl Db {
         self.handle.tenant_id()
     }
 
-    /// Why the system works across tenants; none on a tenant's handle.
+    /// The purpose of a system handle; none on a tenant's handle.
     pub fn purpose(&self) -> Option<Purpose> {
         match self.handle.reach {
             Reach::System(purpose) => Some(purpose),
@@ -69,16 +69,16 @@ impl Db {
         self.store.engine()
     }
 
-    /// For a command that writes much beside a server: on the embedded store that one asks for the lock now and then, and must
-    /// find it free.
+    /// Pauses a command that writes much beside a running server: on SQLite the server polls for the lock, and must find it
+    /// free.
     pub async fn make_way(&self) {
         if self.engine() == Engine::Sqlite {
             tokio::time::sleep(MAKE_WAY).await;
         }
     }
 
-    /// Waits until no other maintenance job of this tenant runs in this process, and on SQLite none at all: every write would wait
-    /// for all that are queued at the writer, and on PostgreSQL each would hold a connection while it waits for the tenant's clock.
+    /// Waits until no other maintenance job of this tenant runs in this process, and on SQLite none at all: other writes
+    /// would wait for all queued ones, and on PostgreSQL each would hold a connection while it waits for the tenant's clock.
     /// The permit is held until the write is committed, even if the caller is gone.
     pub async fn acquire_maintenance_permit(&self) -> Result<MaintenancePermit> {
         let turns = &self.store.0.maintenance_turns;
@@ -92,7 +92,7 @@ impl Db {
         Ok(MaintenancePermit::new(of_tenant, of_all))
     }
 
-    /// What the database takes for the time: its own where it has one, for the machine of a command may be wrong.
+    /// The database's time: its own where it has a clock, because the clock of a command's machine may be wrong.
     pub async fn database_now(&self) -> Result<Timestamp> {
         match (self.store.backend(), &self.world().clock) {
             (Backend::Sqlite(_), _) | (Backend::Postgres(_), Clock::Manual(_)) => Ok(self.world().now()),
@@ -103,25 +103,25 @@ impl Db {
         }
     }
 
-    /// What `database_time!` is bound to: nothing where the database has a time of its own.
+    /// The value to bind for `database_time!`: none where the database has a clock of its own.
     pub fn given_time(&self) -> Option<Timestamp> {
         self.handle.given_time(self.engine())
     }
 
-    /// By how much this node's clock is ahead of the database's, give or take the time that asking takes. Zero where they
-    /// are one.
+    /// By how many milliseconds this node's clock is ahead of the database's, less the uncertainty of the round trip. Zero
+    /// on SQLite.
     pub async fn clock_ahead_ms(&self) -> Result<i64> {
         let asked_at = self.world().now();
         let told = self.database_now().await?;
         let answered_at = self.world().now();
-        // Somewhere between asking and being answered it was so late: whatever lies between them is no difference.
+        // The database read its clock between the request and the answer, so a time between them is no difference.
         Ok((asked_at.as_millis() - told.as_millis()).max(0) + (answered_at.as_millis() - told.as_millis()).min(0))
     }
 
-    /// Runs `job` as one transaction. It is answered when its changes are on disk, or when none of them is.
+    /// Runs `job` as one transaction. Returns when all of its changes are on disk, or none.
     ///
     /// The job runs to its end even if the caller stops waiting. It may await only its transaction, and should be
-    /// short: on SQLite all others wait for it. "Unavailable" can mean that the fate of a commit is unknown; it is
+    /// short: on SQLite all other writes wait for it. "Unavailable" can mean that the outcome of a commit is unknown; it is
     /// never retried here.
     pub async fn write<R: Send + 'static>(
         &self,
@@ -130,8 +130,8 @@ impl Db {
         downcast(self.run(any_job(job), None).await?)
     }
 
-    /// Like [`Db::write`], for a maintenance job that changes many pages. On SQLite it is not part of a group commit: inside a
-    /// savepoint, each statement that changes several rows walks the list of all pages that the job has changed so far.
+    /// Like [`Db::write`], for a maintenance job that changes many pages. On SQLite it is not part of a group commit: inside
+    /// a savepoint, each statement that changes several rows reads the list of all pages that the job has changed so far.
     pub async fn write_in_own_commit<R: Send + 'static>(
         &self,
         permit: MaintenancePermit,
@@ -151,7 +151,7 @@ impl Db {
                     None => {}
                 }
                 let tx = Tx::postgres(Session::for_writing(&postgres.pool).await?, self.handle.clone());
-                // Spawned, so that a caller who goes away cannot stop it between BEGIN and COMMIT.
+                // Spawned, so that a caller that goes away cannot stop it between BEGIN and COMMIT.
                 let news = self.store.news_of_writes().clone();
                 let write = async move {
                     let _turns = (turn, job_turn, permit);
@@ -162,7 +162,7 @@ impl Db {
         }
     }
 
-    /// The one row there must be; none is "not found".
+    /// The one row of a query; no row is "not found".
     pub async fn one<T: FromRow>(&self, sql: &str, args: Args<'_>) -> Result<T> {
         self.find(sql, args).await?.ok_or_else(Error::not_found)
     }
@@ -173,7 +173,7 @@ impl Db {
         Ok(found)
     }
 
-    /// Every row, so the statement has a LIMIT.
+    /// All rows of a query, so the statement needs a LIMIT.
     pub async fn list<T: FromRow>(&self, sql: &str, args: Args<'_>) -> Result<Vec<T>> {
         let mut found = Vec::new();
         self.ask(sql, args, &mut |row| T::from_row(row).map(|row| found.push(row))).await?;
@@ -205,8 +205,8 @@ impl Db {
         self.handle.lane()
     }
 
-    /// Like [`Db::select`], for a query that may look at many rows: on SQLite it leaves the threads that serve
-    /// requests alone, and has connections of its own.
+    /// Like [`Db::select`], for a query that may read many rows: on SQLite it runs on blocking threads, with connections of
+    /// its own.
     pub async fn scan<T: FromRow + 'static>(&self, select: &Select) -> Result<Vec<T>> {
         let finished = select.finish();
         self.handle.check_select(finished.tenant)?;
@@ -214,7 +214,7 @@ impl Db {
         match self.store.backend() {
             Backend::Sqlite(lite) => {
                 self.world().statements.note();
-                // The wait is here and not on the blocking thread, of which there are only so many.
+                // It waits here and not on a blocking thread, of which there are few.
                 let mut of_tenant = None;
                 if self.tenant_id().is_some() {
                     of_tenant = Some(lite.scan_turns_of_tenants.take(self.handle.lane(), lite.wait_max).await?);
@@ -240,7 +240,7 @@ impl Db {
         }
     }
 
-    /// See [`Store::explain`].
+    /// See [`Store::explain_select`].
     pub(super) async fn explain(&self, select: &Select) -> Result<Vec<String>> {
         let finished = select.finish();
         let text = format!("{}{}", dialect::explain(self.engine()), finished.text);

@@ -1,4 +1,4 @@
-//! Every difference between the two engines that shows in SQL. Elsewhere a statement is written once for both.
+//! Every difference between the two engines in SQL. Elsewhere a statement is written once for both.
 
 use super::Engine;
 
@@ -8,7 +8,7 @@ pub(super) const SQLITE_BEGIN: &str = "BEGIN IMMEDIATE";
 pub(super) const SQLITE_COMMIT: &str = "COMMIT";
 pub(super) const SQLITE_ROLLBACK: &str = "ROLLBACK";
 
-/// One job inside its group, where it is to be undone by itself.
+/// The savepoint that undoes one job of a group commit.
 pub(super) const SQLITE_JOB_OPEN: &str = "SAVEPOINT job";
 pub(super) const SQLITE_JOB_KEEP: &str = "RELEASE job";
 pub(super) const SQLITE_JOB_UNDO: &str = "ROLLBACK TO job";
@@ -17,52 +17,52 @@ pub(super) const SQLITE_JOB_UNDO: &str = "ROLLBACK TO job";
 pub(super) const POSTGRES_BEGIN: &str = "BEGIN READ WRITE";
 
 /// PostgreSQL answers COMMIT of an aborted transaction with ROLLBACK and no error, and the driver does not show which
-/// of the two it was. A savepoint costs next to nothing and is refused in an aborted transaction, and outside of one;
-/// in one message with COMMIT its refusal keeps the COMMIT from being run.
+/// of the two it was. A savepoint costs next to nothing and is refused in an aborted transaction, and outside of one.
+/// Sent in one message with COMMIT, its refusal prevents the COMMIT.
 pub(super) const POSTGRES_COMMIT: &str = "SAVEPOINT sound; COMMIT";
 pub(super) const POSTGRES_ROLLBACK: &str = "ROLLBACK";
 
-/// Names the tenant that row-level security lets this session see, and tells to whom it was named.
+/// Sets the tenant that row-level security lets this session see, and returns the backend that it was set on.
 pub(super) const POSTGRES_SET_TENANT: &str = "SELECT set_config('tc.tenant', $1, false), pg_backend_pid()";
 
-/// The same for a write, which is also told the database's own time: see [`super::Tx::tick`].
+/// The same for a write, which also needs the database's time: see [`super::Tx::tick`].
 pub(super) const POSTGRES_SET_TENANT_TO_WRITE: &str = "SELECT set_config('tc.tenant', $1, false), pg_backend_pid(), \
      CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)";
 
-/// Who answers.
+/// The process id of the backend.
 pub(super) const POSTGRES_BACKEND: &str = "SELECT pg_backend_pid()";
 
-/// The tenant's name for the system's own work across tenants.
+/// The value of `tc.tenant` for statements over all tenants.
 pub(super) const EVERY_TENANT: &str = "*";
 
-/// What every connection to PostgreSQL starts with. The timeouts keep a stuck statement, lock or transaction from
-/// holding a pooled connection for ever; compiling small statements to machine code only makes them late. A bitmap reads
-/// all that an index has before it shows the first row: where a table's numbers are not known yet, that would be chosen
-/// for a list that needs fifty rows in the order of the index.
+/// The settings of every connection to PostgreSQL. The timeouts keep a stuck statement, lock or transaction from
+/// holding a pooled connection for ever. JIT compilation only delays small statements. A bitmap scan reads all matches of
+/// an index before it returns the first row; without table statistics the planner would choose it for a list that needs
+/// fifty rows in the order of the index.
 pub(super) const POSTGRES_SETTINGS: &str = "SET statement_timeout = '30s'; SET lock_timeout = '10s'; \
      SET idle_in_transaction_session_timeout = '5s'; SET default_transaction_read_only = on; \
      SET client_min_messages = warning; SET jit = off; SET enable_bitmapscan = off";
 
-/// Whether the role would walk through row-level security.
+/// Whether the role bypasses row-level security.
 pub(super) const POSTGRES_ROLE: &str =
     "SELECT rolname::text, rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user";
 
-/// The lock that one transaction holds on a name until its end; see [`super::Tx::try_lock`].
+/// The advisory lock that a transaction holds until its end; see [`super::Tx::try_lock`].
 pub(super) const POSTGRES_TRY_LOCK: &str = "SELECT pg_try_advisory_xact_lock($1)";
 
-/// How migrations are kept from running twice at once. The number is arbitrary and only has to be ours.
+/// The lock that keeps two nodes from migrating at once. The number is arbitrary, but must be ours alone.
 pub(super) const POSTGRES_MIGRATION_LOCK: &str = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = '120s'; \
      SELECT pg_advisory_xact_lock(7309453291847); SELECT set_config('tc.tenant', '*', true)";
 pub(super) const SQLITE_MIGRATION_BEGIN: &str = "BEGIN EXCLUSIVE";
 
-/// A statement in SQLite's own spelling. It counts `$N` by first appearance, so that `… $2 … $1 …` would be swapped, and
-/// looks every name up from the start of a list; `?N` is the number itself. And it is told which index to use where a
-/// statement names one, as `/* INDEXED BY name */` behind the table: without numbers of what is in a table it takes the
-/// index with a value before the order for no better than the one without. To PostgreSQL that is a comment.
+/// Translates a statement for SQLite. SQLite numbers `$N` by first appearance, so `… $2 … $1 …` would be swapped, and looks
+/// every name up in a list; `?N` is the number itself. `/* INDEXED BY name */` after a table becomes an index hint: without
+/// table statistics SQLite rates an index with a value before the sort columns no better than one without. To PostgreSQL the
+/// hint is a comment.
 ///
-/// What is quoted and what is a comment stays as it is: the path of a JSON value starts with a `$`, too.
+/// Quoted texts and comments stay as they are: a JSON path starts with a `$`, too.
 ///
-/// The time is bound: SQLite has none of its own that a test could move.
+/// The time is bound, because SQLite has no clock of its own that a test could move.
 pub(super) fn sqlite_text(sql: &str) -> String {
     let sql = &sql.replace(POSTGRES_TIME, "NULL");
     let (mut text, mut rest) = (String::with_capacity(sql.len()), sql.as_str());
@@ -87,19 +87,19 @@ pub(super) fn sqlite_text(sql: &str) -> String {
 
 const INDEX_NAMED: &str = "/* INDEXED BY ";
 
-/// How long what begins here is, if it is quoted or a comment; else one character. A doubled quote is read as the end of
-/// one text and the beginning of the next, which comes to the same.
+/// The length of the quoted text or comment that begins here; else one character. A doubled quote is read as the end of
+/// one text and the beginning of the next, which has the same effect.
 fn whole(found: &str) -> usize {
     let ends = [("'", "'"), ("\"", "\""), ("/*", "*/"), ("--", "\n")];
     let Some((begin, end)) = ends.into_iter().find(|(begin, _)| found.starts_with(begin)) else { return 1 };
     found[begin.len()..].find(end).map_or(found.len(), |at| begin.len() + at + end.len())
 }
 
-/// The time when PostgreSQL began with a statement, in milliseconds; as [`database_time!`] writes it.
+/// The time at which PostgreSQL began the statement, in milliseconds, as [`database_time!`] writes it.
 const POSTGRES_TIME: &str = "CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000 AS BIGINT)";
 
-/// In a statement, the time by the clock that all nodes share: the database's own, or what is bound in this place where
-/// it has none. What is bound is [`super::Db::given_time`].
+/// In a statement, the time by the clock that all nodes share: the database's own, or the bound value where it has none.
+/// Bind [`super::Db::given_time`].
 #[macro_export]
 macro_rules! database_time {
     ($given:literal) => {
@@ -111,7 +111,7 @@ macro_rules! database_time {
     };
 }
 
-/// What ends a SELECT whose rows are to be locked, those apart that are locked already.
+/// The end of a SELECT that locks its rows and skips locked ones.
 pub(super) fn skip_locked(engine: Engine) -> &'static str {
     match engine {
         Engine::Sqlite => "",
@@ -119,8 +119,8 @@ pub(super) fn skip_locked(engine: Engine) -> &'static str {
     }
 }
 
-/// Notes a change of a tenant's record. PostgreSQL notes the transaction. SQLite's one writer numbers them as they are committed, by
-/// the time: what is written after a store was put back to an earlier state has other numbers than what was written before.
+/// Inserts a change of a tenant's record. PostgreSQL adds the transaction id. SQLite's single writer numbers changes by
+/// time, in the order of commits, so that changes after a restore get other numbers than those that were lost by it.
 pub(super) fn note_change(engine: Engine) -> &'static str {
     match engine {
         Engine::Sqlite => {
@@ -135,7 +135,7 @@ pub(super) fn numbers_changes_by_time(engine: Engine) -> bool {
     engine == Engine::Sqlite
 }
 
-/// The changes behind a place; on PostgreSQL those of transactions older than all that are under way.
+/// The changes after a position; on PostgreSQL only those of transactions older than all that are under way.
 pub(super) fn changes_behind(engine: Engine) -> &'static str {
     match engine {
         Engine::Sqlite => {
@@ -151,7 +151,7 @@ pub(super) fn changes_behind(engine: Engine) -> &'static str {
     }
 }
 
-/// The place behind everything that can be seen; what is under way comes behind it.
+/// The position after all visible changes; transactions under way come after it.
 pub(super) fn changes_end(engine: Engine) -> &'static str {
     match engine {
         Engine::Sqlite => "SELECT 0, COALESCE((SELECT MAX(number) FROM changes WHERE written_by = 0), 0)",
@@ -161,7 +161,7 @@ pub(super) fn changes_end(engine: Engine) -> &'static str {
     }
 }
 
-/// What tells the time where several nodes share a database; where there is one, its own is as good.
+/// Selects the time where several nodes share a database; a single node uses its own clock.
 pub(super) fn time_of_the_database(engine: Engine) -> Option<&'static str> {
     match engine {
         Engine::Sqlite => None,
@@ -169,7 +169,7 @@ pub(super) fn time_of_the_database(engine: Engine) -> Option<&'static str> {
     }
 }
 
-/// Where it is noted which migrations a database has, and with which text.
+/// The table of applied migrations and the checksums of their texts.
 pub(super) fn migrations_table(engine: Engine) -> &'static str {
     match engine {
         Engine::Sqlite => {
@@ -189,7 +189,7 @@ pub(super) fn migrations_table(engine: Engine) -> &'static str {
     }
 }
 
-/// Counts the tables of that name: a database without it has no migrations yet.
+/// Counts the tables of that name: a database without one has no migrations yet.
 pub(super) fn migrations_table_exists(engine: Engine) -> &'static str {
     match engine {
         Engine::Sqlite => "SELECT count(*) FROM sqlite_schema WHERE name = 'schema_migrations'",
@@ -197,10 +197,10 @@ pub(super) fn migrations_table_exists(engine: Engine) -> &'static str {
     }
 }
 
-/// Looks at every page of the file; one row "ok", or what is wrong.
+/// Checks every page of the file; returns one row "ok", or the problems.
 pub(super) const SQLITE_CHECK: &str = "PRAGMA quick_check(10)";
 
-/// Tables of tenants that row-level security does not guard.
+/// Tables of tenants without row-level security.
 pub(super) const POSTGRES_OPEN_TABLES: &str = "SELECT c.relname::text FROM pg_class c \
      WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace \
      AND (c.relname = 'tenants' OR EXISTS (SELECT 1 FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'tenant_id')) \
@@ -209,7 +209,7 @@ pub(super) const POSTGRES_OPEN_TABLES: &str = "SELECT c.relname::text FROM pg_cl
 /// The database's own time, in milliseconds.
 pub(super) const POSTGRES_CLOCK: &str = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)";
 
-/// Asks how a statement would be run.
+/// The prefix that asks for a statement's query plan.
 pub(super) fn explain(engine: Engine) -> &'static str {
     match engine {
         Engine::Sqlite => "EXPLAIN QUERY PLAN ",

@@ -1,42 +1,42 @@
-//! Whoever follows events: what else is written in the transaction that publishes one.
+//! Followers of events: the statements that run in the transaction that publishes an event.
 //!
-//! Some make all they need of an event there and then; others let themselves be woken, and read behind the commits
-//! (`events/follow.rs`). The product declares its followers when it opens the store. The kernel knows neither them nor their tables, and works
-//! without any. A follower is statements and not a function over the transaction, so that they are sent together with
-//! what nobody waits for: following costs no round trip of its own.
+//! Some followers do all their work in that transaction. Others only insert a wake there, and read the events after the
+//! commit (`events/follow.rs`). The product declares its followers when it opens the store; the kernel knows neither them
+//! nor their tables, and works without any. A follower is a list of statements and not a function over the transaction, so
+//! that its statements are deferred with others and cost no round trip of their own.
 
 use crate::base::{EventId, Timestamp};
 
 use super::Value;
 
-/// What a follower is told of an event that has just been written.
+/// An event that was just written, as a follower's statements bind it.
 #[derive(Clone, Copy, Debug)]
 pub struct Happening<'a> {
     pub id: EventId,
     pub sequence: i64,
     pub kind: &'a str,
-    /// Whose order counts.
+    /// The id of the record by which deliveries are ordered.
     pub record: &'a str,
-    /// By the tenant's clock.
+    /// The time by the tenant's clock.
     pub at: Timestamp,
-    /// By this node's: what is due is due by it. The tenant's is at least as late, and ahead of it for as long as another
-    /// node once was.
+    /// The time by this node's clock, for due times. The tenant's clock is never behind it, and is ahead of it after a write
+    /// of a node whose clock was ahead.
     pub now: Timestamp,
 }
 
-/// Somebody who follows events.
+/// A feature that turns published events into work of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Follower {
-    /// Under which it is known, and under which it keeps how far it has read if it reads behind the commits.
+    /// Its name, under which its feed position is saved if it reads after the commit.
     pub name: &'static str,
-    /// Finds a row when the statements have anything to do; asked where that costs less than they do.
+    /// Finds a row when the statements have anything to do. It runs where it costs less than the statements.
     pub only_if: Option<(&'static str, Bind)>,
-    /// They run after each event is written, in this order and in its transaction.
+    /// Run in this order after each event is written, in its transaction.
     pub statements: &'static [(&'static str, Bind)],
 }
 
-/// What a follower's statement binds of an event, behind the tenant, which is `$1`.
+/// Returns the values that a follower's statement binds from `$2` on; `$1` is the tenant.
 pub type Bind = fn(&Happening<'_>) -> Vec<Value>;
 
-/// All that follow; none is fine.
+/// All followers of a product; may be empty.
 pub type Followers = &'static [Follower];

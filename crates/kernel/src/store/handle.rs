@@ -1,10 +1,10 @@
-//! On whose behalf a handle works: the tenant it is bound to, who acts, and the world it takes time and chance from.
+//! The context of a handle: the tenant it is bound to, the actor, and the environment that gives time and randomness.
 
 use crate::base::{Actor, Clock, Error, Result, TenantId, Timestamp, World};
 
 use super::{Engine, Followers, dialect};
 
-/// Why the service works across tenants. Every call of [`super::Store::system`] names one, and a test lists them.
+/// The reason for a statement over all tenants. Every call of [`super::Store::system`] names one, and a test lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     SignIn,
@@ -34,11 +34,11 @@ impl Purpose {
 
 pub(super) struct Handle {
     pub reach: Reach,
-    /// Whether the service works for the tenant by itself, which must not keep the tenant's own requests waiting.
+    /// Whether this is a background job of the tenant, which must not delay the tenant's own requests.
     pub job: bool,
     pub actor: Actor,
     pub world: World,
-    /// None when nobody has said who follows.
+    /// None when the store was opened without declaring followers.
     pub followers: Option<Followers>,
 }
 
@@ -49,7 +49,8 @@ pub(super) enum Reach {
     System(Purpose),
 }
 
-/// In whose turn a handle works: tenants take turns, and what the service does by itself has turns of its own.
+/// Whose share of queues and limiters a handle uses: tenants are served round-robin, and their jobs have shares of their
+/// own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Lane {
     System,
@@ -58,13 +59,13 @@ pub(crate) enum Lane {
 }
 
 impl Handle {
-    /// The same, with another who acts.
+    /// A copy of the context with another actor.
     pub fn acting(&self, actor: Actor) -> Self {
         let Handle { reach, job, world, followers, .. } = self;
         Handle { reach: reach.clone(), job: *job, actor, world: world.clone(), followers: *followers }
     }
 
-    /// The moment that stands for the database's time: none where it has its own, which a manual clock replaces.
+    /// The time to bind as the database's time; none where the database has its own clock and no manual clock replaces it.
     pub fn given_time(&self, engine: Engine) -> Option<Timestamp> {
         let tells_itself = engine == Engine::Postgres && !matches!(self.world.clock, Clock::Manual(_));
         (!tells_itself).then(|| self.world.now())
@@ -85,7 +86,7 @@ impl Handle {
         }
     }
 
-    /// What the handle binds as `$1`; the system binds nothing itself.
+    /// The tenant that the handle binds as `$1`; the system's handle binds none.
     pub fn bound(&self) -> Option<&String> {
         match &self.reach {
             Reach::Tenant(_, text) => Some(text),
@@ -93,7 +94,7 @@ impl Handle {
         }
     }
 
-    /// Whose rows row-level security lets through.
+    /// The tenant whose rows row-level security lets through.
     pub fn visible(&self) -> &str {
         match &self.reach {
             Reach::Tenant(_, text) => text,
@@ -101,7 +102,7 @@ impl Handle {
         }
     }
 
-    /// A [`super::Select`] counts its numbers for one kind of handle; on the other, `$1` would be another value.
+    /// A [`super::Select`] numbers its parameters for one kind of handle; on the other kind `$1` would be another value.
     pub fn check_select(&self, for_tenant: bool) -> Result<()> {
         if for_tenant == self.bound().is_some() {
             return Ok(());
@@ -110,7 +111,8 @@ impl Handle {
     }
 }
 
-/// The statement's numbers and what is bound do not match. Never shown to a client, so it may name the statement.
+/// The error for a statement whose parameters do not match the bound values. Clients never see it, so it may name the
+/// statement.
 pub(super) fn mismatch(sql: &str, uses: usize, bound: usize) -> Error {
     Error::internal(format!(
         "the statement uses {uses} parameters and {bound} are bound (every number from $1 must occur, and on a \

@@ -1,4 +1,4 @@
-//! What is written: a closure over a transaction, of whichever type.
+//! Write jobs: closures over a transaction, with their types erased.
 
 use std::any::Any;
 use std::pin::Pin;
@@ -20,10 +20,10 @@ where
     type Fut = Fut;
 }
 
-/// What a job has made, on its way to whoever asked for it.
+/// The output of a job, on its way to the caller.
 pub(super) type Made = Box<dyn Any + Send>;
 
-/// A job of whichever type: what runs jobs is compiled once, and not again for each of them.
+/// A type-erased job, so that the code that runs jobs is compiled once and not for each of them.
 pub(super) type AnyJob =
     Box<dyn for<'t> FnOnce(&'t mut Tx) -> Pin<Box<dyn Future<Output = Result<Made>> + Send + 't>> + Send>;
 

@@ -1,7 +1,7 @@
-//! Pauses between maintenance jobs of the SQLite writer, such as bringing the software of a thousand machines into the index.
+//! Pauses between maintenance jobs of the SQLite writer, such as indexing the software of a thousand machines.
 //!
-//! There is always a next maintenance job, so without pauses nearly every write of another tenant would wait for one. After each
-//! job the next waits for several times as long as it took, but only while other tenants write.
+//! There is always a next maintenance job, so without pauses nearly every write of another tenant would wait for one. After
+//! each job the next waits for several times as long as it took, but only while other tenants write.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

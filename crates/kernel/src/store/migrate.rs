@@ -1,4 +1,4 @@
-//! Brings a database to the schema that this binary knows.
+//! Migrates a database to the schema of this binary.
 //!
 //! Migrations are plain SQL, the same names for both engines, applied in order under a lock and in one transaction.
 //! A text is never edited after it was applied anywhere: its checksum is kept and compared. Migrations that this
@@ -17,7 +17,7 @@ use super::postgres_pool::{Object, Pool, no_connection};
 use super::sqlite::{self, Patience, fault as sqlite_fault};
 use super::{Engine, FromRow, Row, dialect};
 
-/// How long to wait for another node that is migrating; PostgreSQL is told the same in `dialect.rs`.
+/// How long to wait for another node that is migrating; `dialect.rs` sets the same for PostgreSQL.
 const LOCK_WAIT_MAX: Duration = Duration::from_mins(2);
 
 /// One step of the schema. The product lists them all, in the order in which they are applied.
@@ -28,7 +28,7 @@ pub struct Migration {
     pub postgres: &'static str,
 }
 
-/// Every step that a binary knows.
+/// All migrations of a binary.
 pub type Migrations = &'static [Migration];
 
 const NOTE: &str = "INSERT INTO schema_migrations (name, checksum, applied_at) VALUES ($1, $2, $3)";
@@ -50,7 +50,7 @@ impl Migration {
     }
 }
 
-/// Those that the database lacks, after a check that those it has are still the same.
+/// The migrations that are not applied yet; fails if the text of an applied one has changed.
 fn pending(
     engine: Engine,
     migrations: Migrations,
@@ -77,7 +77,7 @@ fn names(migrations: &[&Migration]) -> Vec<String> {
     migrations.iter().map(|migration| migration.name.to_owned()).collect()
 }
 
-/// On a connection of its own: rebuilding a table needs foreign keys switched off, which the writer never does.
+/// Migrates on a separate connection: rebuilding a table needs foreign keys switched off, which the writer never does.
 pub(super) async fn migrate_sqlite(
     path: PathBuf,
     tell_wait: Option<fn(&Path)>,
@@ -86,7 +86,7 @@ pub(super) async fn migrate_sqlite(
 ) -> Result<Vec<String>> {
     let work = move || {
         let connection = sqlite::open(&path, LOCK_WAIT_MAX)?;
-        // Where nothing is to be done, nobody is waited for.
+        // Without pending migrations the lock is not needed.
         if lacking(&connection, migrations)?.is_empty() {
             return Ok(Vec::new());
         }
@@ -102,7 +102,7 @@ pub(super) async fn migrate_sqlite(
             let note = (migration.name, migration.checksum(Engine::Sqlite), world.now());
             connection.execute(NOTE, note).map_err(sqlite_fault)?;
         }
-        // It reads every row that refers to another, so only when something has changed.
+        // The check reads every row with a foreign key, so it runs only after a migration.
         if !pending.is_empty() {
             let broken: i64 = connection
                 .query_row("SELECT count(*) FROM pragma_foreign_key_check", [], |row| row.get(0))
@@ -126,7 +126,7 @@ pub(super) async fn pending_sqlite(path: PathBuf, migrations: Migrations) -> Res
     tokio::task::spawn_blocking(work).await.map_err(Error::internal)?
 }
 
-/// Those that the database lacks, be it that it has no table of them yet.
+/// The pending migrations, also of a database that has no table of migrations yet.
 fn lacking(connection: &rusqlite::Connection, migrations: Migrations) -> Result<Vec<&'static Migration>> {
     let exists = dialect::migrations_table_exists(Engine::Sqlite);
     let exists: i64 = connection.query_row(exists, [], |row| row.get(0)).map_err(sqlite_fault)?;
@@ -140,7 +140,7 @@ fn applied_sqlite(connection: &rusqlite::Connection) -> Result<HashMap<String, S
     rows.collect::<rusqlite::Result<_>>().map_err(sqlite_fault)
 }
 
-/// On a connection that is thrown away afterwards, whatever becomes of it: it has other settings than the pool's.
+/// Migrates on a connection that is dropped afterwards in any case, because its settings differ from the pool's.
 pub(super) async fn migrate_postgres(pool: &Pool, world: &World, migrations: Migrations) -> Result<Vec<String>> {
     let client = Object::take(pool.get().await.map_err(no_connection)?);
     batch(&client, dialect::POSTGRES_BEGIN).await?;

@@ -1,10 +1,10 @@
 //! The store: one SQL text for two engines, with the tenant bound by the handle.
 //!
 //! A [`Db`] is a handle to the records of one tenant, or of the system. It reads, and it writes with an async closure
-//! over a [`Tx`]. On SQLite all writes go through one thread that commits them in groups; on PostgreSQL each has a
-//! pooled connection. What differs in SQL is in `dialect.rs` alone.
+//! over a [`Tx`]. On SQLite all writes go through one thread with group commit; on PostgreSQL each write has a pooled
+//! connection. Differences in SQL are in `dialect.rs` only.
 //!
-//! Architecture invariant: outside this module nobody sees a connection, a driver's type or which engine answers.
+//! Architecture invariant: code outside this module sees no connection, no driver type and not which engine is used.
 //! Deliberately left out: an object mapper, retries (a client that gets 503 repeats), and nested transactions.
 
 mod arms;
@@ -88,7 +88,7 @@ pub use tx::{Ahead, Tx};
 pub use values::Value;
 pub use walk::{ARMS_MAX, Arm, Passed, Walk};
 
-/// Queries that may scan and run at once on SQLite: few, because each keeps a core and the disk busy.
+/// Scans that may run at once on SQLite: few, because each keeps a core and the disk busy.
 const SCANNERS: usize = 2;
 
 const PING: &str = "SELECT CAST(1 AS BIGINT)";
@@ -99,7 +99,7 @@ pub enum Engine {
     Postgres,
 }
 
-/// The database, open. Cheap to clone.
+/// An open database. Cheap to clone.
 #[derive(Clone)]
 pub struct Store(Arc<Inner>);
 
@@ -109,7 +109,7 @@ struct Inner {
     news: News,
     followers: Option<Followers>,
     maintenance_turns: TenantTurns,
-    /// The texts of lists that were asked, once a test wants to know them.
+    /// The SQL texts of executed lists, recorded once a test has asked for them.
     lists_asked: OnceLock<Mutex<BTreeSet<String>>>,
 }
 
@@ -136,7 +136,7 @@ struct Postgres {
 }
 
 impl Store {
-    /// Connects. It does not migrate.
+    /// Connects to the database, without migrating it.
     pub fn open(options: Options, world: World) -> BoxFuture<'static, Result<Store>> {
         Box::pin(async move {
             let (news, followers) = (News::default(), options.followers);
@@ -163,7 +163,7 @@ impl Store {
         })
     }
 
-    /// Applies the migrations that the database lacks, under a lock, and names them.
+    /// Applies the pending migrations under a lock, and returns their names.
     pub fn migrate(&self, migrations: Migrations) -> BoxFuture<'_, Result<Vec<String>>> {
         match self.backend() {
             Backend::Sqlite(sqlite) => {
@@ -176,7 +176,7 @@ impl Store {
         }
     }
 
-    /// The migrations that the database lacks.
+    /// The names of the migrations that are not applied yet.
     pub async fn pending_migrations(&self, migrations: Migrations) -> Result<Vec<String>> {
         match self.backend() {
             Backend::Sqlite(sqlite) => migrate::pending_sqlite(sqlite.path.clone(), migrations).await,
@@ -199,8 +199,8 @@ impl Store {
         self.0.followers
     }
 
-    /// The tenants whose events come onto the disk through this process, as they do. A hint: other nodes' are not
-    /// among them, and who falls behind misses some.
+    /// Receives the id of each tenant whose events this process has committed. It is a hint only: commits of other nodes are
+    /// missing, and a slow receiver misses some.
     pub fn news(&self) -> broadcast::Receiver<TenantId> {
         self.0.news.listen()
     }
@@ -210,12 +210,12 @@ impl Store {
         Db::new(self.clone(), Reach::System(purpose), Actor::system())
     }
 
-    /// A handle to one tenant's records. Only `kernel/auth` hands it out, after its checks.
+    /// A handle to one tenant's records. Only `kernel/auth` creates it, after its checks.
     pub(crate) fn tenant(&self, tenant: TenantId, actor: Actor) -> Db {
         Db::new(self.clone(), Reach::Tenant(tenant, tenant.to_string()), actor)
     }
 
-    /// A handle to one tenant's records for what the service does by itself. Only `kernel/jobs` hands it out.
+    /// A handle to one tenant's records for background jobs. Only `kernel/jobs` creates it.
     pub(crate) fn tenant_job(&self, tenant: TenantId) -> Db {
         Db::for_job(self.clone(), tenant)
     }
@@ -225,13 +225,13 @@ impl Store {
         self.tenant(tenant, actor)
     }
 
-    /// Whether reads are served right now, by a real round trip.
+    /// Checks by a real round trip that reads work.
     pub async fn ping_read(&self) -> Result<()> {
         self.system(Purpose::Health).one::<i64>(PING, args![]).await.map(drop)
     }
 
-    /// Whether reads and writes are served right now. After a write to disk failed, this tries one itself, so that
-    /// an instance that is sent no traffic notices that there is space again.
+    /// Checks that reads and writes work. After a failed write to disk it tries a write itself, so that an instance without
+    /// traffic notices that there is space again.
     pub async fn ping(&self) -> Result<()> {
         let failing = match self.backend() {
             Backend::Sqlite(sqlite) => sqlite.writer.failing(),
@@ -240,8 +240,8 @@ impl Store {
         self.ping_writing(failing).await
     }
 
-    /// The same, where `probing` tries a write to the disk whatever became of the last one. A server does not each time it
-    /// is asked: anybody may ask, and the disk is everybody's.
+    /// Like [`Store::ping`]; `probing` always tries a write to disk. The health endpoint does not, because anybody may call
+    /// it and all tenants share the disk.
     async fn ping_writing(&self, probing: bool) -> Result<()> {
         self.ping_read().await?;
         let health = self.system(Purpose::Health);
@@ -258,13 +258,12 @@ impl Store {
                 }
                 Ok(())
             }
-            // A standby serves reads but does not begin a transaction that writes.
+            // A standby serves reads but refuses to begin a transaction that writes.
             Backend::Postgres(_) => health.write(async |tx| tx.one::<i64>(PING, args![]).await).await.map(drop),
         }
     }
 
-    /// Waits until nothing can be written any more, although nobody has closed the store: the thread that writes has come
-    /// to a bad end, and only another process can go on.
+    /// Waits until the writer thread has failed. After that this process cannot write any more and must be restarted.
     pub async fn broken(&self) {
         match self.backend() {
             Backend::Sqlite(sqlite) => sqlite.writer.ended().await,
@@ -272,11 +271,11 @@ impl Store {
         }
     }
 
-    /// Takes no more writes, finishes those under way and closes the connections.
+    /// Refuses further writes, finishes those under way and closes the connections.
     pub async fn close(&self) {
         match self.backend() {
             Backend::Sqlite(sqlite) => {
-                // The readers first: one that is open keeps the writer's last checkpoint waiting.
+                // The readers first: an open reader delays the writer's last checkpoint.
                 sqlite.readers.close();
                 sqlite.scanners.close();
                 sqlite.writer.close().await;
@@ -310,14 +309,14 @@ impl Store {
         }
     }
 
-    /// The texts of all [`Select`]s that were asked since the first call of this, for the test of their plans.
+    /// The SQL texts of all [`Select`]s executed since the first call of this, for the test of their query plans.
     #[doc(hidden)]
     pub fn lists_asked(&self) -> BTreeSet<String> {
         let asked = self.0.lists_asked.get_or_init(Mutex::default);
         asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How the engine would run a list, for the tests that no list walks what it does not show.
+    /// The query plan of a list, for the tests that no list reads rows that it does not show.
     #[doc(hidden)]
     pub async fn explain(&self, db: &Db, select: &Select) -> Result<Vec<String>> {
         db.explain(select).await
@@ -346,7 +345,7 @@ fn open_sqlite(path: PathBuf, options: &Options, world: World, news: News) -> Re
     let idle = Handle { reach: Reach::System(Purpose::Startup), job: false, actor: Actor::system(), world, followers };
     let writer = Writer::start(Tx::sqlite(connection, Arc::new(idle)), options, news)?;
     let scan_turns = Arc::new(Semaphore::new(SCANNERS));
-    // No tenant has all of them.
+    // No tenant may hold all permits.
     let scan_turns_of_tenants = TenantTurns::new(SCANNERS - 1);
     let Options { wait_max, tell_wait, .. } = *options;
     Ok(Sqlite { path, writer, readers, scanners, scan_turns, scan_turns_of_tenants, wait_max, tell_wait })

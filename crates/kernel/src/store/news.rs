@@ -1,12 +1,12 @@
-//! News of writes: who waits for a tenant's events on this node is told as soon as they are on disk.
+//! Notifies waiting readers of this process that a tenant's events were committed.
 //!
-//! Only a hint, and only within the process: other nodes find out by asking, so whoever listens also asks now and then.
+//! The notification is only a hint within the process. Other nodes poll, and so does every receiver, now and then.
 
 use tokio::sync::broadcast;
 
 use crate::base::TenantId;
 
-/// Hints that a slow listener may fall behind by, after which it is told that it missed some.
+/// Notifications that a slow receiver may lag behind before it loses some.
 const BEHIND_MAX: usize = 4_096;
 
 #[derive(Clone)]
@@ -21,7 +21,7 @@ impl Default for News {
 impl News {
     pub fn tell(&self, tenant: Option<TenantId>) {
         if let Some(tenant) = tenant {
-            // Nobody listening is nobody to tell.
+            // An error means that there is no receiver.
             let _ = self.0.send(tenant);
         }
     }

@@ -1,4 +1,4 @@
-//! Where the records are kept, and the bounds of the way there.
+//! Where the database is, and the limits of access to it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use super::Followers;
 /// would only make answers late that the client has stopped waiting for.
 const QUEUE_MAX: usize = 1_024;
 
-/// How long a request waits for a connection before it is told to come back: longer than any healthy statement.
+/// How long a request waits for a connection before it fails with 503: longer than any healthy statement.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// How long SQLite's writer takes jobs into a group: the longest that somebody waits who comes just after it began, beside
+/// How long SQLite's writer adds jobs to a group: the longest wait of a job that arrives just after the group began, besides
 /// the commit itself.
 const GROUP_TIME: Duration = Duration::from_millis(3);
 
@@ -63,8 +63,8 @@ impl Options {
         }
     }
 
-    /// Who follows the events that are published through this store, be it nobody. Without this none can be published:
-    /// an event whose followers were forgotten would be lost to them in silence.
+    /// Declares the followers of events; the list may be empty. Without this call publishing fails, because an event would
+    /// be lost to followers that were left out by mistake.
     #[must_use]
     pub fn followed_by(mut self, followers: Followers) -> Self {
         self.followers = Some(followers);
@@ -94,21 +94,21 @@ impl Options {
         self
     }
 
-    /// How long a request waits for a connection, and SQLite for another process to let go of its lock.
+    /// How long a request waits for a connection, and SQLite for another process to release its lock.
     #[must_use]
     pub fn wait_max(mut self, wait_max: Duration) -> Self {
         self.wait_max = wait_max;
         self
     }
 
-    /// Who is told of SQLite's file when another process that writes to it is waited for, once that has taken a while.
+    /// Called with the path of SQLite's file when another process has held the write lock for a while.
     #[must_use]
     pub fn tell_wait(mut self, tell: fn(&Path)) -> Self {
         self.tell_wait = Some(tell);
         self
     }
 
-    /// For tests that want to know which jobs share a group.
+    /// For tests of which jobs share a group.
     #[doc(hidden)]
     #[must_use]
     pub fn group_time(mut self, group_time: Duration) -> Self {
@@ -124,11 +124,11 @@ impl Options {
     }
 }
 
-/// Whether SQLite waits for the disk before a commit counts.
+/// Whether SQLite waits for the disk before it acknowledges a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Synchronous {
     Full,
-    /// Loses acknowledged writes at a power cut. It exists so that the power-cut test can prove it would notice.
+    /// Loses acknowledged writes at a power cut. It exists so that the power-cut test can prove that it detects this.
     Off,
 }
 
@@ -137,7 +137,7 @@ pub enum Synchronous {
 pub struct PostgresOptions {
     /// `postgres://user:password@host:port/database`, with libpq's `sslmode` and `sslrootcert` as parameters.
     pub url: String,
-    /// Accept a role that row-level security does not hold back.
+    /// Accepts a role that bypasses row-level security.
     pub allow_superuser: bool,
     pub pool_max: usize,
 }

@@ -1,8 +1,8 @@
-//! What a statement is given: values that both engines can bind.
+//! The parameters of statements: values that both engines can bind.
 
 use tokio_postgres::types::ToSql;
 
-/// A value that both engines can bind. Whatever implements both drivers' traits is one.
+/// A value that both engines can bind: every type that implements both drivers' traits.
 pub trait Param: rusqlite::ToSql + ToSql + Sync {}
 
 impl<T: rusqlite::ToSql + ToSql + Sync> Param for T {}

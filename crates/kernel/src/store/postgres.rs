@@ -1,6 +1,7 @@
-//! PostgreSQL: one checkout of the pool, and what its failures mean.
+//! PostgreSQL: the checkout of a pooled connection, and how its failures are handled.
 //!
-//! Architecture invariant: a connection never goes back to the pool inside a transaction or in doubt; it is dropped.
+//! Architecture invariant: a connection inside a transaction, or in an unknown state, is dropped and never returned to the
+//! pool.
 
 use std::borrow::Cow;
 use std::mem::take;
@@ -18,11 +19,11 @@ use super::row::EachRow;
 use super::values::params;
 use super::{Args, FromRow, Options, PostgresOptions, Row, Value, dialect};
 
-/// How long what is sent together may take, seen from here: a little longer than the server's own limit for one statement,
-/// for a server that no longer answers at all.
+/// How long to wait for the answers to one message: a little longer than the server's own limit for one statement, for a
+/// server that no longer answers at all.
 const ANSWER_MAX: Duration = Duration::from_secs(35);
 
-/// Opens the pool and proves it with one connection, whose role must be one that row-level security holds back.
+/// Opens the pool and checks with one connection that its role does not bypass row-level security.
 pub(super) async fn open(postgres: &PostgresOptions, options: &Options) -> Result<Pool> {
     let pool = postgres_pool::build(postgres, options)?;
     check_role(&pool, postgres.allow_superuser).await?;
@@ -42,14 +43,14 @@ async fn check_role(pool: &Pool, allow_superuser: bool) -> Result<()> {
     Ok(())
 }
 
-/// One checkout. Dropped in the middle of a transaction it takes its connection with it.
+/// One checkout. If it is dropped in the middle of a transaction, its connection is closed.
 pub(super) struct Session {
     client: Option<Object>,
     state: State,
     began_at: Option<Timestamp>,
-    /// In their order: they are sent with the next statement that is waited for, or with the commit.
+    /// Deferred statements in order; they are sent with the next awaited statement, or with the commit.
     put_off: Vec<PutOff>,
-    /// What was answered to those of them whose answer is wanted, until it is fetched.
+    /// The rows of deferred queries, until they are fetched.
     answers: Vec<Option<Vec<PgRow>>>,
 }
 
@@ -57,7 +58,7 @@ struct PutOff {
     sql: Cow<'static, str>,
     values: Vec<Value>,
     answer: Option<usize>,
-    /// Of the store itself, to which no tenant is bound.
+    /// Whether it is a statement of the store itself, to which no tenant is bound.
     is_unbound: bool,
 }
 
@@ -85,7 +86,7 @@ impl Session {
         Ok(Session { client, state, began_at: None, put_off: Vec::new(), answers: Vec::new() })
     }
 
-    /// The database's own time when the transaction began.
+    /// The database's time when the transaction began.
     pub fn began_at(&self) -> Option<Timestamp> {
         self.began_at
     }
@@ -105,17 +106,17 @@ impl Session {
         Ok(answers.iter().map(|answer| answer.changed).sum())
     }
 
-    /// Keeps a statement whose answer nobody needs, to be sent with the next that is waited for.
+    /// Defers a statement whose result is not needed, to be sent with the next awaited one.
     pub fn put_off(&mut self, sql: &'static str, values: Vec<Value>) {
         self.put_off.push(PutOff { sql: sql.into(), values, answer: None, is_unbound: false });
     }
 
-    /// The same for one whose answer is fetched later, by the number that this tells.
+    /// Defers a query; [`PostgresSession::fetch_rows`] returns its rows by the returned number.
     pub fn ask_ahead(&mut self, sql: Cow<'static, str>, values: Vec<Value>) -> usize {
         self.put_off_asking(sql, values, false)
     }
 
-    /// The same for a statement of the store itself, to which no tenant is bound.
+    /// Defers a query of the store itself, to which no tenant is bound.
     pub fn ask_unbound_ahead(&mut self, sql: &'static str, values: Vec<Value>) -> usize {
         self.put_off_asking(sql.into(), values, true)
     }
@@ -127,7 +128,7 @@ impl Session {
         number
     }
 
-    /// The answer to what was asked ahead, sent now if it has not been yet.
+    /// The rows of a deferred query, which is sent now if it has not been yet.
     pub async fn fetch<T: FromRow>(&mut self, handle: &Handle, number: usize) -> Result<Vec<T>> {
         if self.answers.get(number).is_some_and(Option::is_none) {
             self.send(handle, Vec::new(), Behind::Nothing).await?;
@@ -142,7 +143,7 @@ impl Session {
         answer.rows.iter().try_for_each(|row| each(&Row::postgres(row)))
     }
 
-    /// A single value by a statement of the store itself, to which no tenant is bound.
+    /// The first row of a query of the store itself, to which no tenant is bound.
     pub async fn ask_unbound<T: FromRow>(&mut self, handle: &Handle, sql: &str, args: Args<'_>) -> Result<T> {
         let answer = self.ask(handle, None, sql, args).await?;
         let row = answer.rows.first().ok_or_else(|| Error::internal(format!("no answer to: {sql}")))?;
@@ -153,7 +154,7 @@ impl Session {
         self.client()?.prepare(sql).await.map(drop).map_err(fault)
     }
 
-    /// Begins the transaction of a job that has waited for nothing: until then the database's time is not known.
+    /// Begins the transaction of a job that has only deferred statements, so that the database's time is known.
     pub async fn begin_if_put_off(&mut self, handle: &Handle) -> Result<()> {
         if self.state == State::Beginning && !self.put_off.is_empty() {
             self.send(handle, Vec::new(), Behind::Nothing).await?;
@@ -161,11 +162,11 @@ impl Session {
         Ok(())
     }
 
-    /// Sends what was put off and, without waiting for its answers, the commit, which is refused if any of it was.
+    /// Sends the deferred statements and the commit in one message. The commit is refused if any of them is.
     pub async fn commit(&mut self, handle: &Handle) -> Result<()> {
         match self.state {
             State::InTransaction => {}
-            // A job that asked nothing began nothing.
+            // A job without statements has begun no transaction.
             State::Beginning if self.put_off.is_empty() => return Ok(()),
             _ => return Err(Error::unavailable("nothing could be committed on this connection")),
         }
@@ -174,7 +175,7 @@ impl Session {
         Ok(())
     }
 
-    /// If it fails the connection is dropped, and with it goes the transaction: nothing is left to tell the caller.
+    /// If this fails, the connection is dropped, which ends the transaction; the caller need not know.
     pub async fn rollback(&mut self) {
         self.put_off.clear();
         if self.state != State::InTransaction {
@@ -194,7 +195,7 @@ impl Session {
         answers.pop().ok_or_else(|| Error::internal(format!("no answer to: {sql}")))
     }
 
-    /// Sends what was put off and these behind it, and answers with theirs.
+    /// Sends the deferred statements and then these, and returns the results of these.
     async fn send(&mut self, handle: &Handle, asked: Vec<Asked<'_>>, behind: Behind) -> Result<Vec<Answer>> {
         let before = match self.state {
             State::Broken => return Err(Error::unavailable("the connection to the database was lost")),
@@ -209,7 +210,7 @@ impl Session {
             args: params(values).collect(),
         });
         let all: Vec<Asked<'_>> = own.chain(asked).collect();
-        // From here on a dropped future leaves a connection that may be inside a transaction, or have ended one.
+        // If the future is dropped from here on, the connection may be inside a transaction, or have committed one.
         match (before, behind) {
             (_, Behind::Commit) => self.state = State::Broken,
             (Before::BeginAndNaming, Behind::Nothing) => self.state = State::InTransaction,
@@ -234,10 +235,10 @@ impl Session {
         Ok(own)
     }
 
-    /// What a refusal means, and what becomes of the connection.
+    /// Maps a failure to an error, and decides whether the connection can still be used.
     fn judge(&mut self, refused: Refused, put_off: &[PutOff]) -> Error {
-        // A commit behind a statement that the database refused did not take place. Whether one took place whose answer was
-        // lost, nobody knows: so it is never tried again here, and the connection is not used any more.
+        // A commit after a statement that the database refused did not happen. If the answer to a commit was lost, its
+        // outcome is unknown: so it is never retried here, and the connection is not used any more.
         let by_database = matches!(&refused.refusal, Refusal::Postgres(error) if error.as_db_error().is_some());
         if self.state == State::Broken && refused.place.is_some() && by_database {
             self.state = State::InTransaction;
@@ -266,8 +267,8 @@ impl Session {
     }
 }
 
-/// A read that is dropped half-way may go back: what is still to come is read away by the driver, and the next
-/// checkout names its tenant anew.
+/// The connection of a read that is dropped half-way may be reused: the driver discards the remaining rows, and the next
+/// checkout sets its tenant again.
 impl Drop for Session {
     fn drop(&mut self) {
         if let Some(client) = self.client.take()
@@ -278,7 +279,7 @@ impl Drop for Session {
     }
 }
 
-/// Runs several statements as one message, for migrations alone.
+/// Runs several statements as one message, for migrations only.
 pub(super) async fn batch(client: &Client, sql: &str) -> Result<()> {
     client.batch_execute(sql).await.map_err(fault)
 }

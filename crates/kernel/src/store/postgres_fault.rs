@@ -1,4 +1,4 @@
-//! What a failure of PostgreSQL means: to the client, and to the connection it came from.
+//! Maps failures of PostgreSQL to errors for the client, and decides whether the connection can still be used.
 
 use std::error::Error as StdError;
 
@@ -6,7 +6,7 @@ use tokio_postgres::error::SqlState;
 
 use crate::base::Error;
 
-/// What the failure means to the client. Everything that may pass by itself is "unavailable", and the client repeats.
+/// Maps a failure to the error for the client. Every transient failure is "unavailable", and the client retries.
 pub(super) fn fault(error: tokio_postgres::Error) -> Error {
     if is_network(&error) {
         return Error::unavailable(error);
@@ -24,17 +24,17 @@ pub(super) fn fault(error: tokio_postgres::Error) -> Error {
     }
 }
 
-/// Whether the connection is of no more use.
+/// Whether the connection cannot be used any more.
 pub(super) fn spoils(error: &tokio_postgres::Error) -> bool {
     is_network(error) || error.code().is_some_and(|state| is_away(state) || is_stale(state))
 }
 
-/// Whether the failure came from the network below the driver.
+/// Whether the failure came from the network.
 fn is_network(error: &tokio_postgres::Error) -> bool {
     error.is_closed() || error.source().is_some_and(<dyn StdError>::is::<std::io::Error>)
 }
 
-/// The server is going, gone or full: connection exceptions, operator intervention, insufficient resources.
+/// The server is shutting down, gone or full: connection exceptions, operator intervention, insufficient resources.
 fn is_away(state: &SqlState) -> bool {
     let code = state.code();
     code.starts_with("08") || code.starts_with("57P0") || code.starts_with("53")
@@ -45,8 +45,8 @@ fn passes(state: &SqlState) -> bool {
     is_away(state) || matches!(state.code(), "40001" | "40P01" | "55P03" | "57014" | "25P03")
 }
 
-/// What the connection knows no longer holds: another node changed a table under a prepared statement, the server has
-/// become a standby, which refuses to begin a transaction that writes, or a pooler has put another one in its place.
+/// The state of the connection is outdated: another node changed a table under a prepared statement, the server has become a
+/// standby, which refuses to begin a write transaction, or a pooler has switched the backend.
 fn is_stale(state: &SqlState) -> bool {
     matches!(state.code(), "0A000" | "26000" | "42P05")
 }

@@ -1,14 +1,14 @@
-//! How connections to PostgreSQL are made, and proved to be what the store relies on.
+//! Connects to PostgreSQL, and proves that each connection has a backend of its own.
 //!
 //! The store keeps prepared statements and the tenant's name on a connection. A pooler in transaction mode gives every
-//! transaction another backend: statements would be missing, or another node's of the same name, and row-level security
-//! would look for the tenant's name where it is not. So every connection is proved beside a second one before it is used:
-//! two of them never have the same backend, and each keeps its own, unless there is such a pooler between. The backend
-//! is compared at every checkout, too, by the statement that names the tenant.
+//! transaction another backend: statements would be missing, or be another node's of the same name, and row-level security
+//! would not find the tenant's name. So every connection is compared with a second one before it is used: without such a
+//! pooler two connections never share a backend, and each keeps its own. The statement that sets the tenant compares the
+//! backend at every checkout, too.
 //!
-//! The second one, the witness, does nothing else and is kept: a server that has place for one more connection need not
-//! have it for two. A connection of the pool would not do: in a transaction it keeps its backend at such a pooler, too,
-//! and proves nothing. What could not be proved is closed, and whoever needed it is told that the database is away.
+//! The second connection, the witness, does nothing else and is kept, because a server with room for one more connection
+//! need not have room for two. A pooled connection cannot be the witness: inside a transaction it keeps its backend at such
+//! a pooler, too, and proves nothing. A connection without proof is closed, and the caller gets "unavailable".
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -26,15 +26,15 @@ use super::{Options, PostgresOptions, dialect, postgres_url};
 pub(super) type Pool = managed::Pool<Manager>;
 pub(super) type Object = managed::Object<Manager>;
 
-/// How long to make a connection may take, with all that is asked of it.
+/// How long connecting may take, including the proof and the settings.
 const CREATE_MAX: Duration = Duration::from_secs(8);
 
-/// The same for the first one, before which nobody is served: a server that is restarted beside a database that has too
-/// much to do waits rather than ends. One that is not there says so at once.
+/// The same for the first connection, before any request is served: a server that is restarted beside an overloaded database
+/// waits instead of exiting. A database that is not running refuses at once.
 const FIRST_MAX: Duration = Duration::from_secs(30);
 
-/// How long to wait for what a witness says that was kept: of the time above, so that one that fell silent leaves time
-/// for another.
+/// How long to wait for the kept witness. It is part of the time above, so that time for a new witness remains if the kept
+/// one does not answer.
 const KEPT_WAIT_MAX: Duration = Duration::from_millis(2_500);
 
 /// A connection and the backend behind it.
@@ -51,10 +51,10 @@ impl Deref for Connection {
     }
 }
 
-/// Makes connections, each proved beside the witness.
+/// Creates connections, each proved against the witness.
 pub(super) struct Manager {
     driver: deadpool_postgres::Manager,
-    /// Shared, so that connections that are made at once are proved at once.
+    /// Shared, so that connections created at once are proved at once.
     witness: Mutex<Option<Arc<ClientWrapper>>>,
 }
 
@@ -67,8 +67,8 @@ pub(super) async fn first(pool: &Pool) -> Result<Object> {
 /// Opens the pool. It has no connection yet.
 pub(super) fn build(postgres: &PostgresOptions, options: &Options) -> Result<Pool> {
     let (config, tls) = postgres_url::parse(&postgres.url)?;
-    // A round trip for every checkout would halve the throughput. A connection that the server has closed is seen
-    // without one, and a server that fell silent is noticed by the TCP timeouts of postgres_url.
+    // A round trip for every checkout would halve the throughput. A connection that the server has closed is detected
+    // without one, and a server that does not answer by the TCP timeouts of postgres_url.
     let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
     let driver = deadpool_postgres::Manager::from_config(config, tls, recycling);
     Pool::builder(Manager { driver, witness: Mutex::new(None) })
@@ -88,7 +88,7 @@ impl managed::Manager for Manager {
     async fn create(&self) -> Result<Connection> {
         let client = managed::Manager::create(&self.driver).await.map_err(Error::unavailable)?;
         let backend = self.prove(&client).await?;
-        // Only now: at a pooler they would stay on a backend that others use.
+        // Only after the proof: with a pooler the settings would stay on a backend that others use.
         client.batch_execute(dialect::POSTGRES_SETTINGS).await.map_err(Error::unavailable)?;
         Ok(Connection { client, backend })
     }
@@ -104,15 +104,15 @@ impl managed::Manager for Manager {
 }
 
 impl Manager {
-    /// The backend of a new connection, which must have one to itself. What could not be found out is no proof: the
-    /// connection is not used, and whoever needs one next tries again.
+    /// Proves that a new connection has a backend of its own, and returns the backend. Without proof the connection is not
+    /// used, and the next checkout tries again.
     async fn prove(&self, new: &Client) -> Result<i32> {
         let kept = self.witness.lock().await.clone();
         let mut found = None;
         if let Some(witness) = &kept {
             found = tokio::time::timeout(KEPT_WAIT_MAX, compare(new, witness)).await.ok().and_then(Result::ok);
         }
-        // It may have been closed since, and one that fails is not asked again.
+        // The kept witness may have been closed meanwhile; one that fails is replaced.
         if found.is_none() {
             let witness = self.next_witness(kept.as_ref()).await?;
             found = compare(new, &witness).await.ok();
@@ -124,7 +124,7 @@ impl Manager {
         }
     }
 
-    /// Another than the one that failed; whoever comes first makes it for all.
+    /// Replaces the failed witness; the first of several callers connects for all.
     async fn next_witness(&self, failed: Option<&Arc<ClientWrapper>>) -> Result<Arc<ClientWrapper>> {
         let mut kept = self.witness.lock().await;
         if let Some(witness) = kept.as_ref().filter(|witness| failed.is_none_or(|failed| !Arc::ptr_eq(failed, witness)))
@@ -143,21 +143,21 @@ impl Manager {
         Ok(witness)
     }
 
-    /// The witness is not the pool's, which closes its own.
+    /// Closes the witness; the pool closes only its own connections.
     pub async fn close(&self) {
         drop(self.witness.lock().await.take());
     }
 }
 
-/// Whose the backend of a new connection is.
+/// Whether a new connection has a backend of its own.
 enum Backend {
     Own(i32),
     Shared,
 }
 
-/// Shared is the backend of two connections, and of one that changes its own. A pooler that takes the backend that was
-/// used last answers the first two alike, one that takes them in turn answers the next two differently, and the rest are
-/// for one that is busy with others.
+/// A backend is shared if two connections have the same one, or if a connection's backend changes. A pooler that reuses the
+/// last backend gives the first two queries the same one, a round-robin pooler gives the next two different ones, and the
+/// rest are for a pooler that is busy with other clients.
 async fn compare(new: &Client, witness: &Client) -> Result<Backend> {
     let (mine, theirs) = (backend(new).await?, backend(witness).await?);
     let again = [backend(new).await?, backend(new).await?, backend(witness).await?, backend(new).await?];
@@ -165,7 +165,7 @@ async fn compare(new: &Client, witness: &Client) -> Result<Backend> {
     Ok(if own { Backend::Own(mine) } else { Backend::Shared })
 }
 
-/// Asked by a plain message: it needs nothing that was prepared.
+/// Uses a simple query, which needs no prepared statement.
 async fn backend(client: &Client) -> Result<i32> {
     let answer = client.simple_query(dialect::POSTGRES_BACKEND).await.map_err(Error::unavailable)?;
     let told = answer.iter().find_map(|message| match message {
@@ -175,7 +175,7 @@ async fn backend(client: &Client) -> Result<i32> {
     told.and_then(|text| text.parse().ok()).ok_or_else(|| Error::internal("the backend did not tell its number"))
 }
 
-/// What to change, said at the start by `serve` and `doctor`, and in the log by whoever needs a connection later.
+/// Says what to change: `serve` and `doctor` print it at the start, and later failures log it.
 pub(super) fn pooled() -> Error {
     Error::unavailable(
         "between this server and PostgreSQL there is a pooler that shares connections between clients (transaction or \
@@ -188,7 +188,7 @@ fn unproved() -> Error {
     Error::unavailable("PostgreSQL gave no second connection, by which a pooler in transaction mode would be noticed")
 }
 
-/// What it means when the pool gives no connection.
+/// Maps the pool's failure to give a connection.
 pub(super) fn no_connection(error: PoolError<Error>) -> Error {
     match error {
         PoolError::Backend(error) => error,

@@ -1,7 +1,7 @@
-//! How statements go to PostgreSQL: as many at once as are known, and then their answers in the same order.
+//! Pipelining of statements to PostgreSQL: all statements known so far are sent at once, and answered in the same order.
 //!
-//! A statement that is waited for costs a round trip, in which two processes wake each other. So what begins a transaction, what
-//! was put off, and what ends it travel together with the statement that somebody waits for.
+//! Every awaited statement costs a round trip, in which two processes wake each other. So BEGIN, the deferred statements and
+//! COMMIT are sent together with the awaited statement.
 
 use std::pin::Pin;
 use std::task::Poll;
@@ -20,7 +20,7 @@ use super::{Param, dialect};
 /// with rare filters ever fill it.
 const STATEMENTS_MAX: usize = 512;
 
-/// A statement and what is bound to it.
+/// A statement with its bound values.
 pub(super) struct Asked<'a> {
     pub sql: &'a str,
     pub tenant: Option<&'a String>,
@@ -31,11 +31,11 @@ pub(super) struct Asked<'a> {
 pub(super) struct Answer {
     pub rows: Vec<PgRow>,
     pub changed: u64,
-    /// Of the naming of the tenant in a transaction: the database's own time.
+    /// The database's time when the transaction began, from the statement that sets the tenant.
     pub began_at: Option<Timestamp>,
 }
 
-/// Why there is no answer, and to which of the statements; none is what goes around them.
+/// Why sending failed, and at which statement; none if BEGIN, COMMIT or setting the tenant failed.
 pub(super) struct Refused {
     pub refusal: Refusal,
     pub place: Option<usize>,
@@ -43,7 +43,7 @@ pub(super) struct Refused {
 
 pub(super) enum Refusal {
     Mismatch(Error),
-    /// The tenant was named to another backend than the connection's own.
+    /// The tenant was set on another backend than the connection's own.
     OtherBackend,
     Postgres(tokio_postgres::Error),
 }
@@ -54,7 +54,7 @@ impl From<tokio_postgres::Error> for Refusal {
     }
 }
 
-/// What goes before the statements: the first of a checkout name the tenant, and begin the transaction.
+/// What is sent before the statements: the first message of a checkout sets the tenant, and begins the transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Before {
     Nothing,
@@ -62,7 +62,7 @@ pub(super) enum Before {
     BeginAndNaming,
 }
 
-/// What goes behind them.
+/// What is sent after the statements.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Behind {
     Nothing,
@@ -71,15 +71,15 @@ pub(super) enum Behind {
 
 type Sent<'a> = Pin<Box<dyn Future<Output = Result<Answer, Refusal>> + Send + 'a>>;
 
-/// Sends the statements with what goes around them, and waits for all answers. The first that was refused is the one at
-/// fault: those behind it are refused for its sake, a COMMIT among them.
+/// Sends the statements with their preamble and postamble, and awaits all results. The first failure is the cause: all
+/// statements after it are refused because of it, COMMIT included.
 pub(super) async fn send(
     client: &Object,
     (before, behind): (Before, Behind),
     visible: &str,
     asked: &[Asked<'_>],
 ) -> Result<Vec<Answer>, Refused> {
-    // Prepared first, for one that waits for its plan would be overtaken.
+    // All are prepared first: a statement that is still being prepared would be sent after later ones.
     let mut statements = Vec::with_capacity(asked.len());
     for (place, asked) in asked.iter().enumerate() {
         let prepared = prepare_asked(client, asked).await;
@@ -115,7 +115,7 @@ pub(super) async fn send(
     Ok(answers)
 }
 
-/// Each is sent when it is asked for the first time. One that fails at once was not sent, and then nothing behind it is.
+/// The first poll of a future sends its statement. If one fails at once, it was not sent, and none after it is sent.
 async fn wait_in_order(mut sent: Vec<Sent<'_>>) -> Result<Vec<Answer>, (Refusal, usize)> {
     let mut answers = Vec::with_capacity(sent.len());
     for (place, one) in sent.iter_mut().enumerate() {
@@ -136,7 +136,7 @@ async fn wait_in_order(mut sent: Vec<Sent<'_>>) -> Result<Vec<Answer>, (Refusal,
 
 async fn prepare_asked(client: &Object, asked: &Asked<'_>) -> Result<Statement, Refusal> {
     let statement = prepare(client, asked.sql).await?;
-    // PostgreSQL itself refuses to prepare a statement that leaves out a number below its highest.
+    // PostgreSQL itself refuses to prepare a statement that skips a parameter number.
     let (uses, bound) = (statement.params().len(), usize::from(asked.tenant.is_some()) + asked.args.len());
     if uses == bound { Ok(statement) } else { Err(Refusal::Mismatch(mismatch(asked.sql, uses, bound))) }
 }
@@ -153,10 +153,10 @@ async fn control(client: &Client, sql: &str) -> Result<Answer, Refusal> {
     Ok(Answer::default())
 }
 
-/// Should it fail outside a transaction, the answers to the statements behind it are thrown away.
+/// If it fails outside a transaction, the results of the statements after it are discarded.
 async fn name_tenant(client: &Object, naming: Statement, visible: &str, begins: bool) -> Result<Answer, Refusal> {
     let row = client.query_one(&naming, &[&visible]).await?;
-    // Another backend may even have another statement of this name.
+    // Another backend may even have a different statement under this name.
     if row.try_get(1).ok() != Some(client.backend) {
         return Err(Refusal::OtherBackend);
     }

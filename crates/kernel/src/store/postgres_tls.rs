@@ -1,4 +1,4 @@
-//! TLS to PostgreSQL with rustls: what libpq's modes check, and the few lines that join the driver to rustls.
+//! TLS to PostgreSQL with rustls: the checks of libpq's modes, and the adapter between the driver and rustls.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,18 +19,18 @@ use tokio_rustls::TlsConnector;
 
 use crate::base::{Error, Result};
 
-/// Whose certificate is believed.
+/// Which server certificates are trusted.
 #[derive(Clone, Debug)]
 pub(super) enum Trust {
-    /// Encrypts, and believes whoever answers.
+    /// Encrypts, and trusts any certificate.
     Anyone,
-    /// Believes what the certificates of this file have signed, for any host.
+    /// Trusts certificates signed by those of this file, for any host.
     Chain(PathBuf),
     /// The same, and the certificate must be for the host of the URL.
     ChainAndName(PathBuf),
 }
 
-/// Makes TLS connections for the driver.
+/// Creates TLS connections for the driver.
 #[derive(Clone)]
 pub(super) struct Tls(Arc<ClientConfig>);
 
@@ -49,7 +49,7 @@ impl Tls {
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier))
             .with_no_client_auth();
-        // What libpq announces; a server that negotiates TLS directly insists on it.
+        // libpq's ALPN protocol, which servers require for direct TLS negotiation.
         config.alpn_protocols = vec![b"postgresql".to_vec()];
         Ok(Tls(Arc::new(config)))
     }
@@ -118,7 +118,7 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// One connection to be made.
+/// A TLS connection to be established.
 pub(super) struct Connect {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,

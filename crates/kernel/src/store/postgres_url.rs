@@ -1,4 +1,4 @@
-//! The URL of a PostgreSQL database, with libpq's parameters for encryption, which the driver does not know.
+//! Parses the URL of a PostgreSQL database, with libpq's parameters for encryption, which the driver does not know.
 //!
 //! No message here repeats a part of the URL that could hold the password.
 
@@ -16,13 +16,13 @@ use super::postgres_tls::{Tls, Trust};
 /// How long to try to reach the server, unless the URL says otherwise.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// When an idle connection is first asked whether the other side is still there.
+/// After how long an idle connection gets its first TCP keepalive probe.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 
-/// How long sent data may stay unacknowledged: after it a server that vanished without a word counts as gone.
+/// How long sent data may stay unacknowledged before an unreachable server counts as gone.
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(10);
 
-/// libpq's parameters that would be ignored in silence or refused without a reason.
+/// libpq's parameters that the driver would silently ignore, or refuse without a reason.
 const UNSUPPORTED: [&str; 8] =
     ["sslcert", "sslkey", "sslpassword", "sslcrl", "sslcrldir", "passfile", "service", "gssencmode"];
 
@@ -47,13 +47,13 @@ pub(super) fn parse(url: &str) -> Result<(Config, Tls)> {
         }
     }
     let stripped = if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
-    // The driver's message could quote what follows an unescaped character of the password.
+    // The driver's message could quote the rest of a password after an unescaped character.
     let mut config: Config = stripped
         .parse()
         .map_err(|_| bad_url("special characters of the password must be percent-encoded, as in %40 for @"))?;
     set_timeouts(&mut config);
     let (ssl_mode, trust) = encryption(&mode, root)?;
-    // Through a socket file there is nothing to encrypt, and libpq does not try.
+    // A Unix socket needs no encryption, and libpq does not try it.
     let local = config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
     config.ssl_mode(if local { SslMode::Disable } else { ssl_mode });
     Ok((config, Tls::new(trust)?))

@@ -1,5 +1,5 @@
-//! Records that others refer to, looked up together: however many a body names, they are one statement. And who refers to one
-//! that is to go.
+//! References between records: all references of a body are checked by one statement, and the referrers of a record are
+//! found before it is deleted.
 
 use std::collections::HashSet;
 use std::fmt::Display;
@@ -8,34 +8,34 @@ use crate::base::{Error, FieldError, Result, is_record_id};
 
 use super::{Ahead, Db, FromRow, Row, Tx, Value};
 
-/// A kind of record that others may refer to. Whoever owns it declares it, and the product lists them.
+/// A kind of record that others may refer to. The feature that owns it declares it, and the product lists them all.
 #[derive(Clone, Copy, Debug)]
 pub struct Referable {
-    /// What its ids start with.
+    /// The prefix of its ids.
     pub prefix: &'static str,
-    /// Where they are, by `(tenant_id, id)`.
+    /// Its table, with the key `(tenant_id, id)`.
     pub table: &'static str,
-    /// Which of them can be referred to, where that is not all.
+    /// The condition that a row must meet to be referred to, if there is one.
     pub only: Option<&'static str>,
 }
 
-/// Records that refer to those of another kind, which stay as long as any does. Whoever owns them declares it, and the product
-/// lists them.
+/// Records that refer to another kind of record, which cannot be deleted while any does. The feature that owns them declares
+/// it, and the product lists them all.
 #[derive(Clone, Copy, Debug)]
 pub struct Referrer {
-    /// What ids start with that they refer to.
+    /// The prefix of the ids they refer to.
     pub prefix: &'static str,
-    /// What people call them, such as `tickets`.
+    /// The name that users see, such as `tickets`.
     pub what: &'static str,
-    /// Finds one of them, if any refers to the id `$2`.
+    /// The statement that finds one of them that refers to the id `$2`.
     pub find: &'static str,
 }
 
-/// Another record that a body names. Whether there is such a record, only the database knows.
+/// Another record that a body names, not yet checked against the database.
 #[derive(Clone, Debug)]
 pub struct Reference {
     pub pointer: String,
-    /// What ids of the wanted kind start with.
+    /// The id prefix of the expected kind.
     pub prefix: &'static str,
     pub id: String,
 }
@@ -46,27 +46,27 @@ impl Reference {
         FieldError { pointer: self.pointer.clone(), code: "unknown_reference", detail }
     }
 
-    /// Whether the id is one of the wanted kind. An id that is known may have been given for another field.
+    /// Whether the id is of the expected kind. An existing record of another kind does not count.
     fn is_of_kind(&self) -> bool {
         is_record_id(&self.id) && self.id.split_once('_').is_some_and(|(own, _)| own == self.prefix)
     }
 }
 
-/// Arms of one statement: SQLite takes 500, and a body that names more is asked for in several.
+/// Arms of one UNION ALL: SQLite allows 500. More references take several statements.
 const ARMS_MAX: usize = 100;
 
-/// Refuses what the tenant does not have, each with its pointer.
+/// Fails with one field error for each reference that the tenant does not have.
 pub async fn check(tx: &mut Tx, referable: &[Referable], references: &[Reference]) -> Result<()> {
     ask(tx, referable, references).await?.check(tx).await
 }
 
-/// What the tenant does not have of what is named by a body that is refused anyway.
+/// The field errors of unknown references, for a body that is refused anyway.
 pub async fn unknown(db: &Db, referable: &'static [Referable], references: Vec<Reference>) -> Result<Vec<FieldError>> {
     db.write(async move |tx| ask(tx, referable, &references).await?.unknown(tx, &[]).await).await
 }
 
-/// What refers to a record of this kind. Whoever wants to remove it holds the tenant's clock, so that nothing more comes to refer
-/// to it meanwhile.
+/// The kinds of records that refer to a record. The caller holds the tenant's clock, so that no reference is added before it
+/// deletes the record.
 pub async fn find_referrers(
     tx: &mut Tx,
     referrers: &[Referrer],
@@ -88,7 +88,7 @@ pub async fn find_referrers(
     Ok(referring)
 }
 
-/// A row of which nothing matters but that it is there.
+/// A row of which only the existence matters.
 struct Any;
 
 impl FromRow for Any {
@@ -97,14 +97,14 @@ impl FromRow for Any {
     }
 }
 
-/// What was asked about references, and not waited for.
+/// A lookup of references that was sent and not awaited yet.
 pub struct Asked<'a> {
     references: &'a [Reference],
     known: Vec<Ahead<String>>,
 }
 
-/// The first half of [`check`], where more is asked together. A kind that is not among the referable ones has no records,
-/// and the id of another kind names none.
+/// The first half of [`check_references`], to send more queries before the rows are awaited. Kinds that are not referable,
+/// and ids of another kind, are unknown without a query.
 pub async fn ask<'a>(tx: &mut Tx, referable: &[Referable], references: &'a [Reference]) -> Result<Asked<'a>> {
     let kind = |prefix: &str| referable.iter().find(|kind| kind.prefix == prefix);
     let named: Vec<(&Referable, &str)> = references
@@ -125,12 +125,12 @@ pub async fn ask<'a>(tx: &mut Tx, referable: &[Referable], references: &'a [Refe
 }
 
 impl Asked<'_> {
-    /// Refuses what the tenant does not have.
+    /// Fails with one field error for each unknown reference.
     pub async fn check(self, tx: &mut Tx) -> Result<()> {
         self.check_but(tx, &[]).await
     }
 
-    /// The same for a record that refers to some already, and may go on to: they are no new references.
+    /// The same, but references in `kept` are accepted unchecked: the record had them before.
     pub async fn check_but(self, tx: &mut Tx, kept: &[String]) -> Result<()> {
         let unknown = self.unknown(tx, kept).await?;
         if unknown.is_empty() { Ok(()) } else { Err(Error::invalid_fields(unknown)) }

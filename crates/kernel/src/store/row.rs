@@ -1,8 +1,8 @@
-//! One row of an answer, read the same way from both engines.
+//! Rows of query results, read the same way from both engines.
 
 use crate::base::{ActorKind, ActorRef, Error, Id, Identified, Result, Timestamp};
 
-/// One row of an answer.
+/// One row of a query result.
 pub struct Row<'a>(Inner<'a>);
 
 enum Inner<'a> {
@@ -19,7 +19,7 @@ impl<'a> Row<'a> {
         Row(Inner::Postgres(row))
     }
 
-    /// Who did it, from three columns: type, id and name.
+    /// The actor in three columns: type, id and name.
     pub fn actor(&self, [kind, id, name]: [usize; 3]) -> Result<ActorRef> {
         let kind: String = self.get(kind)?;
         let kind = ActorKind::parse(&kind).ok_or_else(|| Error::internal(format!("unknown actor type {kind:?}")))?;
@@ -37,7 +37,7 @@ impl<'a> Row<'a> {
 
     /// The column at `index`, counted from 0 in the order of the SELECT.
     ///
-    /// A column of another type is a fault of the statement, so it is an internal error.
+    /// A column of another type is a bug in the statement, so it is an internal error.
     pub fn get<T: Column>(&self, index: usize) -> Result<T> {
         match self.0 {
             Inner::Sqlite(row) => row.get(index).map_err(|error| unreadable(index, error)),
@@ -50,20 +50,20 @@ fn unreadable(index: usize, error: impl std::error::Error) -> Error {
     Error::internal(format!("column {index} could not be read: {error}"))
 }
 
-/// What a column can be read as, on both engines.
+/// A type that a column can be read as, on both engines.
 pub trait Column: rusqlite::types::FromSql + for<'r> tokio_postgres::types::FromSql<'r> + Send {}
 
 impl<T: rusqlite::types::FromSql + for<'r> tokio_postgres::types::FromSql<'r> + Send> Column for T {}
 
-/// What a row can be read as: a struct of a feature, a tuple, or a single column.
+/// A type that a row can be read as: a struct of a feature, a tuple, or a single column.
 pub trait FromRow: Sized + Send {
     fn from_row(row: &Row<'_>) -> Result<Self>;
 }
 
-/// What is done with each row of an answer, of whichever type: what asks is compiled once, and not again for each of them.
+/// Called for each row of a result. As a trait object, so that queries are compiled once and not for each row type.
 pub(super) type EachRow<'a> = &'a mut (dyn FnMut(&Row<'_>) -> Result<()> + Send);
 
-/// Takes one row; a second is a fault of the statement.
+/// Stores the only row of a result; a second row is a bug in the statement.
 pub(super) fn take_only<T: FromRow>(found: &mut Option<T>, row: &Row<'_>, sql: &str) -> Result<()> {
     match found {
         None => *found = Some(T::from_row(row)?),

@@ -1,13 +1,13 @@
 //! A list with optional filters, as one SELECT.
 //!
 //! The text depends only on which filters are present, never on their values, so that equal shapes share one prepared
-//! statement. Field names are `&'static str`: what a client sends can only ever become a bound value.
+//! statement. Field names are `&'static str`: input of a client can only become a bound value.
 
 use std::fmt::Write as _;
 
 use super::{Param, Value};
 
-/// The most values one filter may name after rounding up; the routes' own limits are far below.
+/// The most values of one filter after rounding up; the routes' own limits are far below.
 const ANY_MAX: usize = 1_024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,13 +59,13 @@ impl Select {
         Select { tenant: false, ..Select::new(text) }
     }
 
-    /// One SELECT for each of the `arms`, as one list whose last column is the place of the arm, from 0. In `text` the
-    /// values of an arm are `$2` and on; `$1` is the tenant in all of them.
+    /// A UNION ALL of one SELECT per arm, whose last column is the arm's index from 0. In `text` the values of an arm start
+    /// at `$2`; `$1` is the tenant in all of them.
     pub fn union_all(text: &str, arms: impl IntoIterator<Item = Vec<Value>>) -> Self {
         Select::union(arms.into_iter().map(|values| Select { values, ..Select::new(text) }))
     }
 
-    /// The rows of all of these, as one list.
+    /// A UNION ALL of these SELECTs, with the arm's index as last column.
     pub fn union(arms: impl IntoIterator<Item = Select>) -> Self {
         let mut select = Select::new("");
         for (place, arm) in arms.into_iter().enumerate() {
@@ -78,14 +78,14 @@ impl Select {
         select
     }
 
-    /// Binds the next number, for a text given to [`Select::new`] that uses it.
+    /// Binds the next parameter of the text given to [`Select::new`].
     #[must_use]
     pub fn bind(mut self, value: impl Into<Value>) -> Self {
         self.push(value.into());
         self
     }
 
-    /// `AND field IN (…)`. No values at all match nothing.
+    /// `AND field IN (…)`. An empty list matches nothing.
     #[must_use]
     pub fn any(mut self, field: &'static str, values: impl IntoIterator<Item = impl Into<Value>>) -> Self {
         let mut values: Vec<Value> = values.into_iter().map(Into::into).collect();
@@ -115,14 +115,14 @@ impl Select {
         self
     }
 
-    /// Any further text; each `?` in it is the next of `values`.
+    /// Appends SQL, in which each `?` is the next of `values`.
     #[must_use]
     pub fn raw(mut self, text: &'static str, values: impl IntoIterator<Item = Value>) -> Self {
         let mut values = values.into_iter();
         self.text.push(' ');
         for (place, part) in text.split('?').enumerate() {
             if place > 0 {
-                // A `?` without a value stays as it is, and the engine refuses the statement.
+                // A `?` without a value stays, and the engine refuses the statement.
                 match values.next() {
                     Some(value) => {
                         let number = self.push(value);
@@ -133,12 +133,12 @@ impl Select {
             }
             self.text.push_str(part);
         }
-        // A value without a `?` is refused as well, because its number is then missing from the text.
+        // A value without a `?` is refused as well, because the text lacks its parameter.
         self.values.extend(values);
         self
     }
 
-    /// Goes on behind `position`, in the order that [`Select::order`] is given.
+    /// Continues after `position`, the sort key of the last row, in the order given to [`Select::order_by`].
     #[must_use]
     pub fn after(mut self, fields: &[&'static str], direction: Direction, position: Vec<Value>) -> Self {
         let operator = match direction {
@@ -164,15 +164,15 @@ impl Select {
         self
     }
 
-    /// Along this index of the table, which SQLite is told; PostgreSQL finds it by the numbers of what is in the table.
+    /// Makes SQLite use this index; PostgreSQL chooses it by its table statistics.
     #[must_use]
     pub fn along(mut self, index: &'static str) -> Self {
         self.text = self.text.replacen(" WHERE ", &format!(" /* INDEXED BY {index} */ WHERE "), 1);
         self
     }
 
-    /// Orders what [`Select::absent`] has found by the field that it does not have, lest PostgreSQL walks another index
-    /// in the same order past all that have one.
+    /// Puts the field of [`Select::where_null`] first in the order. Otherwise PostgreSQL reads another index in the same
+    /// order, past all rows that have a value.
     #[must_use]
     pub fn led_by(mut self, field: &'static str) -> Self {
         let suffix = if self.order.ends_with(" DESC") { " DESC" } else { "" };
@@ -186,7 +186,7 @@ impl Select {
         self
     }
 
-    /// The finished text with the values it binds, the tenant not among them.
+    /// The finished text and its values, without the tenant.
     pub(super) fn finish(&self) -> Finished {
         let mut finished = self.clone();
         finished.text.push_str(&self.order);
@@ -211,7 +211,7 @@ impl Select {
     }
 }
 
-/// Moves every place but the tenant's by so many.
+/// Adds `by` to every parameter number but the tenant's.
 fn renumbered(text: &str, by: usize) -> String {
     let mut parts = text.split('$');
     let mut moved = parts.next().unwrap_or_default().to_owned();

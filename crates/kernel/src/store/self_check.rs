@@ -1,10 +1,10 @@
-//! What `doctor` asks of the database itself.
+//! The checks of the database for `doctor`.
 
 use super::{Engine, Purpose, Store, dialect};
 use crate::args;
 use crate::base::Result;
 
-/// One thing looked at. `problem` is what is wrong and what to do; without it all is well.
+/// The result of one check. `problem` says what is wrong and what to do; without it the check passed.
 #[derive(Clone, Debug)]
 pub struct Check {
     pub name: &'static str,
@@ -22,11 +22,11 @@ impl Check {
     }
 }
 
-/// Nodes whose clocks differ by more count in different minutes, and do what is due too early or too late.
+/// Nodes whose clocks differ by more count rates in different minutes, and run jobs too early or too late.
 pub const CLOCK_SKEW_MAX_MS: i64 = 2_000;
 
 impl Store {
-    /// Reads and writes, the pages of the file or the walls between tenants, and the time.
+    /// Checks reads and writes; on SQLite the pages of the file; on PostgreSQL row-level security and the clock.
     pub async fn self_check(&self) -> Result<Vec<Check>> {
         self.ping_writing(true).await?;
         let mut checks = vec![Check::fine("database", "reads and writes")];

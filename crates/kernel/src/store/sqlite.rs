@@ -1,4 +1,4 @@
-//! SQLite: how connections are opened, statements are bound and failures are named.
+//! SQLite: opens connections, binds statements and maps errors.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -24,25 +24,26 @@ use super::{Args, Options, Param, Row, Synchronous, Value};
 /// ever prepared again.
 const STATEMENTS_MAX: usize = 256;
 
-/// Pages in the log before the writer moves them into the database: 16 MiB, which spreads the work of moving over
-/// thousands of commits and is read back in well under a second after a crash. More would save some hundredths of the time, and
-/// hold all writers up for longer each time, on a slow disk for longer than the queue lasts.
+/// Pages in the log before the writer moves them into the database: 16 MiB, which spreads the work of moving over thousands
+/// of commits and is read back in well under a second after a crash. More pages would save a few percent of the time, but
+/// each checkpoint would block all writers longer, on a slow disk until the queue is full.
 const CHECKPOINT_PAGES: i64 = 4_000;
 
-/// What the log is cut back to when a long read had made it grow.
+/// The size to which the log is truncated after a long read has made it grow.
 const LOG_BYTES_MAX: i64 = 64 << 20;
 
-/// What must fit on the disk before it counts as writable: the pages of a busy group.
+/// The free space for which the disk counts as writable: the pages of a busy group.
 const PROBE_BYTES: usize = 256 << 10;
 
-/// How long switching a new file to the write-ahead log is tried while another process does the same, and how often.
+/// How long, and at which interval, switching a new file to the write-ahead log is retried while another process does the
+/// same.
 const WAL_WAIT_MAX: Duration = Duration::from_secs(5);
 const WAL_LOOK: Duration = Duration::from_millis(10);
 
-/// How long another process is waited for before somebody is told: a person at a terminal begins to wonder.
+/// How long to wait for another process before `on_wait` is called: about when a person at a terminal begins to wonder.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 
-/// Opens the connection that writes. The file is made if it is missing, readable by its owner alone.
+/// Opens the connection that writes. A missing file is created, readable by its owner only.
 pub(super) fn open_writer(path: &Path, options: &Options) -> Result<Lite> {
     create_private(path)
         .map_err(|error| Error::unavailable(format!("{} cannot be opened: {error}", path.display())))?;
@@ -68,15 +69,15 @@ pub(super) fn open_reader(path: &Path, wait_max: Duration) -> Result<Lite> {
     Ok(connection.into())
 }
 
-/// Waits up to `wait_max` for another process (an admin command, a backup) to let go of the lock.
+/// Opens a connection that waits up to `wait_max` for another process (an admin command, a backup) to release the lock.
 ///
-/// Without memory-mapped reads: there an I/O error is a signal that ends the process, here it is an answer.
+/// Memory-mapped reads stay off: with them an I/O error is a signal that ends the process, without them it is an error.
 pub(super) fn open(path: &Path, wait_max: Duration) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(fault)?;
     connection.busy_timeout(wait_max).map_err(fault)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
-    // One plan per statement, whatever is bound. Otherwise the bundled SQLite prepares every join and every range
+    // One plan per statement, independent of the bound values. Otherwise the bundled SQLite prepares every join and range
     // again at each execution, in case the new values deserve another plan: five to ten times the cost of a read.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(fault)?;
     connection.execute_batch("PRAGMA temp_store = MEMORY;").map_err(fault)?;
@@ -88,7 +89,7 @@ pub(super) fn create_private(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
-/// Writes beside the database and takes it away again. A single page can still fit on a disk that is full for
+/// Writes a file beside the database and removes it again. A single page can still fit on a disk that is full for
 /// everything else, so a write to the database alone does not prove that there is space.
 pub(super) fn probe_disk(database: &Path) -> Result<()> {
     let file = database.with_extension("probe");
@@ -101,7 +102,7 @@ pub(super) fn probe_disk(database: &Path) -> Result<()> {
     written.map_err(|error| Error::unavailable(format!("the disk takes no writes: {error}")))
 }
 
-/// The switch needs the file alone for a moment and does not wait for it as other statements do.
+/// The switch needs exclusive access for a moment, and does not wait for it as other statements do.
 fn enter_wal(connection: &Connection) -> Result<()> {
     let begun = Instant::now();
     while begun.elapsed() < WAL_WAIT_MAX {
@@ -120,7 +121,7 @@ fn enter_wal(connection: &Connection) -> Result<()> {
     Err(Error::unavailable("another process keeps the database from being opened"))
 }
 
-/// How a connection waits for another process that writes.
+/// How a connection waits for the write lock of another process.
 #[derive(Default)]
 pub(super) struct Patience {
     pub path: PathBuf,
@@ -129,7 +130,7 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// Begins a transaction that writes, by one of the fixed statements. A long wait is told of once.
+    /// Begins a write transaction by one of the fixed statements. During a long wait `on_wait` is called once.
     pub fn begin(&self, connection: &Connection, sql: &str) -> rusqlite::Result<()> {
         let begin = || connection.prepare_cached(sql)?.raw_execute().map(drop);
         let Some(tell) = self.tell.filter(|_| self.wait_max > SILENCE_MAX) else { return begin() };
@@ -144,12 +145,12 @@ impl Patience {
         begun
     }
 
-    /// What such a failure means to whoever wanted it.
+    /// The error for a transaction that did not begin.
     pub fn fault(&self, error: rusqlite::Error) -> Error {
         if is_busy(&error) { Error::unavailable(self.explain(&error)) } else { fault(error) }
     }
 
-    /// Why a transaction did not begin, and what to do where another process was in the way.
+    /// Why a transaction did not begin, and what to do if another process holds the lock.
     pub fn explain(&self, error: &rusqlite::Error) -> String {
         if !is_busy(error) {
             return format!("the transaction did not begin: {error}");
@@ -167,7 +168,7 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
 }
 
-/// A connection, with the texts of its statements in SQLite's own spelling.
+/// A connection, with its statements translated for SQLite.
 pub(super) struct Lite {
     pub connection: Connection,
     pub patience: Patience,
@@ -194,14 +195,14 @@ impl Lite {
         Ok(statement.raw_execute().map_err(fault)? as u64)
     }
 
-    /// Runs the statement once for each row of arguments, and says how many rows it changed in all.
+    /// Runs the statement once for each row of arguments, and returns how many rows it changed in all.
     pub fn exec_each(&self, tenant: Option<&String>, sql: &str, rows: &[Vec<Value>]) -> Result<u64> {
         let mut changed = 0;
         let Some(first) = rows.first() else { return Ok(changed) };
         let mut statement = self.prepare(sql)?;
         self.guard(&statement)?;
         check(&statement, tenant, sql, first.len())?;
-        // What is bound stays bound.
+        // Bound once: the value stays bound for all rows.
         bind_tenant(&mut statement, tenant)?;
         for row in rows {
             if row.len() != first.len() {
@@ -235,8 +236,8 @@ impl Lite {
     }
 }
 
-/// Statements in SQLite's spelling, by where their texts are: those of the product stay in one place for ever. Of what
-/// was in a place before, the text tells.
+/// Translated statements by the address of their text: the product's texts are static. For other texts an address may be
+/// reused, so the text is compared, too.
 #[derive(Default)]
 struct Texts(HashMap<usize, Text>);
 
@@ -259,18 +260,18 @@ impl Texts {
     }
 }
 
-/// Binds the tenant to `$1`, where there is one, and the arguments to the numbers behind it.
+/// Binds the tenant to `$1`, if there is one, and the arguments to the parameters after it.
 fn bind(statement: &mut Statement<'_>, tenant: Option<&String>, sql: &str, args: Args<'_>) -> Result<()> {
     check(statement, tenant, sql, args.len())?;
     bind_tenant(statement, tenant)?;
     bind_args(statement, tenant, args.iter().copied())
 }
 
-/// Whether the statement's numbers are the tenant's and those of so many arguments.
+/// Checks that the statement's parameters are the tenant and `args` arguments.
 fn check(statement: &Statement<'_>, tenant: Option<&String>, sql: &str, args: usize) -> Result<()> {
     let own = usize::from(tenant.is_some());
     let (uses, bound) = (statement.parameter_count(), own + args);
-    // The highest number; that all below it occur is looked at where it costs nobody anything, but for the tenant's.
+    // `uses` is the highest number. That all lower ones occur is checked in debug builds; the tenant's is always checked.
     let checked = if cfg!(debug_assertions) { uses } else { own.min(uses) };
     if uses != bound || (1..=checked).any(|place| statement.parameter_name(place).is_none()) {
         return Err(mismatch(sql, uses, bound));
@@ -294,7 +295,7 @@ fn bind_args<'a>(
     Ok(())
 }
 
-/// What a failure of SQLite means to the client.
+/// Maps a failure of SQLite to the error for the client.
 pub(super) fn fault(error: rusqlite::Error) -> Error {
     let rusqlite::Error::SqliteFailure(failure, _) = &error else {
         return Error::internal(error);
@@ -313,7 +314,7 @@ pub(super) fn fault(error: rusqlite::Error) -> Error {
             | ErrorCode::FileLockingProtocolFailed,
             _,
         ) => Error::unavailable(error),
-        // The disk was mounted read-only, or the file was moved away. A write on a read handle is our own mistake.
+        // The disk was mounted read-only, or the file was moved away. A write on a read handle is our own bug.
         (ErrorCode::ReadOnly, extended) if extended != ffi::SQLITE_READONLY => Error::unavailable(error),
         _ => Error::internal(error),
     }

@@ -1,9 +1,9 @@
-//! How the jobs of a group share a transaction of SQLite, and how one that fails is undone alone: by a savepoint.
+//! Group commit on SQLite: the jobs of a group share a transaction, and a savepoint undoes a failed job alone.
 //!
-//! A savepoint copies every page that is changed behind it, so there is one only where it is needed: it is opened by the first
-//! statement of a job that writes, and only if an earlier job of the group has written something that must stay. A job that
-//! fails with nothing before it takes the whole transaction with it, and the group ends there: no lock is given up between
-//! one job and the next, so another process comes before a group or behind it and never within.
+//! A savepoint copies every page that is changed after it, so it is opened only where it is needed: by the first statement
+//! of a job that writes, and only if an earlier job of the group has written something to keep. If the first job that writes
+//! fails, the whole transaction is rolled back and the group ends. The lock is never released between two jobs, so another
+//! process writes before or after a group and never within it.
 
 use std::cell::Cell;
 
@@ -14,16 +14,16 @@ use crate::base::Result;
 use super::dialect;
 use super::sqlite::{Lite, fault};
 
-/// What the group that runs has done so far. A connection that only reads has one that stays as it is.
+/// The state of the running group. It never changes on a connection that only reads.
 #[derive(Default)]
 pub(super) struct GroupState {
-    /// Whether a job of it has written something that is kept.
+    /// Whether a job of the group has written something that is kept.
     has_kept: Cell<bool>,
     /// Whether that changed any rows.
     has_changed: Cell<bool>,
-    /// What the job that runs has done.
+    /// The progress of the running job.
     job: Cell<JobProgress>,
-    /// Rows changed on this connection before it.
+    /// Rows changed on this connection before the running job.
     changes_before: Cell<u64>,
 }
 
@@ -31,20 +31,20 @@ pub(super) struct GroupState {
 enum JobProgress {
     #[default]
     ReadOnly,
-    /// It is the first of its group that has tried to write.
+    /// The job is the first of its group that has tried to write.
     Written,
     WrittenInSavepoint,
 }
 
 impl Lite {
-    /// Begins the transaction of a group, or tells what keeps it from beginning.
+    /// Begins the transaction of a group; the error says why it could not.
     pub fn begin_group(&self) -> Result<(), String> {
         self.group.has_kept.set(false);
         self.group.has_changed.set(false);
         self.patience.begin(&self.connection, dialect::SQLITE_BEGIN).map_err(|error| self.patience.explain(&error))
     }
 
-    /// The group has ended. Tells whether there is something of it that is kept.
+    /// Whether the group that has ended changed rows that are kept.
     pub fn end_group(&self) -> bool {
         self.group.has_changed.get()
     }
@@ -55,7 +55,7 @@ impl Lite {
         self.group.changes_before.set(self.connection.total_changes());
     }
 
-    /// A statement is about to run.
+    /// Called before each statement: opens the savepoint at the first write of a job, where it needs one.
     pub fn guard(&self, statement: &Statement<'_>) -> Result<()> {
         if self.group.job.get() != JobProgress::ReadOnly || statement.readonly() {
             return Ok(());
@@ -70,8 +70,8 @@ impl Lite {
         Ok(())
     }
 
-    /// Ends it. An error means that the transaction of the group is lost. A job that is not kept and was the first to write ends
-    /// the group's transaction, of which nothing is left.
+    /// Ends the job. An error means that the group's transaction is lost. If the job is not kept and was the first to write,
+    /// the group's transaction is rolled back.
     pub fn close_job(&self, is_kept: bool) -> Result<(), String> {
         let group = &self.group;
         if is_kept && self.connection.total_changes() != group.changes_before.get() {
@@ -107,7 +107,7 @@ mod tests {
 
     const INSERT: &str = "INSERT INTO t (n) VALUES ($1)";
 
-    /// The writer, in a group that has begun, and another process.
+    /// Runs `work` with the writer inside a group, and the connection of another process.
     fn group(work: impl FnOnce(&Lite, &rusqlite::Connection)) {
         let folder = std::env::temp_dir().join(TenantId::new(&World::default()).to_string());
         std::fs::create_dir(&folder).unwrap();
@@ -120,7 +120,7 @@ mod tests {
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// A job that writes a number, and how it ends.
+    /// Runs a job that writes a number and is kept or undone.
     fn job(lite: &Lite, number: i64, is_kept: bool) {
         lite.open_job();
         lite.exec(None, INSERT, args![number]).unwrap();
@@ -137,7 +137,7 @@ mod tests {
         group(|lite, other| {
             for (number, is_kept) in [(1, true), (2, false), (3, true), (4, false), (5, false), (6, true)] {
                 job(lite, number, is_kept);
-                // Nobody else comes in between.
+                // Another process cannot write in between.
                 assert!(other.execute("BEGIN IMMEDIATE", []).is_err(), "{number}");
             }
             lite.control(dialect::SQLITE_COMMIT).unwrap();
@@ -182,7 +182,7 @@ mod tests {
             lite.control(dialect::SQLITE_COMMIT).unwrap();
             assert!(lite.end_group());
             lite.begin_group().unwrap();
-            // It writes, and changes no row.
+            // The statement writes but changes no row.
             lite.open_job();
             lite.exec(None, "DELETE FROM t WHERE n = $1", args![7_i64]).unwrap();
             lite.close_job(true).unwrap();

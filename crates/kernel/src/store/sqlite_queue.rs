@@ -1,7 +1,7 @@
-//! What waits for SQLite's one writer: a queue for each tenant, served in turn.
+//! The fair queue of SQLite's single writer: one queue per tenant, served round-robin.
 //!
-//! A tenant that writes over hundreds of connections would otherwise be ahead of everybody who comes after it. Here
-//! somebody with one write waits for one write of each other, however many they have queued.
+//! In a single queue, a tenant that writes over hundreds of connections would delay all who come later. Here a tenant with
+//! one write waits for one write of each other tenant, however many they have queued.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,30 +10,30 @@ use crate::base::{Error, Result};
 
 use super::handle::Lane;
 
-/// Queues by lane, of which the first in the order is served next.
+/// One queue per fairness key; the first key in `order` is served next.
 pub(super) struct Queue<T> {
     state: Mutex<State<T>>,
-    /// Something has been queued, or nothing will be any more.
+    /// Signals that an item was queued, or that the queue was closed.
     news: Condvar,
     max: usize,
 }
 
 struct State<T> {
     lanes: HashMap<Lane, VecDeque<T>>,
-    /// Every lane in which something waits, once.
+    /// Every key with waiting items, once.
     order: VecDeque<Lane>,
     waiting: usize,
     is_closed: bool,
 }
 
 impl<T> Queue<T> {
-    /// For so many in all, and half as many of each tenant.
+    /// A queue for `max` items in all, and half as many of each tenant.
     pub fn new(max: usize) -> Self {
         let state = State { lanes: HashMap::new(), order: VecDeque::new(), waiting: 0, is_closed: false };
         Queue { state: Mutex::new(state), news: Condvar::new(), max }
     }
 
-    /// Queues it, without ever waiting for a place.
+    /// Queues an item, or fails at once if the queue is full.
     pub fn push(&self, lane: Lane, item: T) -> Result<()> {
         let mut state = self.lock();
         if state.is_closed {
@@ -56,7 +56,7 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// The next in turn, if anything waits.
+    /// The next item, if there is one.
     pub fn take(&self) -> Option<T> {
         let mut state = self.lock();
         let lane = state.order.pop_front()?;
@@ -71,7 +71,7 @@ impl<T> Queue<T> {
         item
     }
 
-    /// The next in turn, as soon as there is one; nothing when the queue is closed and empty.
+    /// Waits for the next item; none when the queue is closed and empty.
     pub fn wait(&self) -> Option<T> {
         let state = self.lock();
         let nothing = |state: &mut State<T>| state.waiting == 0 && !state.is_closed;
@@ -83,13 +83,13 @@ impl<T> Queue<T> {
         self.lock().waiting
     }
 
-    /// Takes nothing more; what waits is still to be taken out.
+    /// Refuses further items; waiting ones can still be taken.
     pub fn close(&self) {
         self.lock().is_closed = true;
         self.news.notify_all();
     }
 
-    /// Drops what waits, when nobody is left who would take it out.
+    /// Closes the queue and drops all items, when the writer thread is gone.
     pub fn abandon(&self) {
         self.close();
         let mut state = self.lock();

@@ -1,7 +1,8 @@
 //! Connections that read from SQLite. A read runs inline on the caller's thread: it takes microseconds, and handing
 //! it to another thread would cost more than the read itself.
 //!
-//! When none is free, each tenant waits with one read at a time: so the others come in turn, however many reads one has.
+//! When no connection is free, only one read of each tenant is in the queue for the next one, so that no tenant starves
+//! others.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -23,13 +24,13 @@ pub(super) struct Readers {
 }
 
 impl Readers {
-    /// Opens all at once, so that a later shortage of files or disk cannot stop reads.
+    /// Opens all connections, so that a later shortage of file descriptors or disk cannot stop reads.
     pub fn open(path: &Path, count: usize, wait_max: Duration) -> Result<Self> {
         let idle = (0..count).map(|_| sqlite::open_reader(path, wait_max)).collect::<Result<Vec<_>>>()?;
         Ok(Readers { idle: Mutex::new(idle), permits: Semaphore::new(count), waiting: TenantTurns::new(1), wait_max })
     }
 
-    /// Lends a connection, after a bounded wait for one.
+    /// Acquires a connection, after a bounded wait for one.
     pub async fn lend(&self, lane: Lane) -> Result<Lent<'_>> {
         let permit = match self.permits.try_acquire() {
             Ok(permit) => permit,
@@ -52,13 +53,13 @@ impl Readers {
         Ok(Lent { connection: Some(connection.ok_or_else(closed)?), readers: self, _permit: permit })
     }
 
-    /// Lends a connection to one who has made sure that one is free.
+    /// Acquires a connection for a caller that has ensured that one is free.
     pub fn lend_now(&self) -> Result<Lent<'_>> {
         let permit = self.permits.try_acquire().map_err(|_| closed())?;
         self.pop(permit)
     }
 
-    /// Those on loan are closed when they come back.
+    /// Closes idle connections; those in use are closed when their guard is dropped.
     pub fn close(&self) {
         self.permits.close();
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -69,7 +70,7 @@ fn closed() -> Error {
     Error::unavailable("the store is closed")
 }
 
-/// A connection on loan; it goes back when dropped, also when the reader panics.
+/// A connection in use; it returns to the pool when dropped, also after a panic.
 pub(super) struct Lent<'a> {
     connection: Option<Lite>,
     readers: &'a Readers,

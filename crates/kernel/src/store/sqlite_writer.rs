@@ -1,12 +1,12 @@
 //! The one thread that writes to SQLite, with group commit.
 //!
-//! Whatever has queued up while the last group was written to disk, and what comes while it runs, becomes the next
-//! group: one COMMIT makes all of its jobs durable, and only then is anyone answered. So the price of waiting for the disk is
-//! shared by all who wait. A job that fails is undone alone (see `sqlite_group.rs`); if the group itself fails, every job
-//! of it does, because each may have seen what the others wrote.
+//! Jobs that were queued while the last group was written to disk, and those that arrive while a group runs, form the next
+//! group: one COMMIT makes all of them durable, and only then do their callers get an answer. So all share the cost of one
+//! fsync. A failed job is undone alone (see `sqlite_group.rs`); if the group itself fails, all of its jobs fail, because
+//! each may have read what the others wrote.
 //!
-//! Tenants are taken in turn, and a group is short: a tenant with one write waits for no more than a group, whatever
-//! others have queued.
+//! Tenants are served round-robin, and a group is short: a tenant with one write waits for about one group, however many
+//! writes others have queued.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,11 +25,11 @@ use super::sqlite_queue::Queue;
 use super::tx::Tx;
 use super::{Options, dialect};
 
-/// Jobs under one commit. More would make the first wait for long without making the disk's share smaller.
+/// Jobs of one group commit. More would delay the first job without making the fsync noticeably cheaper per job.
 const GROUP_MAX: usize = 256;
 
-/// On a slow disk a group is as long as the last commit took, so that no more than half of the time is spent waiting for it.
-/// But a commit that took very long was held up by something else.
+/// On a slow disk a group lasts as long as the last commit, so that at most half of the time is spent waiting for the disk.
+/// The limit ignores commits that took longer because of something else.
 const LAST_COMMIT_MAX: Duration = Duration::from_millis(50);
 
 pub(super) struct Writer {
@@ -82,23 +82,23 @@ impl Writer {
         answer.await.map_err(|_| Error::unavailable("the writer stopped before it answered"))?
     }
 
-    /// Whether the last group that had something to write could not be written.
+    /// Whether the last group with something to write failed.
     pub fn failing(&self) -> bool {
         self.failing.load(Ordering::Relaxed)
     }
 
-    /// A write to the disk has just worked.
+    /// Called after a successful write to disk.
     pub fn recovered(&self) {
         self.failing.store(false, Ordering::Relaxed);
     }
 
-    /// Waits until the thread has ended, which it does only when it is told to, or by a fault of ours.
+    /// Waits until the thread has ended: after [`SqliteWriter::close`], or by a bug.
     pub async fn ended(&self) {
         let mut ended = self.ended.clone();
         while ended.changed().await.is_ok() {}
     }
 
-    /// Takes no more jobs, finishes those that are queued, and waits for the thread to end.
+    /// Refuses further jobs, finishes the queued ones, and waits for the thread to end.
     pub async fn close(&self) {
         self.queue.close();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -108,14 +108,14 @@ impl Writer {
     }
 }
 
-/// A store that is dropped without having been closed ends its thread all the same.
+/// A store that is dropped without being closed ends its thread, too.
 impl Drop for Writer {
     fn drop(&mut self) {
         self.queue.close();
     }
 }
 
-/// A job waiting for its turn and then for its group.
+/// A job in the queue, and then in its group until the commit.
 struct Pending {
     work: Option<(Arc<Handle>, AnyJob)>,
     /// A maintenance job is not part of a group commit. Its permit is released after the commit.
@@ -137,7 +137,7 @@ impl Pending {
         Ok(())
     }
 
-    /// Tells the caller and whoever waits for news, now that the fate of the group is known.
+    /// Sends the outcome to the caller, and notifies waiting readers if the group was committed.
     fn answer(self, group: &Result<(), String>, news: &News) {
         if group.is_ok() {
             news.tell(self.news);
@@ -147,12 +147,12 @@ impl Pending {
             (Ok(()), None) => Err(Error::internal("the write was not run")),
             (Err(reason), _) => Err(Error::unavailable(reason.clone())),
         };
-        // Whoever asked may have gone; the write stands all the same.
+        // The caller may be gone; the write is committed anyway.
         let _ = self.reply.send(answer);
     }
 }
 
-/// A count that is bounded far below where a float would lose digits.
+/// A count as a float; all counts here are far below the limit of exact integers.
 fn small(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
@@ -166,7 +166,7 @@ struct Thread {
     news: News,
     group_time: Duration,
     last_commit: Duration,
-    /// The first job of the next group, which could not be one of the last.
+    /// The first job of the next group: a maintenance job that was taken from the queue but cannot share a group.
     next: Option<Pending>,
 }
 
@@ -177,9 +177,9 @@ impl Thread {
             group.push(first);
             self.write(&mut group);
         }
-        // A clean end leaves everything in the database file itself. If it cannot, the log keeps it just as well.
+        // A clean shutdown moves the log into the database file. If that fails, the log keeps the data just as well.
         if let Err(error) = self.tx.checkpoint() {
-            tracing::warn!(%error, "the log could not be moved into the database at the end");
+            tracing::warn!(%error, "failed to checkpoint the write-ahead log at shutdown");
         }
     }
 
@@ -192,7 +192,7 @@ impl Thread {
                 Some(_) => self.pace.record_job(job.tenant, started_at, Instant::now()),
             }
         }
-        // What was undone has not reached the disk, and tells nothing about it.
+        // A group without kept changes wrote nothing to disk, so it proves nothing about the disk.
         let has_changed = self.tx.end_group();
         metrics::histogram!("store_group_size").record(small(group.len()));
         metrics::gauge!("store_queue_depth").set(small(self.queue.len()));
@@ -210,10 +210,10 @@ impl Thread {
     }
 
     fn commit(&mut self, group: &mut Vec<Pending>) -> Result<(), String> {
-        // Only if the last group could not even be rolled back.
+        // A transaction is open here only if the last rollback failed.
         self.tx.abandon();
         if let Err(reason) = self.tx.begin_group() {
-            // It has been waited for already: those who are queued need not wait for as long each.
+            // The queued jobs fail, too: each would wait as long for the lock as this group did.
             group.extend(std::iter::from_fn(|| self.queue.take()).take(GROUP_MAX - group.len()));
             self.tx.abandon();
             return Err(reason);
@@ -221,7 +221,7 @@ impl Thread {
         let ran = self.run_group(group);
         let started = Instant::now();
         let ended = ran.and_then(|()| {
-            // A job that was undone can have ended it.
+            // A job that was undone may have ended the transaction.
             if self.tx.is_idle() {
                 return Ok(());
             }
@@ -235,8 +235,8 @@ impl Thread {
         ended
     }
 
-    /// Runs the first job, and then whoever is next in turn, until nobody waits or the group is large or long enough. A maintenance
-    /// job is a group by itself.
+    /// Runs the first job and then the next in the queue, until the queue is empty or the group is large or long enough. A
+    /// maintenance job is a group of its own.
     fn run_group(&mut self, group: &mut Vec<Pending>) -> Result<(), String> {
         let (started, time) = (Instant::now(), self.group_time.max(self.last_commit.min(LAST_COMMIT_MAX)));
         let mut next = group.pop();
@@ -256,7 +256,7 @@ impl Thread {
     }
 }
 
-/// However the thread ends, nobody waits for it any longer.
+/// However the thread ends, no caller waits for it any longer.
 impl Drop for Thread {
     fn drop(&mut self) {
         self.queue.abandon();

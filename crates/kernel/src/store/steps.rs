@@ -1,24 +1,24 @@
-//! Changing many rows some at a time, so that no statement takes as long as there are rows.
+//! Changes many rows in batches, so that the duration of a statement does not grow with the table.
 
 use super::{Db, Value};
 use crate::base::Result;
 
-/// Rows of one step. A statement of PostgreSQL may take 30 s, and whoever else writes to SQLite waits for a whole step.
+/// Rows of one step. A statement of PostgreSQL may take 30 s, and other writes to SQLite wait for a whole step.
 pub const STEP_ROWS: i64 = 2_000;
 
 impl Db {
-    /// Runs a statement again and again, each time as a transaction of its own, until it changes nothing more. How many rows
-    /// it may change is its last argument, which is added here. What it has changed it must not find again. Tells how many
-    /// rows there were.
+    /// Runs a statement repeatedly, each time in a transaction of its own, until it changes nothing more, and returns how
+    /// many rows it changed in all. Its last argument, the row limit, is added here. It must not match rows that it has
+    /// changed.
     ///
-    /// After a failure the steps before it stay done, and running all of it again goes on from there.
+    /// After a failure the earlier steps stay committed, and a new call continues from there.
     pub async fn exec_in_steps(&self, sql: &'static str, mut values: Vec<Value>) -> Result<u64> {
         values.push(STEP_ROWS.into());
         let mut all = 0;
         loop {
             let rows = [values.clone()];
             let changed = self.write(async move |tx| tx.exec_each(sql, &rows).await).await?;
-            // Fewer than it may is not yet all: others may have removed some of those that it had found.
+            // Fewer rows than the limit do not mean the end: another transaction may have deleted some that were matched.
             if changed == 0 {
                 return Ok(all);
             }

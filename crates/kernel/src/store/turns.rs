@@ -1,9 +1,8 @@
-//! Turns: one tenant's requests wait for each other here, not on connections that others need.
+//! Limits per tenant: one tenant's requests wait for each other here, not on connections that others need.
 //!
-//! At PostgreSQL that is so for writes and for reads, and what the service does by itself has turns of its own. The tenant's
-//! clock makes writes serial in the database anyway, and one that waits for it there would hold one of the few connections of
-//! the pool. Reads of one tenant have half of the pool. On SQLite it is so for queries that look at many rows, and for reads
-//! when no connection is free.
+//! On PostgreSQL writes and reads are limited, and background jobs have permits of their own. The tenant's clock makes
+//! writes serial in the database anyway, and a write that waits for it there would hold one of the few pooled connections.
+//! One tenant's reads get half of the pool. On SQLite scans are limited, and reads when no connection is free.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,17 +15,17 @@ use crate::base::{Error, Result, TenantId};
 use super::Db;
 use super::handle::Lane;
 
-/// One that works and one that stands ready behind it, so that the database is not idle in between.
+/// One write that runs and one that is ready to follow, so that the database is not idle in between.
 const TURNS: usize = 2;
 
-/// Tenants remembered before those without a turn in use are forgotten.
+/// Semaphores kept before those without a permit in use are dropped.
 const TENANTS_MAX: usize = 1_024;
 
-/// Writes of the service's own work at once, of all tenants: a few of the pool's connections, so that no amount of work
-/// keeps requests waiting.
+/// Writes of background jobs at once, over all tenants, and as many reads: a few of the pool's connections, so that no
+/// backlog delays requests.
 const JOB_TURNS: usize = 6;
 
-/// The service's own work can wait longer than a client does, and must not be lost for it.
+/// A background job can wait longer than a client, and should not fail because of a short wait.
 const JOB_WAIT_MAX: Duration = Duration::from_secs(30);
 
 pub(super) struct Turns {
@@ -36,34 +35,34 @@ pub(super) struct Turns {
     job_reads: Arc<Semaphore>,
 }
 
-/// A turn to read: one of the tenant's, and of the service's own work also one of all.
+/// A permit to read: the tenant's, and for a background job also the shared one of all jobs.
 pub(super) struct ReadTurn {
     _of_tenant: Option<OwnedSemaphorePermit>,
     _of_jobs: Option<OwnedSemaphorePermit>,
 }
 
-/// A turn of the service's own work: one of the tenant's, and one of all.
+/// A permit of a background job to write: the tenant's, and the shared one of all jobs.
 pub(super) struct JobTurn {
     _of_tenant: OwnedSemaphorePermit,
     _of_all: OwnedSemaphorePermit,
 }
 
 impl Turns {
-    /// For a pool of so many connections.
+    /// Creates the limits for a pool of `pool_max` connections.
     pub fn new(pool_max: usize) -> Self {
-        // No tenant's reads have all connections, and none has none.
+        // No tenant's reads get all connections, and every tenant gets at least one.
         let reads = TenantTurns::new(pool_max.max(1).div_ceil(2));
         let own_work = || Arc::new(Semaphore::new(JOB_TURNS));
         Turns { writes: TenantTurns::new(TURNS), jobs: own_work(), reads, job_reads: own_work() }
     }
 
-    /// Waits for the tenant's turn to write, for so long at most.
+    /// Waits at most `wait_max` for the tenant's permit to write.
     pub async fn take(&self, tenant: TenantId, wait_max: Duration) -> Result<OwnedSemaphorePermit> {
         self.writes.take(Lane::Tenant(tenant), wait_max).await
     }
 
-    /// Waits for a turn of the service's own work. The tenant's first: while its rows are locked, its work waits here and
-    /// not on turns that others need.
+    /// Waits for a background job's permit to write. The tenant's permit comes first: while its rows are locked, its jobs
+    /// hold no permit that others need.
     pub async fn take_for_job(&self, tenant: TenantId) -> Result<JobTurn> {
         let of_tenant = self.writes.of(Lane::Job(tenant));
         let both = async {
@@ -77,7 +76,7 @@ impl Turns {
         }
     }
 
-    /// Waits for a turn to read. The system reads little, for everybody, and waits for nobody.
+    /// Waits for a permit to read. The system reads little, on behalf of all tenants, and needs no permit.
     pub async fn take_to_read(&self, lane: Lane, wait_max: Duration) -> Result<ReadTurn> {
         if lane == Lane::System {
             return Ok(ReadTurn { _of_tenant: None, _of_jobs: None });
@@ -93,7 +92,7 @@ impl Turns {
     }
 }
 
-/// So many turns for each tenant, and as many for what the service does for it.
+/// A number of permits for each tenant, and as many for its background jobs.
 pub struct TenantTurns {
     each: usize,
     lanes: Mutex<HashMap<Lane, Arc<Semaphore>>>,
@@ -104,12 +103,12 @@ impl TenantTurns {
         TenantTurns { each, lanes: Mutex::default() }
     }
 
-    /// Waits for a turn of whoever has this handle, for so long at most.
+    /// Waits at most `wait_max` for a permit of the handle's tenant.
     pub async fn take_for(&self, db: &Db, wait_max: Duration) -> Result<OwnedSemaphorePermit> {
         self.take(db.lane(), wait_max).await
     }
 
-    /// Waits for the tenant's turn, for so long at most.
+    /// Waits at most `wait_max` for a permit of this key.
     pub(crate) async fn take(&self, lane: Lane, wait_max: Duration) -> Result<OwnedSemaphorePermit> {
         let turns = self.of(lane);
         if let Ok(turn) = turns.clone().try_acquire_owned() {
@@ -119,8 +118,8 @@ impl TenantTurns {
         let Ok(Ok(turn)) = waited else {
             return Err(Error::unavailable("too many requests of this tenant are waiting"));
         };
-        // The thread on which the turn before it ended would go on with this one, and the next, and look at nothing that
-        // has come in from others meanwhile.
+        // Otherwise the thread that released the permit would run this task and the next of the same tenant, and starve the
+        // requests that others have sent meanwhile.
         tokio::task::yield_now().await;
         Ok(turn)
     }
@@ -128,7 +127,7 @@ impl TenantTurns {
     fn of(&self, lane: Lane) -> Arc<Semaphore> {
         let mut turns = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         if turns.len() >= TENANTS_MAX {
-            // A permit holds its semaphore, so what is in use stays.
+            // A permit holds its semaphore, so those in use stay.
             turns.retain(|_, semaphore| Arc::strong_count(semaphore) > 1);
         }
         turns.entry(lane).or_insert_with(|| Arc::new(Semaphore::new(self.each))).clone()

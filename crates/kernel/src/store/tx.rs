@@ -22,33 +22,33 @@ use super::values::params;
 use super::{Args, Engine, Followers, FromRow, Select, Value, dialect};
 
 /// How long a whole write may hold its connection to PostgreSQL. Statements have their own, shorter limit; this one
-/// ends a job that awaits something else and so would never give the connection back.
+/// ends a job that awaits something other than its transaction and would never release the connection.
 const JOB_MAX: Duration = Duration::from_mins(1);
 
 /// A transaction in progress.
 ///
 /// One failed statement dooms it, even if its error is swallowed: PostgreSQL would refuse everything after it, and
-/// both engines shall behave the same. A write may await only its transaction.
+/// both engines behave the same. A write may await only its transaction.
 pub struct Tx {
     pub(super) connection: Conn,
     pub(super) handle: Arc<Handle>,
     pub(super) doomed: bool,
     pub(super) tick: Option<Tick>,
-    /// The clock has been moved, and what it says has not been waited for.
+    /// The tick of a clock that was advanced by [`Tx::send_tick`] and not awaited yet.
     pub(super) ticking: Option<Ahead<(Timestamp, i64)>>,
     pub(super) sequence_used: bool,
-    /// Whether others shall be told of this write when it is on disk.
+    /// Whether waiting readers are notified after the commit.
     announced: bool,
 }
 
-/// Who acted before a workflow did: see [`Tx::act_as`].
+/// The actor before a workflow took over: see [`Tx::act_as`].
 pub struct Before(Arc<Handle>);
 
-/// What was asked and has not been waited for: see [`Tx::ask`].
+/// The rows of a query that was sent and not awaited yet: see [`Tx::send_query`].
 pub struct Ahead<T>(Asked<T>);
 
 enum Asked<T> {
-    /// SQLite answers at once.
+    /// SQLite has run the query already.
     Known(Vec<T>),
     Sent(usize),
 }
@@ -71,8 +71,8 @@ impl Tx {
         &self.handle.world
     }
 
-    /// Lets a workflow act from here on: what it does is noted as its own. Nobody else acts in another's place. Who acted
-    /// before may act again.
+    /// Makes a workflow the actor of all further statements and audit entries. Only a workflow may replace another actor.
+    /// The previous actor is returned for [`Tx::restore_actor`].
     pub fn act_as(&mut self, actor: Actor) -> Result<Before> {
         if actor.who.kind != ActorKind::Workflow {
             return Err(Error::internal("only a workflow acts in somebody's place"));
@@ -81,12 +81,12 @@ impl Tx {
         Ok(Before(replace(&mut self.handle, acting)))
     }
 
-    /// Lets those act again who did before.
+    /// Restores the previous actor.
     pub fn act_again(&mut self, before: Before) {
         self.handle = before.0;
     }
 
-    /// Who follows the events of this transaction.
+    /// The followers of this transaction's events.
     pub fn followers(&self) -> Result<Followers> {
         self.handle
             .followers
@@ -100,9 +100,10 @@ impl Tx {
         }
     }
 
-    /// Runs a statement whose answer nobody needs, in its place among the others. On PostgreSQL it is sent together with
-    /// the next that is waited for, or with the commit: many of them cost no round trip. If it fails, whatever comes next does; the error names the
-    /// statement that failed, and a constraint that it broke is not taken for one of whoever came next.
+    /// Runs a statement whose result is not needed, in order with the others. On PostgreSQL it is deferred and sent with the
+    /// next awaited statement or with the commit, so it costs no round trip. If it fails, the next awaited statement returns
+    /// its error; the error names the failed statement, and its broken constraint is not taken for one of the awaited
+    /// statement.
     pub async fn later(&mut self, sql: &'static str, values: Vec<Value>) -> Result<()> {
         if let Conn::Postgres(session) = &mut self.connection {
             self.handle.world.statements.note();
@@ -113,7 +114,7 @@ impl Tx {
         done.map(drop).map_err(|error| error.of_statement(sql))
     }
 
-    /// The same, once for each of these rows of values.
+    /// Like [`Tx::enqueue`], once for each row of values.
     pub async fn later_each(&mut self, sql: &'static str, rows: Vec<Vec<Value>>) -> Result<()> {
         if let Conn::Postgres(session) = &mut self.connection {
             for values in rows {
@@ -125,13 +126,14 @@ impl Tx {
         self.exec_each(sql, &rows).await.map(drop).map_err(|error| error.of_statement(sql))
     }
 
-    /// What `database_time!` is bound to: see [`super::Db::given_time`].
+    /// The value to bind for `database_time!`: see [`super::Db::given_time`].
     pub fn given_time(&self) -> Option<Timestamp> {
         self.handle.given_time(self.engine())
     }
 
-    /// Whether statements that do nothing unless `sql` finds a row are worth sending. SQLite is asked: a look costs it less than
-    /// they do. On PostgreSQL a look is a round trip, and they go along with others.
+    /// Whether statements that do nothing unless `sql` finds a row are worth sending. On SQLite the query runs, because it
+    /// is cheaper than the statements. On PostgreSQL it would be a round trip, while the statements are deferred; so it is
+    /// skipped.
     pub async fn is_worthwhile(&mut self, sql: &str, args: Args<'_>) -> Result<bool> {
         match &self.connection {
             Conn::Sqlite(_) => Ok(self.find::<String>(sql, args).await?.is_some()),
@@ -139,8 +141,8 @@ impl Tx {
         }
     }
 
-    /// Asks in its place among the others what [`Tx::answer`] tells later. On PostgreSQL it is sent together with the next
-    /// statement that is waited for; if it fails, that does, as after [`Tx::later`].
+    /// Runs a query in order with the others; [`Tx::await_rows`] returns its rows. On PostgreSQL it is deferred and sent
+    /// with the next awaited statement, which returns its error if it fails, as after [`Tx::enqueue`].
     pub async fn ask<T: FromRow>(&mut self, sql: impl Into<Cow<'static, str>>, values: Vec<Value>) -> Result<Ahead<T>> {
         let sql = sql.into();
         if let Conn::Postgres(session) = &mut self.connection {
@@ -149,7 +151,7 @@ impl Tx {
         self.list(&sql, &params(&values).collect::<Vec<_>>()).await.map(|rows| Ahead(Asked::Known(rows)))
     }
 
-    /// Every row of what was asked before.
+    /// All rows of a query sent by [`Tx::send_query`].
     pub async fn answer<T: FromRow>(&mut self, ahead: Ahead<T>) -> Result<Vec<T>> {
         let number = match ahead.0 {
             Asked::Known(rows) => return Ok(rows),
@@ -164,8 +166,9 @@ impl Tx {
         Ok(rows)
     }
 
-    /// Doomed until it has worked: a future dropped half-way must not leave a transaction that looks sound. In one that does not,
-    /// nothing more is run: SQLite may have ended it by itself, and what comes next would stay.
+    /// The transaction is doomed until the statement succeeds, because a future dropped half-way must not leave one that
+    /// could be committed. A doomed transaction runs nothing more: SQLite may have ended it by itself, and further writes
+    /// would persist.
     fn begin_statement(&mut self) -> Result<()> {
         self.world().statements.note();
         if replace(&mut self.doomed, true) {
@@ -174,7 +177,7 @@ impl Tx {
         Ok(())
     }
 
-    /// Runs a statement that returns no rows, and says how many it changed.
+    /// Runs a statement that returns no rows, and returns how many rows it changed.
     pub async fn exec(&mut self, sql: &str, args: Args<'_>) -> Result<u64> {
         self.begin_statement()?;
         let changed = match &mut self.connection {
@@ -185,9 +188,9 @@ impl Tx {
         Ok(changed)
     }
 
-    /// Runs one statement for each of these rows of arguments, and says how many rows it changed in all.
+    /// Runs a statement once for each row of arguments, and returns how many rows it changed in all.
     ///
-    /// On PostgreSQL they are sent without waiting for each other's answers: many small changes cost one round trip.
+    /// On PostgreSQL all are sent at once: many small changes cost one round trip.
     pub async fn exec_each(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<u64> {
         self.begin_statement()?;
         let mut changed = 0;
@@ -202,7 +205,7 @@ impl Tx {
         Ok(changed)
     }
 
-    /// The one row there must be; none is "not found", which does not doom the transaction.
+    /// The one row of a query; no row is "not found", which does not doom the transaction.
     pub async fn one<T: FromRow>(&mut self, sql: &str, args: Args<'_>) -> Result<T> {
         self.find(sql, args).await?.ok_or_else(Error::not_found)
     }
@@ -235,30 +238,30 @@ impl Tx {
         self.list(&finished.text, &finished.params()).await
     }
 
-    /// Tells whoever waits for news of this tenant, once this write is on disk; see [`super::Store::news`].
+    /// Notifies readers that wait for this tenant's events after the commit; see [`super::Store::subscribe_commits`].
     pub fn announce(&mut self) {
         self.announced = true;
     }
 
-    /// Whose news this write has made, for when it is on disk.
+    /// The tenant whose readers are notified after the commit.
     pub(super) fn news(&self) -> Option<TenantId> {
         self.tenant_id().filter(|_| self.announced)
     }
 
-    /// What ends a SELECT that locks rows and passes over those that are locked. SQLite has one writer and needs none.
+    /// The end of a SELECT that locks its rows and skips locked ones. Empty on SQLite, which has one writer.
     pub fn skip_locked(&self) -> &'static str {
         dialect::skip_locked(self.engine())
     }
 
-    /// Tries to be the only transaction that holds `name`, until the end of this one.
+    /// Tries to take the lock `name` until the end of this transaction.
     ///
-    /// On SQLite that is always so, because there is one writer. On PostgreSQL it is asked without waiting.
+    /// On SQLite this always succeeds, because there is one writer. On PostgreSQL it does not wait for another holder.
     pub async fn try_lock(&mut self, name: &str) -> Result<bool> {
         let locking = self.ask_lock(name);
         Ok(self.answer(locking).await?.contains(&true))
     }
 
-    /// The same, told by [`Tx::answer`]: true, or it is somebody else's. What is asked behind it is answered under it.
+    /// The same without waiting: [`Tx::await_rows`] returns whether the lock was taken. Later queries run under it.
     pub fn ask_lock(&mut self, name: &str) -> Ahead<bool> {
         Ahead(match &mut self.connection {
             Conn::Sqlite(_) => Asked::Known(vec![true]),
@@ -271,7 +274,7 @@ impl Tx {
     }
 }
 
-/// What the engines do around a job.
+/// How the engines run a job.
 impl Tx {
     pub(super) fn sqlite(connection: Lite, handle: Arc<Handle>) -> Self {
         Tx::new(Conn::Sqlite(connection), handle)
@@ -285,18 +288,18 @@ impl Tx {
         Tx { connection, handle, doomed: false, tick: None, ticking: None, sequence_used: false, announced: false }
     }
 
-    /// Begins the transaction of a group of jobs on SQLite.
+    /// Begins the transaction of a group commit on SQLite.
     pub(super) fn begin_group(&self) -> Result<(), String> {
         self.lite()?.begin_group()
     }
 
-    /// Ends it, whatever became of it. Tells whether it has changed something.
+    /// Whether the group that has ended changed something.
     pub(super) fn end_group(&self) -> bool {
         self.lite().is_ok_and(Lite::end_group)
     }
 
-    /// Runs a job on SQLite's writer thread. The outer error means that the whole transaction is lost. A job that fails with
-    /// nothing written before it ends the transaction.
+    /// Runs a job on SQLite's writer thread. The outer error means that the whole transaction is lost. A failed job that was
+    /// the first to write ends the transaction.
     pub(super) fn run_in_group(&mut self, handle: Arc<Handle>, job: AnyJob) -> Result<Result<Made>, String> {
         self.handle = handle;
         self.doomed = false;
@@ -305,7 +308,7 @@ impl Tx {
         self.sequence_used = false;
         self.announced = false;
         self.lite()?.open_job();
-        // The future is dropped inside, whatever becomes of it, so that nothing of the job is left when it is undone.
+        // The future is dropped inside in any case, so that nothing of the job is left when it is undone.
         let ran = std::panic::catch_unwind(AssertUnwindSafe(|| job(&mut *self).now_or_never()));
         let outcome = self.judge(match ran {
             Ok(Some(outcome)) => outcome,
@@ -328,7 +331,7 @@ impl Tx {
         }
     }
 
-    /// Runs a job on PostgreSQL. The caller has spawned this, so it always comes to its end.
+    /// Runs a job on PostgreSQL. The caller has spawned this, so it always runs to its end.
     pub(super) async fn run_to_commit(mut self, job: AnyJob, news: &News) -> Result<Made> {
         let whole = async {
             let done = job(&mut self).await?;
@@ -371,7 +374,7 @@ impl Tx {
         }
     }
 
-    /// Runs a fixed statement on SQLite; on PostgreSQL the session does this itself.
+    /// Runs a fixed statement on SQLite. On PostgreSQL the session controls the transaction.
     pub(super) fn control(&self, sql: &str) -> rusqlite::Result<()> {
         match &self.connection {
             Conn::Sqlite(lite) => lite.control(sql),
@@ -384,16 +387,16 @@ impl Tx {
         matches!(&self.connection, Conn::Sqlite(lite) if lite.connection.is_autocommit())
     }
 
-    /// Ends a failed transaction of SQLite, unless SQLite has done so.
+    /// Rolls a failed transaction of SQLite back, unless SQLite has done so.
     pub(super) fn abandon(&self) {
         if !self.is_idle()
             && let Err(error) = self.control(dialect::SQLITE_ROLLBACK)
         {
-            tracing::error!(%error, "a failed transaction could not be rolled back");
+            tracing::error!(%error, "failed to roll back a transaction");
         }
     }
 
-    /// Writes to SQLite's file without changing anything, to find out whether the disk takes writes again.
+    /// Writes to SQLite's file without changing anything, to check whether the disk accepts writes again.
     pub(super) fn probe(&mut self) -> Result<()> {
         let Conn::Sqlite(Lite { connection, .. }) = &self.connection else {
             return Ok(());

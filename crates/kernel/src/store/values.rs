@@ -126,7 +126,7 @@ impl<'r> FromSql<'r> for Timestamp {
     }
 }
 
-/// A value whose type is known only at run time: a filter of a list, a place in a cursor.
+/// A value whose type is known only at run time: a filter of a list, a sort key in a cursor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Value {
@@ -163,7 +163,7 @@ impl ToSql for Value {
         }
     }
 
-    /// Anything: the check happens above, when the kind of value is known.
+    /// Accepts any type: `to_sql` checks it, when the variant is known.
     fn accepts(_: &Type) -> bool {
         true
     }
@@ -199,7 +199,7 @@ impl<T: Into<Value>> From<Option<T>> for Value {
     }
 }
 
-/// Values as a statement takes them.
+/// Values as parameters of a statement.
 pub(super) fn params(values: &[Value]) -> impl Iterator<Item = &dyn Param> {
     values.iter().map(|value| value as &dyn Param)
 }

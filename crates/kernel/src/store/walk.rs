@@ -1,76 +1,75 @@
-//! A list, newest first, found along an index and never by looking through a table.
+//! Reads a list, newest first, from ranges of an index, and never by a table scan.
 //!
-//! A filter with an index is a few pieces of that index, one for each of its values: the arms of a walk. Each arm is read
-//! in the order of the list, some rows at a time, and they are merged; what the other filters say is judged on the rows
-//! that come by. A walk looks at so many rows and no more: then it says where it has come to, and the reader goes on there.
+//! A filter with an index selects a few ranges of that index, one for each of its values: the arms of a walk. Each arm is
+//! read in the order of the list, in steps, and the arms are merged; the other filters are applied to the rows read. A walk
+//! has a row budget: when it is spent, the page ends with a cursor to continue from.
 //!
-//! Deliberately left out: rising orders, and finding out by itself which index is best. The list knows its data.
+//! Deliberately left out: ascending orders, and choosing the best index. The list knows its data.
 
 use std::ops::Range;
 
 use super::{CursorKey, Db, FromRow, Row, Select, Value};
 use crate::base::Result;
 
-/// Rows that one request looks at, about: a few tens of milliseconds, off the threads that serve requests.
+/// The row budget of one request, approximately: a few tens of milliseconds, off the threads that serve requests.
 const LOOKED_MAX: usize = 3_000;
-/// So many of them an arm costs, which is sought anew at every step.
+/// The cost of an arm in rows of the budget: every step seeks it anew.
 const ARM_ROWS: usize = 48;
-/// However many arms there are.
+/// The least row budget, however many arms there are.
 const LOOKED_MIN: usize = 500;
-/// The most arms of a walk: each is planned by itself, and read as far as the others.
+/// The most arms of a walk: each is planned separately, and read as far as the others.
 pub const ARMS_MAX: usize = 128;
-/// A walk that has to judge starts with so many rows over all its arms; every step is twice the one before.
+/// The rows of the first step over all arms, where rows must be filtered; every step is twice the one before.
 const FIRST_STEP: usize = 200;
-/// Of each arm, however many there are.
+/// The least rows of a step for each arm.
 const STEP_MIN: usize = 8;
-/// More rows than this in one step leave the threads alone that serve requests.
+/// A step with more rows than this does not run on the threads that serve requests.
 const INLINE_ROWS: usize = 500;
 
-/// What a walk comes by: enough of a record to judge and to place it.
+/// A row that a walk reads: enough of a record to filter and to sort it.
 pub trait Passed: FromRow + Send + 'static {
-    /// Its place in the list.
+    /// Its sort key in the list.
     type Key: CursorKey + Ord + Send + Sync;
 
     fn key(&self) -> Self::Key;
 }
 
-/// One piece of an index: what its columns before the order are equal to, and between which places.
+/// One range of an index: the values of its columns before the sort columns, and the bounds of the sort key.
 #[derive(Clone, Debug)]
 pub struct Arm<K> {
     pub values: Vec<Value>,
-    /// Before this place, for the newest come first.
+    /// The exclusive upper bound; the newest come first.
     pub below: K,
-    /// From this place on.
+    /// The inclusive lower bound.
     pub least: K,
 }
 
-/// A list of what the arms hold.
+/// A list of the rows in the arms.
 #[derive(Clone, Debug)]
 pub struct Walk<K> {
-    /// One arm, as [`arm!`](crate::arm) writes it.
+    /// The SQL of one arm, from [`arm!`](crate::arm).
     pub text: &'static str,
     pub arms: Vec<Arm<K>>,
-    /// Whether everything in the arms is wanted.
+    /// Whether every row of the arms matches, so that no row needs filtering.
     pub exact: bool,
 }
 
-/// What a walk has found, in order.
+/// The matching rows of a walk, in order.
 struct Found<T: Passed> {
     rows: Vec<T>,
-    /// Everything before this place has been looked at; none if there is nothing behind it.
+    /// The sort key up to which all rows were examined; none at the end of the list.
     looked_to: Option<T::Key>,
 }
 
 impl<K: CursorKey + Ord + Send + Sync> Walk<K> {
-    /// An arm for each of these values, which are different, all between the same places. `exact`: whether everything in
-    /// the arms is wanted.
+    /// A walk with one arm for each of these distinct values, all with the same bounds.
     pub fn new(text: &'static str, values: Vec<Vec<Value>>, places: Range<K>, exact: bool) -> Self {
         let (least, below) = (places.start, places.end);
         Walk { text, arms: values.into_iter().map(|values| Arm { values, below, least }).collect(), exact }
     }
 
-    /// A page of what is wanted, and behind which place the next one starts if there is one. The page may be short, and
-    /// even empty, before the list is at its end.
+    /// Loads a page of the wanted rows, and the key after which the next page starts, if there is one. When the row budget
+    /// is spent, the page may be short or even empty before the end of the list.
     pub async fn page<T: Passed<Key = K>>(
         &self,
         db: &Db,
@@ -84,7 +83,7 @@ impl<K: CursorKey + Ord + Send + Sync> Walk<K> {
         Ok((rows, next))
     }
 
-    /// The first so many rows that are wanted, or those among as many as one request may look at.
+    /// The first `count` wanted rows, or fewer when the row budget is spent.
     async fn newest<T: Passed<Key = K>>(&self, db: &Db, count: usize, wanted: impl Fn(&T) -> bool) -> Result<Found<T>> {
         let (mut rows, mut looked, mut looked_to) = (Vec::new(), 0, None);
         let mut step = self.first_step(count);
@@ -105,7 +104,7 @@ impl<K: CursorKey + Ord + Send + Sync> Walk<K> {
         }
     }
 
-    /// Where nothing has to be judged, and in one arm, just as many as are wanted.
+    /// Just `count` rows for a single arm without filters.
     fn first_step(&self, count: usize) -> usize {
         let rows = match (self.exact, self.arms.len()) {
             (true, 0 | 1) => return count,
@@ -122,7 +121,7 @@ impl<K: CursorKey + Ord + Send + Sync> Walk<K> {
     }
 }
 
-/// A row with the arm that it came by.
+/// A row with the index of its arm.
 struct Placed<T> {
     arm: usize,
     row: T,
@@ -135,7 +134,7 @@ impl<T: FromRow> FromRow for Placed<T> {
     }
 }
 
-/// The next so many rows of each arm.
+/// Reads the next `rows` rows of each arm.
 async fn look<T: Passed>(db: &Db, text: &str, arms: &[Arm<T::Key>], rows: usize) -> Result<Vec<Placed<T>>> {
     let Some(first) = arms.first() else { return Ok(Vec::new()) };
     let places = |arm: &Arm<T::Key>, rows: usize| -> Vec<Value> {
@@ -144,14 +143,14 @@ async fn look<T: Passed>(db: &Db, text: &str, arms: &[Arm<T::Key>], rows: usize)
         arm.values.iter().cloned().chain(bounds.into_iter().flatten()).collect()
     };
     let mut all: Vec<Vec<Value>> = arms.iter().map(|arm| places(arm, rows)).collect();
-    // Arms that find nothing keep the number of different texts small.
+    // Empty arms up to a power of two keep the number of different texts small.
     all.resize(arms.len().next_power_of_two(), places(first, 0));
     let select = Select::union_all(text, all);
     if arms.len() * rows <= INLINE_ROWS { db.select(&select).await } else { db.scan(&select).await }
 }
 
-/// Hands on what can be told to be next, in order. An arm that gave as many rows as it was asked for may have more right
-/// behind its last, so that nothing behind the first such place is handed on; that place is returned.
+/// Passes on the rows whose order is certain. An arm that returned a full step may have more rows right after its last, so
+/// no row after the first such key is passed on; that key is returned.
 fn merged<T: Passed>(mut seen: Vec<Placed<T>>, arms: usize, step: usize, mut next: impl FnMut(T)) -> Option<T::Key> {
     let mut given = vec![0; arms];
     let mut looked_to: Option<T::Key> = None;

@@ -1,6 +1,6 @@
-//! API keys of a tenant: what a request for one must say, and what a key looks like afterwards.
+//! API keys of a tenant: request bodies, records and rules.
 //!
-//! Verifying a presented key is not here but in `kernel::auth`, which every request passes through.
+//! Verifying a presented key is in `kernel::auth`, which every request passes through.
 
 pub mod descendants;
 pub mod jobs;
@@ -48,9 +48,9 @@ pub const EXPIRES_DAYS_DEFAULT: i64 = 90;
 pub const ALLOWED_CIDRS_MAX: usize = 50;
 pub const OVERLAP_HOURS_MAX: i64 = 168;
 pub const OVERLAP_HOURS_DEFAULT: i64 = 24;
-/// Active keys of a tenant.
+/// How many active keys a tenant may have.
 pub const ACTIVE_KEYS_MAX: i64 = 100;
-/// "The same day as the key that made it" must not fail for the seconds in between.
+/// A request for the same number of days as the key that made it must not fail for the seconds in between.
 const EXPIRY_SLACK_MS: i64 = MINUTE_MS;
 
 kernel::words! {
@@ -173,7 +173,7 @@ impl FromBody for Input {
     }
 }
 
-/// What PUT takes: a replacement, or a rotation alone.
+/// The body of PUT: a replacement, or a rotation alone.
 pub enum Change {
     Replace(Input),
     Rotate { overlap_hours: i64 },
@@ -183,7 +183,7 @@ pub enum Change {
 #[derive(ToSchema)]
 #[schema(as = ApiKeyRotation, example = json!({"rotate": {"overlap_hours": 24}}))]
 #[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "the document's description of what Change::from_fields reads")]
+#[expect(dead_code, reason = "the document's description of what ApiKeyChange::from_fields reads")]
 pub struct Rotation {
     rotate: RotationSettings,
 }
@@ -191,7 +191,7 @@ pub struct Rotation {
 #[derive(ToSchema)]
 #[schema(as = ApiKeyRotationSettings)]
 #[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "the document's description of what Change::from_fields reads")]
+#[expect(dead_code, reason = "the document's description of what ApiKeyChange::from_fields reads")]
 pub struct RotationSettings {
     /// How long the old key goes on working; 24 when omitted.
     #[schema(minimum = 0, maximum = 168, nullable = false)]
@@ -238,7 +238,7 @@ fn parse_cidr(field: &mut Field<'_>) -> Option<IpNet> {
     })
 }
 
-/// When a key expires that is made or changed now, by a key that ends at `maker_end` or by a person.
+/// The expiry of a key that is created or changed now, by a key that expires at `maker_end` or by a person.
 pub fn expiry(now: Timestamp, expires_days: Option<i64>, maker_end: Option<Timestamp>) -> Result<Timestamp> {
     let Some(days) = expires_days else {
         let default = now.plus(EXPIRES_DAYS_DEFAULT * DAY_MS);
@@ -248,7 +248,7 @@ pub fn expiry(now: Timestamp, expires_days: Option<i64>, maker_end: Option<Times
     maker_end.map_or(Ok(wanted), |end| within_maker(wanted, end))
 }
 
-/// The wanted end, cut to the maker's where it is only the slack beyond it.
+/// The requested expiry, cut to the maker's if it exceeds it by no more than the slack.
 pub fn within_maker(wanted: Timestamp, maker_end: Timestamp) -> Result<Timestamp> {
     if wanted > maker_end.plus(EXPIRY_SLACK_MS) {
         let detail = format!("a key cannot outlive the key that made it, which ends at {maker_end}");
@@ -257,7 +257,7 @@ pub fn within_maker(wanted: Timestamp, maker_end: Timestamp) -> Result<Timestamp
     Ok(wanted.min(maker_end))
 }
 
-/// Nobody can grant what they do not hold, and `platform:read` only a platform operator in person.
+/// A caller can grant only scopes it holds, and only a signed-in platform operator can grant `platform:read`.
 pub fn check_grant(rights: &Rights, scopes: &Scopes) -> Result<()> {
     rights.require_all(scopes, "Granting these scopes")?;
     if matches!(rights.standing, Some(Standing::Key { .. })) && scopes.holds(Scope::PlatformRead) {

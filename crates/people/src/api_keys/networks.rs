@@ -1,7 +1,7 @@
-//! Lists of networks that keys are held to: whether one is within another, and what two have in common.
+//! Lists of networks that keys are restricted to: whether one is within another, and their intersection.
 //!
-//! An empty list is a key's way to say "anywhere". IPv4 and IPv6 have nothing in common: a caller's address is one or the
-//! other, and `parse_network` has made IPv4 of what was written as IPv6.
+//! An empty list means "anywhere". IPv4 and IPv6 networks never overlap: a caller's address is one or the other, and
+//! `parse_network` has turned IPv4-mapped IPv6 networks into IPv4.
 
 use ipnet::IpNet;
 use kernel::auth::Rights;
@@ -9,21 +9,21 @@ use kernel::base::{Code, Error, FieldError, Result};
 
 use super::ALLOWED_CIDRS_MAX;
 
-/// Whether a key held to `inner` works nowhere that one held to `outer` does not.
+/// Whether every address that `inner` allows is also allowed by `outer`.
 pub fn is_within(inner: &[IpNet], outer: &[IpNet]) -> bool {
     let outer = IpNet::aggregate(&outer.to_vec());
     outer.is_empty() || (!inner.is_empty() && inner.iter().all(|network| covers_network(&outer, network)))
 }
 
-/// The networks that both lists allow, each as one of them has it; none when they have no address in common.
+/// The networks that both lists allow, each as one of the lists has it; `None` when they have no address in common.
 ///
-/// Of more than a key may name, neighbours are merged and the rest is left out: a key never gets wider by this.
+/// If there are more than a key may have, neighbours are merged and the rest is left out: a key never gets wider by this.
 pub fn intersect_networks(one: &[IpNet], other: &[IpNet]) -> Option<Vec<IpNet>> {
     if one.is_empty() || other.is_empty() {
         return Some([one, other].concat());
     }
     let (one_merged, other_merged) = (IpNet::aggregate(&one.to_vec()), IpNet::aggregate(&other.to_vec()));
-    // Two networks have nothing in common, or one is within the other.
+    // Two networks are disjoint, or one is within the other.
     let mut shared: Vec<IpNet> = one.iter().filter(|network| covers_network(&other_merged, network)).copied().collect();
     let shared_merged = IpNet::aggregate(&shared);
     let is_missing =
@@ -36,18 +36,18 @@ pub fn intersect_networks(one: &[IpNet], other: &[IpNet]) -> Option<Vec<IpNet>> 
     (!shared.is_empty()).then_some(shared)
 }
 
-/// Whether one of these networks holds all of another.
+/// Whether one of these networks contains all of `inner`.
 fn covers_network(networks: &[IpNet], inner: &IpNet) -> bool {
     networks.iter().any(|network| network.contains(inner))
 }
 
-/// The networks that somebody with these rights may leave a key that has these: never further than a key of their own.
+/// Which of a key's stored networks a caller with these rights may leave it: never wider than the caller's own key.
 pub fn keep_networks(rights: &Rights, stored: &[IpNet]) -> Result<Vec<IpNet>> {
     let detail = "none of the key's networks is within those of your own key: name some that are";
     intersect_networks(stored, &rights.allowed_cidrs).ok_or_else(|| refuse_outside(detail))
 }
 
-/// The same for networks that are asked for: each that is outside is named.
+/// Checks requested networks against the caller's own; the error names each one that is outside.
 pub fn check_networks(rights: &Rights, wanted: Vec<IpNet>) -> Result<Vec<IpNet>> {
     let own = &rights.allowed_cidrs;
     if own.is_empty() {
@@ -74,8 +74,8 @@ fn refuse_outside(detail: &str) -> Error {
     Error::invalid("/allowed_cidrs", OUTSIDE, detail)
 }
 
-/// Rotating a key shows its new text, which must not work where the caller's own key does not: a person may have opened a key
-/// to more networks than the key that made it has.
+/// A rotation reveals the new key to the caller, so it must not work from networks that the caller's own key does not: a
+/// person may have opened a key to more networks than its maker has.
 pub fn check_takeover(rights: &Rights, theirs: &[IpNet]) -> Result<()> {
     if is_within(theirs, &rights.allowed_cidrs) {
         return Ok(());
@@ -124,7 +124,7 @@ mod tests {
             (vec!["10.2.0.0/16"], vec!["10.1.0.0/16"], None),
             (vec!["::/0"], vec!["10.1.0.0/16"], None),
             (vec!["2001:db8::/32", "10.0.0.0/8"], vec!["2001:db8:7::/48"], Some(vec!["2001:db8:7::/48"])),
-            // Neighbours that together are what the other list names as one.
+            // Neighbours that together are one network of the other list.
             (vec!["10.0.0.0/8"], vec!["10.0.0.0/9", "10.128.0.0/9"], Some(vec!["10.0.0.0/8"])),
             (vec!["10.0.0.0/9", "10.128.0.0/9"], vec!["10.0.0.0/8"], Some(vec!["10.0.0.0/9", "10.128.0.0/9"])),
             (vec!["10.1.0.0/16"], vec!["10.1.0.0/16"], Some(vec!["10.1.0.0/16"])),

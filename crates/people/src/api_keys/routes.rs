@@ -88,14 +88,15 @@ pub async fn create(
         .await
 }
 
-/// Whoever gets a new key can use it at once, whatever others at the same address do.
+/// Marks the new key as known, so that its owner can use it at once even if others at the same address use up the address's
+/// budget for unknown credentials.
 fn remember(app: &App, made: &NewKey) {
     if let Some(plain) = PlainKey::parse(&made.key) {
         app.credentials.remember(plain.hash(&app.secrets));
     }
 }
 
-/// What PUT answers: the record, and after a rotation also the new key.
+/// The response of PUT: the record, and after a rotation also the new key.
 pub enum Changed {
     Replaced(ApiKey),
     Rotated(NewKey),
@@ -121,14 +122,14 @@ impl IntoResponses for Changed {
 
 impl PartialSchema for Changed {
     fn schema() -> RefOr<Schema> {
-        // Not one of: a key with its plain text is also a key.
+        // `anyOf`, not `oneOf`: a key with its plain text also validates as a key.
         let any_of =
             AnyOfBuilder::new().item(Ref::from_schema_name(ApiKey::name())).item(Ref::from_schema_name(NewKey::name()));
         any_of.into()
     }
 }
 
-/// The body of PUT, for the document.
+/// The schema of the PUT body in the OpenAPI document.
 impl PartialSchema for Change {
     fn schema() -> RefOr<Schema> {
         one_of([Input::name(), Rotation::name()])

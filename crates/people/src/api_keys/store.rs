@@ -1,4 +1,4 @@
-//! The SQL of API keys. Every change, its audit entry and what follows from it commit together.
+//! SQL of API keys. Every change, its audit entry and its consequences for descendants commit together.
 
 use ipnet::IpNet;
 use kernel::args;
@@ -19,7 +19,7 @@ use super::{
 };
 
 kernel::columns! {
-    /// What is read of a key and its last use.
+    /// The columns of a key and its last use.
     struct KeyColumns {
         id = "k.id", name = "k.name", scopes = "k.scopes", allowed_cidrs = "k.allowed_cidrs", prefix = "k.prefix",
         last_four = "k.last_four", expires_at = "k.expires_at", revoked_at = "k.revoked_at", last_used_at = "u.last_used_at",
@@ -30,7 +30,7 @@ kernel::columns! {
 }
 
 kernel::columns! {
-    /// What is written of a new key.
+    /// The columns of a new key.
     struct NewKeyColumns in "api_keys" {
         id, name, scopes, allowed_cidrs, prefix, last_four, expires_at, maker_key_id, maker_user_id, created_by_type,
         created_by_id, created_by_name, version, created_at, updated_at,
@@ -48,7 +48,7 @@ kernel::statements! {
         WHERE tenant_id = $1 AND revoked_at IS NULL AND expires_at > $2 ORDER BY expires_at LIMIT $3";
     COUNT_ACTIVE = "SELECT COUNT(*) FROM api_keys WHERE tenant_id = $1 AND revoked_at IS NULL AND expires_at > $2";
     INSERT = NewKeyColumns::INSERT;
-    /// A new secret; its public id must be new in the whole installation.
+    /// The public id must be unique in the whole installation.
     INSERT_SECRET = "INSERT INTO api_key_secrets (tenant_id, public_id, key_id, secret_hash) VALUES ($1, $2, $3, $4)
         ON CONFLICT (public_id) DO NOTHING";
     UPDATE = "UPDATE api_keys SET name = $3, scopes = $4, allowed_cidrs = $5,
@@ -56,29 +56,29 @@ kernel::statements! {
         WHERE tenant_id = $1 AND id = $2";
     UPDATE_SECRET = "UPDATE api_keys SET prefix = $3, last_four = $4, version = version + 1, updated_at = $5
         WHERE tenant_id = $1 AND id = $2";
-    /// The overlap of an earlier rotation ends with the next one.
+    /// A second rotation ends the first one's overlap.
     END_OVERLAPS = "DELETE FROM api_key_secrets WHERE tenant_id = $1 AND key_id = $2 AND valid_until IS NOT NULL";
     START_OVERLAP = "UPDATE api_key_secrets SET valid_until = $3 WHERE tenant_id = $1 AND key_id = $2";
     TO_ANNOUNCE = "SELECT tenant_id, id FROM api_keys
         WHERE revoked_at IS NULL AND NOT expiry_announced AND expires_at <= $1 ORDER BY expires_at LIMIT $2";
     ANNOUNCED = "UPDATE api_keys SET expiry_announced = TRUE
         WHERE tenant_id = $1 AND id = $2 AND revoked_at IS NULL AND NOT expiry_announced AND expires_at <= $3";
-    /// Made or changed while the tenant's clock was ahead.
+    /// Keys that were created or changed while the tenant's clock was ahead.
     IN_FUTURE = "SELECT id, updated_at FROM api_keys WHERE tenant_id = $1 AND updated_at > $2 ORDER BY id LIMIT $3";
-    /// An overlap that no rotation until now can have made ($5) lasts as long from now ($4) as from the key's last change,
-    /// which is $3 later.
+    /// An overlap that ends later than any rotation until now could have set ($5) is moved back by $3, the time by which the
+    /// key's last change is ahead of now ($4), but not to before now.
     BRING_OVERLAP_BACK = "UPDATE api_key_secrets SET valid_until = CASE WHEN valid_until - $3 < $4 THEN $4
             WHEN valid_until - $3 > $5 THEN $5 ELSE valid_until - $3 END
         WHERE tenant_id = $1 AND key_id = $2 AND valid_until > $5";
-    /// A key that was made in the future lives as long from now ($3). Of one that was only changed there it cannot be told
-    /// whether its end was, too: it is no later than that of a key that is made now ($4).
+    /// A key that was created in the future keeps its lifetime, counted from now ($3). For a key that was only changed in
+    /// the future, it is unknown whether its expiry was set there too: it is capped at that of a key created now ($4).
     BRING_BACK = "UPDATE api_keys SET updated_at = $3,
             expires_at = CASE WHEN created_at > $3 AND expires_at - created_at + $3 < $4 THEN expires_at - created_at + $3
                 WHEN expires_at > $4 THEN $4 ELSE expires_at END,
             created_at = CASE WHEN created_at > $3 THEN $3 ELSE created_at END,
             revoked_at = CASE WHEN revoked_at > $3 THEN $3 ELSE revoked_at END
         WHERE tenant_id = $1 AND id = $2";
-    /// Told by a clock that was ahead; it is told again when the time comes.
+    /// Keys that were announced by a clock that was ahead are announced again in time.
     UNANNOUNCE = "UPDATE api_keys SET expiry_announced = FALSE WHERE tenant_id = $1 AND id IN
         (SELECT k.id FROM api_keys k WHERE k.tenant_id = $1 AND k.revoked_at IS NULL AND k.expires_at > $2
             AND k.expiry_announced ORDER BY k.expires_at LIMIT $3)";
@@ -87,7 +87,7 @@ kernel::statements! {
     DELETE_SECRETS = "DELETE FROM api_key_secrets WHERE tenant_id = $1 AND key_id = $2";
 }
 
-/// A key as stored. Its status depends on the time it is looked at.
+/// A key as stored. Whether it has expired depends on the time of reading.
 struct StoredKey {
     record: ApiKey,
     scopes: Scopes,
@@ -137,7 +137,7 @@ pub async fn get(db: &Db, id: ApiKeyId) -> Result<ApiKey> {
     Ok(key.at(db.world().now()))
 }
 
-/// Whether a key comes after the place that a page starts behind.
+/// Whether a key comes after the cursor of a page.
 fn is_behind(key: &ApiKey, place: Option<&[Value]>) -> bool {
     match place {
         Some([Value::Int(at), Value::Text(id)]) => (key.created_at.as_millis(), key.id.to_string()) < (*at, id.clone()),
@@ -145,8 +145,8 @@ fn is_behind(key: &ApiKey, place: Option<&[Value]>) -> bool {
     }
 }
 
-/// Newest first. Without a wish for certain statuses, all but the revoked. Keys that were revoked, and those that have
-/// expired, are never removed: each part is walked along an index in which hardly anything else stands.
+/// Newest first; without `status`, all but revoked keys. Revoked and expired keys are never deleted, so each part is read
+/// along an index that holds hardly anything else.
 pub async fn list(db: &Db, status: Option<&[Status]>, after: Option<Vec<Value>>, limit: usize) -> Result<Vec<ApiKey>> {
     let now = db.world().now();
     let wanted = |status_wanted| status.map_or(status_wanted != Status::Revoked, |any| any.contains(&status_wanted));
@@ -164,7 +164,7 @@ pub async fn list(db: &Db, status: Option<&[Status]>, after: Option<Vec<Value>>,
     };
     let mut keys: Vec<ApiKey> = Vec::new();
     if active && !expired {
-        // There are at most a hundred, whatever has been before: they are read whole.
+        // A tenant has at most a hundred active keys, however many there have been, so all of them are read.
         let ids: Vec<ApiKeyId> = db.list(ACTIVE, args![now, 4 * ACTIVE_KEYS_MAX]).await?;
         let most = ids.len();
         let rows: Vec<StoredKey> = db.select(&Select::new(LIST).any("k.id", ids).limit(most)).await?;
@@ -179,17 +179,17 @@ pub async fn list(db: &Db, status: Option<&[Status]>, after: Option<Vec<Value>>,
         keys.extend(rows.into_iter().map(|key| key.at(now)));
     }
     keys.sort_by_key(|key| std::cmp::Reverse((key.created_at, key.id)));
-    // One that was revoked between two parts is in both.
+    // A key that was revoked between the two queries is in both results.
     keys.dedup_by_key(|key| key.id);
     keys.truncate(limit);
     Ok(keys)
 }
 
-/// Makes a key with the rights of whoever asks: it dies with the key that made it, and `platform:read` with the
-/// person's office.
+/// Creates a key within the caller's rights. It is revoked with the key that made it, and `platform:read` ends when its
+/// maker is no longer a platform operator.
 pub async fn create(tx: &mut Tx, rights: &Rights, input: Input, secrets: &Secrets) -> Result<NewKey> {
     check_grant(rights, &input.scopes)?;
-    // What ends is counted by the time of day, which the tenant's clock may be ahead of.
+    // Expiry is counted from the wall clock, which the tenant's clock may be ahead of.
     let (at, now) = (tx.tick().await?.at, tx.world().now());
     let allowed_cidrs = match input.allowed_cidrs {
         Some(wanted) => check_networks(rights, wanted)?,
@@ -233,7 +233,7 @@ pub async fn create(tx: &mut Tx, rights: &Rights, input: Input, secrets: &Secret
     Ok(NewKey { record, key: plain.reveal() })
 }
 
-/// The tenant's clock is locked, so nobody else can take the last place meanwhile.
+/// Refuses another active key at the limit. The tenant's clock is locked, so the count cannot change meanwhile.
 async fn check_room(tx: &mut Tx, now: Timestamp) -> Result<()> {
     let active: i64 = tx.one(COUNT_ACTIVE, args![now]).await?;
     if active < ACTIVE_KEYS_MAX {
@@ -245,7 +245,7 @@ async fn check_room(tx: &mut Tx, now: Timestamp) -> Result<()> {
 
 async fn insert_secret(tx: &mut Tx, id: ApiKeyId, plain: PlainKey, secrets: &Secrets) -> Result<PlainKey> {
     let inserted = tx.exec(INSERT_SECRET, args![plain.public_id(), id, plain.hash(secrets).as_slice()]).await?;
-    // One in 10^14: the caller simply tries again.
+    // A collision has a chance of one in 10^14: the caller tries again.
     if inserted == 0 { Err(Error::unavailable("a public id was drawn twice")) } else { Ok(plain) }
 }
 
@@ -253,14 +253,14 @@ async fn read(tx: &mut Tx, id: ApiKeyId) -> Result<StoredKey> {
     tx.one(GET, args![id]).await
 }
 
-/// As the API shows it now.
+/// The key as the API shows it now.
 pub(super) async fn read_shown(tx: &mut Tx, id: ApiKeyId) -> Result<ApiKey> {
     let now = tx.world().now();
     Ok(read(tx, id).await?.at(now))
 }
 
-/// The key a change is about: 404, then 403 if it holds more than the caller, or if that is a key which has not made it, then
-/// 412, then 409 if it is revoked.
+/// The key to be changed: 404, then 403 if it has more scopes than the caller or the caller is a key that has not made it,
+/// then 412, then 409 if it is revoked.
 async fn read_to_change(tx: &mut Tx, id: ApiKeyId, rights: &Rights, if_match: &IfMatch) -> Result<StoredKey> {
     let key = read(tx, id).await?;
     rights.require_all(&key.scopes, "Changing this key")?;
@@ -313,8 +313,8 @@ pub async fn replace(tx: &mut Tx, rights: &Rights, id: ApiKeyId, if_match: &IfMa
     read_shown(tx, id).await
 }
 
-/// The wanted end, unless it is later than that of the key that made this one, and the networks that the key keeps where none
-/// are wanted: one that had expired was not narrowed with its maker, which is made up for when it comes back.
+/// The requested expiry, which must not exceed the maker's, and the networks that the key keeps if none are requested. An
+/// expired key was not narrowed with its maker, so it is narrowed here when it becomes active again.
 async fn bound_by_maker(tx: &mut Tx, key: &ApiKey, wanted: Timestamp) -> Result<(Timestamp, Vec<IpNet>)> {
     let stored = key.allowed_cidrs.clone();
     let Some((maker_end, maker_networks)) = find_maker(tx, key.id).await? else { return Ok((wanted, stored)) };
@@ -322,7 +322,7 @@ async fn bound_by_maker(tx: &mut Tx, key: &ApiKey, wanted: Timestamp) -> Result<
     if key.status != Status::Expired {
         return Ok((end, stored));
     }
-    // Where nothing is left of the list, the maker's own is the next best.
+    // If the lists have nothing in common, the key gets the maker's networks.
     Ok((end, intersect_networks(&stored, &maker_networks).unwrap_or(maker_networks)))
 }
 
@@ -351,26 +351,26 @@ pub async fn rotate(
     Ok(NewKey { record, key: plain.reveal() })
 }
 
-/// Revokes a key and all that it made.
+/// Revokes a key and its descendants.
 pub async fn revoke(tx: &mut Tx, id: ApiKeyId, if_match: &IfMatch) -> Result<()> {
     tx.tick().await?;
     check_changeable(&read(tx, id).await?, if_match)?;
     revoke_line(tx, id).await
 }
 
-/// Keys of any tenant whose end is near and has not been told, the nearest first.
+/// Keys of all tenants that expire before this time and have not been announced, the earliest first.
 pub async fn to_announce(db: &Db, before: Timestamp, limit: usize) -> Result<Vec<(TenantId, ApiKeyId)>> {
     db.list(TO_ANNOUNCE, args![before, limit as i64]).await
 }
 
-/// Tells that a key expires soon, unless that has been told or is no longer so.
+/// Publishes that a key expires soon, unless it has been announced or no longer expires by then.
 pub async fn announce(tx: &mut Tx, id: ApiKeyId, before: Timestamp) -> Result<()> {
     tx.tick().await?;
     let now = tx.world().now();
     if tx.exec(ANNOUNCED, args![id, before]).await? == 1 {
         let record = read(tx, id).await?.at(now);
-        // Whoever made a key for less has no use for the news. The tenant's clock, by which it was made, may be ahead of
-        // the time of day that its end was counted from.
+        // A key with a shorter lifetime is not announced. The minute allows for a tenant's clock, which sets `created_at`,
+        // that is ahead of the wall clock, from which the expiry is counted.
         let lived_ms = record.expires_at.as_millis() - record.created_at.as_millis() + MINUTE_MS;
         if record.status == Status::Active && lived_ms >= ANNOUNCE_MS {
             events::publish(tx, &API_KEY_EXPIRING, id, &record).await?;
@@ -379,7 +379,7 @@ pub async fn announce(tx: &mut Tx, id: ApiKeyId, before: Timestamp) -> Result<()
     Ok(())
 }
 
-/// Takes keys out of the future, before the tenant's clock is set back. Tells how many there were.
+/// Clamps future timestamps of keys, before the tenant's clock is set back. Returns how many keys changed.
 pub async fn bring_back(db: &Db, now: Timestamp) -> Result<u64> {
     let (key_end, overlap_end) = (now.plus(EXPIRES_DAYS_MAX * DAY_MS), now.plus(OVERLAP_HOURS_MAX * HOUR_MS));
     let mut all = 0;

@@ -1,4 +1,4 @@
-//! Reading the audit trail. Writing it is `kernel::audit`, in the same transaction as the deed.
+//! Reading the audit trail. `kernel::audit` writes it, in the transaction of the audited change.
 
 pub mod routes;
 pub mod store;

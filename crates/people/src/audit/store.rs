@@ -1,4 +1,4 @@
-//! The SQL of reading the audit trail.
+//! SQL that lists audit entries.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use kernel::store::{ARMS_MAX, Arms, Db, FromRow, Passed, Row, Select, Value, Wal
 
 use super::{AuditCredential, AuditEntry, AuditTarget};
 
-/// As much of an entry as the filters ask about.
+/// The columns that filters compare.
 const ENTRIES: Arms = Arms::new("at, id, actor_id, action, target_id", "audit_entries", &["at", "id"]);
 
 kernel::statements! {
@@ -18,7 +18,7 @@ kernel::statements! {
     BY_ACTION = kernel::arm!(ENTRIES.along("audit_entries_by_action").of(&["action"]));
     BY_TARGET = kernel::arm!(ENTRIES.along("audit_entries_by_target").of(&["target_id"]));
     BY_ACTOR_AND_ACTION = kernel::arm!(ENTRIES.along("audit_entries_by_actor_and_action").of(&["actor_id", "action"]));
-    /// Those of one part of a page; the list adds their ids.
+    /// The entries of one part of a page; the list adds their ids.
     READ = EntryColumns::SELECT;
 }
 
@@ -40,16 +40,16 @@ impl FromRow for AuditEntry {
             address: row.get(AT.address)?,
             credential: credential_type.map(|kind| AuditCredential { kind, id: credential_id }),
             request_id: row.get(AT.request_id)?,
-            // What cannot be read any more hides no other entry.
+            // Changes that can no longer be parsed must not hide the entry.
             changes: changes.and_then(|text| serde_json::from_str(&text).ok()),
         })
     }
 }
 
-/// Where an entry stands in the trail.
+/// The position of an entry in the trail.
 pub type Place = (Timestamp, AuditId);
 
-/// Which entries are wanted; `None` is all.
+/// Which entries to list; `None` means all.
 #[derive(Default)]
 pub struct Filter {
     pub actor_id: Option<Vec<String>>,
@@ -59,7 +59,7 @@ pub struct Filter {
     pub until: Option<Timestamp>,
 }
 
-/// As it is read of [`ENTRIES`].
+/// A row of [`ENTRIES`].
 struct Brief {
     at: Timestamp,
     id: AuditId,
@@ -93,8 +93,8 @@ impl Filter {
             && any(&self.target_id, entry.target_id.as_ref())
     }
 
-    /// Along which index: a record's own entries are few, then who did it, then what was done. Actor and action have one
-    /// of their own, because a busy actor and a frequent action may have little in common.
+    /// Chooses the index by selectivity: a record has few entries, then by actor, then by action. Actor and action together
+    /// have an index of their own, because a busy actor and a frequent action may have few entries in common.
     fn walk(&self, after: Option<Place>) -> Walk<Place> {
         let below = after.unwrap_or((self.until.unwrap_or(Timestamp::from_millis(i64::MAX)), AuditId::NONE));
         let least = (self.since.unwrap_or(Timestamp::from_millis(0)), AuditId::NONE);
@@ -118,7 +118,7 @@ impl Filter {
     }
 }
 
-/// Newest first, and where the next page starts.
+/// A page of entries, newest first, and where the next page starts.
 pub async fn list(
     db: &Db,
     filter: &Filter,
@@ -133,7 +133,7 @@ pub async fn list(
         let read: Vec<AuditEntry> = db.select(&read).await?;
         let mut read: HashMap<AuditId, AuditEntry> = read.into_iter().map(|entry| (entry.id, entry)).collect();
         for key in part {
-            // What is not there any more has been cleaned away meanwhile.
+            // A missing entry has been cleaned away meanwhile.
             let Some(entry) = read.remove(&key.1) else { continue };
             if !bytes.fits_record(&entry)? {
                 return Ok((entries, shown));

@@ -1,4 +1,4 @@
-//! What a request for an organization may say.
+//! Parsing of request bodies of organizations.
 
 use kernel::base::{Label, check_slug};
 use kernel::http::{Field, Fields, FromBody};
@@ -11,7 +11,7 @@ use feature_kit::NullField;
 use feature_kit::custom_fields::{CUSTOM_FIELDS_MAX, parse_custom_fields};
 use feature_kit::tags::{TAGS_MAX, parse_tags, remove_duplicates};
 
-/// As DNS bounds a name, and each part of it.
+/// The limits of DNS for a name and for each of its parts.
 const DOMAIN_BYTES_MAX: usize = 253;
 const PART_BYTES_MAX: usize = 63;
 
@@ -47,7 +47,7 @@ pub struct Input {
 }
 
 impl Input {
-    /// With nothing but a name and a slug.
+    /// An organization with a name and a slug; everything else is empty.
     pub fn new(name: Label, slug: String) -> Self {
         Input {
             name,
@@ -83,13 +83,13 @@ impl FromBody for Input {
     }
 }
 
-/// A slug, or what is wrong with it.
+/// Parses a slug. The error says what is wrong with it.
 pub fn parse_slug(text: &str) -> Result<String, String> {
     let said = |error: &kernel::base::Error| error.fields().first().map(|field| field.detail.clone());
     check_slug(text).map(|()| text.to_owned()).map_err(|error| said(&error).unwrap_or_default())
 }
 
-/// An id of another system, or what is wrong with it.
+/// Parses an id of another system. The error says what is wrong with it.
 pub fn parse_external_id(text: &str) -> Result<String, String> {
     Label::parse(text).map(Label::into_string)
 }
@@ -98,7 +98,7 @@ fn domains(field: &mut Field<'_>) -> Option<Vec<String>> {
     Some(remove_duplicates(field.list(DOMAINS_MAX, |field| field.parsed("invalid_domain", parse_domain))?))
 }
 
-/// A name of at least two parts that is no address, in small letters.
+/// Parses a domain name of at least two parts into lower case. IP addresses are refused.
 fn parse_domain(text: &str) -> Result<String, String> {
     let name = text.trim().to_ascii_lowercase();
     let is_part = |part: &str| {

@@ -1,6 +1,6 @@
 //! Organizations: the tenant's own customers, which tickets, devices and machines belong to.
 //!
-//! What a request may say is in `input`, how they are found in `find`, and what a name becomes as a slug in `slug`.
+//! `input` parses request bodies, `find` lists and searches organizations, `slug` makes slugs from names.
 
 pub mod find;
 pub mod input;
@@ -53,11 +53,11 @@ impl Identified for Organization {
     const ABOUT: &'static str = "The organization to act on.";
 }
 
-/// Organizations as others refer to them. What is archived is no new reference, and what refers to it stays.
+/// Organizations as other records refer to them. An archived one takes no new references; existing references stay.
 pub const ORGANIZATIONS: Referable =
     Referable { prefix: OrganizationId::PREFIX, table: "organizations", only: Some("NOT archived") };
 
-/// Organizations of a tenant, archived ones included: what `q` may look through.
+/// Organizations of a tenant, archived ones included: the rows that `q` may examine.
 pub const ORGANIZATIONS_MAX: i64 = 10_000;
 pub const DOMAINS_MAX: usize = 20;
 
@@ -116,7 +116,7 @@ pub struct UpdatedOrganization {
     pub changes: Changes,
 }
 
-/// What moves with every change, and so is none to be told of.
+/// Fields that change with every write, and are not reported as changes.
 const OBSERVED: [&str; 2] = ["version", "updated_at"];
 
 /// The fields in which two states of an organization differ.

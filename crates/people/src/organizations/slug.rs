@@ -1,17 +1,17 @@
-//! What a name becomes as a slug, where nobody has given one.
+//! Slugs made from names, for organizations without a given slug.
 
 use std::collections::HashSet;
 
 use search_language::fold::fold;
 
-/// As the kernel bounds them.
+/// The limit of `check_slug` in the kernel.
 pub const SLUG_BYTES_MAX: usize = 63;
-/// Behind the last `-` that a slug may get: there are no more organizations than have a number of so many digits.
+/// The longest suffix: `-` and five digits, which number every organization of a tenant.
 const SUFFIX_BYTES_MAX: usize = 6;
-/// Of a name that has no letter or digit of ASCII, however it is written.
+/// The slug of a name without any ASCII letter or digit, also after folding.
 const NAMELESS: &str = "organization";
 
-/// The letters and digits of a name without accents, and single `-` for what stands between them.
+/// The letters and digits of a name without accents. Everything between them becomes a single `-`.
 pub fn slug_of(name: &str) -> String {
     let mut slug = String::new();
     for c in fold(name).chars() {
@@ -28,17 +28,17 @@ pub fn slug_of(name: &str) -> String {
     if slug.is_empty() { NAMELESS.to_owned() } else { slug.to_owned() }
 }
 
-/// The first that is free of `acme-2`, `acme-3` and so on.
+/// The first free slug of `acme-2`, `acme-3` and so on.
 pub fn first_free(slug: &str, taken: &HashSet<String>) -> String {
     let numbered = |number: usize| {
         let suffix = format!("-{number}");
         format!("{}{suffix}", cut(slug, SLUG_BYTES_MAX - suffix.len()))
     };
-    // Of so many one at least is not taken.
+    // The range has more numbers than there are taken slugs, so one is free.
     (2..taken.len() + 3).map(numbered).find(|slug| !taken.contains(slug)).unwrap_or_default()
 }
 
-/// What all of those begin with.
+/// The common prefix of all numbered slugs.
 pub fn common_start(slug: &str) -> &str {
     cut(slug, SLUG_BYTES_MAX - SUFFIX_BYTES_MAX)
 }

@@ -1,4 +1,4 @@
-//! SQL of organizations: reading one, and every change. How lists are found is in `find`.
+//! SQL of organizations: reading one, and every change. Lists are in `find`.
 
 use std::collections::HashSet;
 
@@ -23,7 +23,7 @@ use super::{
 use feature_kit::registry;
 
 kernel::columns! {
-    /// All of an organization, with the number of its last change.
+    /// Every column of an organization.
     pub struct OrganizationColumns in "organizations" by id {
         id, slug, name, external_id, domains, tags, custom_fields, archived, version, created_at, updated_at, sequence,
     }
@@ -40,34 +40,34 @@ kernel::statements! {
     INSERT = OrganizationColumns::INSERT;
     UPDATE = OrganizationColumns::UPDATE;
     DELETE = "DELETE FROM organizations WHERE tenant_id = $1 AND id = $2";
-    /// Changed while the tenant's clock was ahead.
+    /// Organizations that changed while the tenant's clock was ahead.
     IN_FUTURE = "SELECT id FROM organizations WHERE tenant_id = $1 AND updated_at > $2
         ORDER BY updated_at, sequence, id LIMIT $3";
     BRING_BACK = "UPDATE organizations SET updated_at = $3, created_at = CASE WHEN created_at > $3 THEN $3 ELSE created_at END
         WHERE tenant_id = $1 AND id = $2";
 }
 
-/// What the audit trail and the feed of changes call it.
+/// The record type in the audit trail and in the feed of changes.
 const KIND: &str = "organization";
 
-/// Rows of one step when the command line lists everything: some are tens of kilobytes.
+/// Rows of one read when the command line lists everything: some are tens of kilobytes.
 const LIST_ROWS: i64 = 100;
 
-/// The longest value that the audit trail repeats.
+/// Longer values are left out of the audit trail.
 const AUDITED_BYTES_MAX: usize = 1_000;
 
-/// Behind every letter that a slug can have.
+/// Sorts after every character of a slug.
 const BEHIND_LETTERS: char = '{';
 
-/// An organization as it is kept.
+/// A stored organization.
 pub struct StoredOrganization {
     pub organization: Organization,
-    /// Of its last change.
+    /// The sequence of the last change.
     pub sequence: i64,
 }
 
 impl StoredOrganization {
-    /// Where it stands in the order of changes.
+    /// The position in the order of changes.
     pub fn changed(&self) -> Changed {
         Changed { at: self.organization.updated_at, sequence: self.sequence, id: self.organization.id }
     }
@@ -102,7 +102,7 @@ pub async fn find_by_slug(db: &Db, slug: &str) -> Result<Option<Organization>> {
     Ok(found.map(|stored| stored.organization))
 }
 
-/// All there are, archived ones too, in the order of their slugs.
+/// All organizations of the tenant, archived ones included, by slug.
 pub async fn list(db: &Db) -> Result<Vec<Organization>> {
     let mut all: Vec<Organization> = Vec::new();
     loop {
@@ -115,22 +115,22 @@ pub async fn list(db: &Db) -> Result<Vec<Organization>> {
     }
 }
 
-/// Makes one of which nothing is known but its name and its slug.
+/// Creates an organization from a name and a slug.
 pub async fn create(db: &Db, name: &str, slug: &str) -> Result<Organization> {
     let name = Label::parse(name).map_err(|detail| Error::invalid("/name", "invalid_name", detail))?;
     check_slug(slug)?;
     create_from(db, Input::new(name, slug.to_owned())).await
 }
 
-/// Makes one of what a request, or a command, says.
+/// Creates an organization from parsed input.
 pub async fn create_from(db: &Db, input: Input) -> Result<Organization> {
     db.write(async move |tx| insert(tx, input).await).await
 }
 
-/// What the command line may change of one; the rest stays.
+/// What the command line may change; `None` stays.
 pub struct Update {
     pub name: Option<Label>,
-    /// Checked by whoever made it.
+    /// Checked by the caller.
     pub slug: Option<String>,
     pub archived: Option<bool>,
 }
@@ -171,7 +171,7 @@ pub(super) async fn insert(tx: &mut Tx, input: Input) -> Result<Organization> {
     };
     check_external_id_is_free(tx, input.external_id.as_deref()).await?;
     let organization = Organization {
-        // Those of one moment are in the order in which they were made.
+        // The sequence keeps ids of one millisecond in the order of creation.
         id: OrganizationId::new_numbered(tx.world(), at, sequence),
         name,
         slug,
@@ -209,7 +209,8 @@ pub(super) async fn replace(tx: &mut Tx, id: OrganizationId, if_match: &IfMatch,
     save(tx, old, new).await
 }
 
-/// Gone for good. While anything refers to it, it stays: the clock is held, so nothing can come to refer to it meanwhile.
+/// Deletes the organization unless a record refers to it. The tenant's clock is locked, so no new reference can appear
+/// meanwhile.
 pub(super) async fn remove(tx: &mut Tx, id: OrganizationId, if_match: &IfMatch) -> Result<()> {
     tx.tick().await?;
     let old = read(tx, id).await?;
@@ -228,12 +229,11 @@ pub(super) async fn remove(tx: &mut Tx, id: OrganizationId, if_match: &IfMatch) 
     events::publish(tx, &ORGANIZATION_DELETED, id, &old).await.map(drop)
 }
 
-/// The organization inside a transaction.
 async fn read(tx: &mut Tx, id: OrganizationId) -> Result<Organization> {
     Ok(tx.one::<StoredOrganization>(GET, args![id]).await?.organization)
 }
 
-/// Writes a change down and tells of it, if it is one.
+/// Saves a change with its audit entry and event. Without a difference nothing is written.
 async fn save(tx: &mut Tx, old: Organization, mut new: Organization) -> Result<Organization> {
     let changes = changes(&old, &new)?;
     if changes.0.is_empty() {
@@ -260,7 +260,7 @@ async fn save(tx: &mut Tx, old: Organization, mut new: Organization) -> Result<O
     Ok(updated.organization)
 }
 
-/// Unique in the tenant; the index keeps it so, and the clock keeps others from taking it meanwhile.
+/// The unique index enforces this too. The tenant's clock is locked, so the slug stays free until the commit.
 async fn check_slug_is_free(tx: &mut Tx, slug: &str) -> Result<()> {
     match tx.find::<OrganizationId>(WITH_SLUG, args![slug]).await? {
         None => Ok(()),
@@ -270,7 +270,7 @@ async fn check_slug_is_free(tx: &mut Tx, slug: &str) -> Result<()> {
     }
 }
 
-/// The same of what another system calls it.
+/// The unique index enforces this too; the check names the other organization.
 async fn check_external_id_is_free(tx: &mut Tx, external_id: Option<&str>) -> Result<()> {
     let Some(external_id) = external_id else { return Ok(()) };
     match tx.find::<StoredOrganization>(FIND_EXTERNAL, args![external_id]).await? {
@@ -282,7 +282,7 @@ async fn check_external_id_is_free(tx: &mut Tx, external_id: Option<&str>) -> Re
     }
 }
 
-/// A slug of the name that nobody has.
+/// A free slug made from the name.
 async fn make_slug(tx: &mut Tx, name: &str) -> Result<String> {
     let slug = slug_of(name);
     if tx.find::<OrganizationId>(WITH_SLUG, args![slug]).await?.is_none() {
@@ -295,7 +295,7 @@ async fn make_slug(tx: &mut Tx, name: &str) -> Result<String> {
     Ok(first_free(&slug, &taken))
 }
 
-/// A value for the audit trail: who changed a long one is told there, and the event tells what it was.
+/// A value for the audit trail. Long values are left out; the event has them.
 fn brief(value: &serde_json::Value) -> Result<serde_json::Value> {
     let long = text(value)?.len() > AUDITED_BYTES_MAX;
     Ok(if long { json!({"truncated": true}) } else { value.clone() })
@@ -327,11 +327,11 @@ fn parsed<T: DeserializeOwned>(text: &str) -> Result<T> {
     serde_json::from_str(text).map_err(Error::internal)
 }
 
-/// Organizations of one step that takes them out of the future.
+/// Organizations of one clamping step.
 const BRING_BACK_ROWS: i64 = 500;
 
-/// Takes changes of organizations out of the future, before the tenant's clock is set back: otherwise whoever asks for what
-/// changed since then would miss all that changes until then. Tells how many there were.
+/// Clamps future timestamps of organizations to `now`, before the tenant's clock is set back. Otherwise readers of changes
+/// would miss every change until the clock reaches those timestamps again. Returns the number of organizations.
 pub async fn bring_back(db: &Db, now: Timestamp) -> Result<u64> {
     let mut all = 0;
     loop {

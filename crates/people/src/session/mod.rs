@@ -1,4 +1,4 @@
-//! Who am I, and signing out.
+//! The session of the caller: who it is, and signing out.
 
 pub mod routes;
 
@@ -13,7 +13,7 @@ pub const FEATURE: Feature = Feature { name: "session", more_operations: routes:
 
 /// The caller, as the service sees it. `null` is what does not apply.
 #[derive(Serialize, ToSchema)]
-#[schema(example = json!({
+#[schema(as = Session, example = json!({
     "tenant": {"id": "ten_01jd8z6v2mfkpb7h3q9xw5t4ra", "slug": "acme", "name": "Acme"},
     "actor": {"type": "user", "id": "usr_01jd8z6v2mfkpb7h3q9xw5t4rb", "name": "Admin", "email": "admin@acme.test"},
     "role": "admin",

@@ -34,7 +34,7 @@ pub async fn get(caller: Access<Asking>, query: Query<()>) -> Result<Ok200<Sessi
     Ok(Ok200(Session::of(&caller)))
 }
 
-/// 204, and the browser forgets the cookie.
+/// 204 with a `Set-Cookie` that deletes the session cookie.
 pub struct SignedOut(&'static str, bool);
 
 impl IntoResponse for SignedOut {

@@ -1,5 +1,5 @@
-//! What is asked of a provider, through the guard that all outgoing traffic passes: its documents, tokens for a code, and what
-//! it knows of somebody. Each exchange is bounded in time and size, and a redirect is no answer.
+//! Requests to a provider: its discovery document and keys, tokens for a code, and userinfo. All of them pass through
+//! `kernel::outbound`. Each exchange is bounded in time and size, and redirects are not followed.
 
 use std::time::Duration;
 
@@ -17,27 +17,27 @@ use super::refusal::{Refusal, Stop, Trouble};
 use super::rules::encode;
 use super::store::{Connection, Found};
 
-/// People wait for it.
+/// The timeout of one exchange: a person waits for it.
 pub const EXCHANGE_MAX: Duration = Duration::from_secs(10);
-/// More than any provider has to say, with a hundred keys.
+/// More than any provider sends, also with a hundred keys.
 const ANSWER_BYTES_MAX: usize = 256 * 1024;
-/// Of a word that says why there is no token; there are a handful, and none is long.
+/// The longest OAuth error code that is logged; the defined ones are shorter.
 const ERROR_BYTES_MAX: usize = 64;
 const USER_AGENT: &str = concat!("tenant-control/", env!("CARGO_PKG_VERSION"));
 
-/// A JSON object that anybody may read.
+/// Fetches a JSON object that needs no credentials.
 pub async fn get(app: &Shared, provider: &Found, target: &Target) -> Result<Map<String, Value>, Trouble> {
     read(&send(app, provider, Method::GET, target, headers(), Bytes::new()).await?)
 }
 
-/// What a provider gives for a code.
+/// The tokens that a provider gives for a code.
 pub struct Tokens {
     pub id_token: String,
-    /// For what it did not say in that.
+    /// For userinfo, if the ID token lacks claims.
     pub access_token: Option<String>,
 }
 
-/// Redeems a code, with the proof that it was we who asked for it.
+/// Redeems an authorization code with its PKCE verifier.
 pub async fn redeem(
     app: &Shared,
     provider: &Connection,
@@ -58,7 +58,7 @@ pub async fn redeem(
     if metadata.posts_secret {
         form.extend([("client_id", client_id.as_str()), ("client_secret", secret.as_str())]);
     } else {
-        // Both are encoded first, as RFC 6749 has it: an id may hold a colon.
+        // Both are encoded first, as RFC 6749 requires: an id may contain a colon.
         let pair = format!("{}:{}", encode(client_id), encode(&secret));
         if let Ok(basic) = HeaderValue::try_from(format!("Basic {}", BASE64.encode(pair))) {
             headers.insert(header::AUTHORIZATION, basic);
@@ -81,19 +81,19 @@ fn read_tokens(answer: &Response) -> Result<Tokens, Trouble> {
     Ok(Tokens { id_token: text("id_token").ok_or_else(missing)?, access_token: text("access_token") })
 }
 
-/// The code of an error, such as `invalid_grant`: what else an answer says is the provider's, and may be anything.
+/// The OAuth error code of an answer, such as `invalid_grant`. The rest of the answer may be anything, and is not logged.
 fn error_word(answer: &Response) -> Option<String> {
     let answer: Value = serde_json::from_slice(&answer.body).ok()?;
     plain_word(answer.get("error")?.as_str()?)
 }
 
-/// A word that can be logged.
+/// The text, if it is a short word that can be logged.
 pub fn plain_word(text: &str) -> Option<String> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
     (is_plain && text.len() <= ERROR_BYTES_MAX).then(|| text.to_owned())
 }
 
-/// What a provider knows of whoever its token is about.
+/// Fetches the userinfo claims of the access token's subject.
 pub async fn ask_userinfo(
     app: &Shared,
     provider: &Found,
@@ -123,12 +123,12 @@ async fn send(
     body: Bytes,
 ) -> Result<Response, Trouble> {
     let target = target.clone();
-    // One byte more, to see that there is more.
+    // One byte more than allowed, to detect an answer that is too long.
     let (timeout, body_max, for_whom) = (EXCHANGE_MAX, ANSWER_BYTES_MAX + 1, Some(provider.tenant));
     let answer = app.outbound.send(Request { method, target, headers, body, timeout, body_max, for_whom }).await;
     let is_away = match &answer {
         Ok(answer) => Some(answer.status >= 500),
-        // It was not even asked.
+        // The request was not sent, so it says nothing about the provider.
         Err(failure) if failure.kind == FailureKind::HeldBack => None,
         Err(_) => Some(true),
     };
@@ -149,6 +149,6 @@ fn read(answer: &Response) -> Result<Map<String, Value>, Trouble> {
     if answer.body.len() > ANSWER_BYTES_MAX {
         return Err(broken(format!("its answer has more than {ANSWER_BYTES_MAX} bytes")));
     }
-    // What it says that is no JSON may be anything, and is not repeated.
+    // A body that is not JSON may be anything, and is not logged.
     serde_json::from_slice(&answer.body).map_err(|_| broken("its answer is no JSON object".to_owned()))
 }

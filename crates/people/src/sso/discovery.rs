@@ -1,8 +1,8 @@
-//! What a provider says of itself: where it is asked, and the keys that it signs with. Both are remembered for a while.
+//! The metadata of providers (the discovery document) and their signing keys, cached on this node.
 //!
-//! Of each provider one thing is read at a time, and whoever comes meanwhile waits for that. A document that is old is used
-//! while it is read anew; keys that are old are not, for one of them may have been withdrawn. What the operator says about a
-//! provider is none of this: it is read from the store each time.
+//! Each provider is fetched from by one task at a time; other requests wait for it. A stale document is used while it is
+//! refreshed; stale keys are not, because one of them may have been withdrawn. The operator's configuration of a provider is
+//! not cached: it is read from the store each time.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -22,59 +22,59 @@ use super::rules::may_be_asked;
 use super::store::Found;
 use super::token::{Key, RereadReason, read_keys};
 
-/// How long what was read counts as new.
+/// How long a document or keys are fresh.
 const FRESH_MS: i64 = HOUR_MS;
-/// How long a document is used while it cannot be read anew.
+/// How long a stale document is used while it cannot be refreshed.
 const USED_MS: i64 = DAY_MS;
-/// A provider that has failed is left alone for so long: whoever comes meanwhile is told what the last one was.
+/// The backoff after a failed fetch: until then requests get the last failure.
 const LEFT_ALONE_MS: i64 = 5 * SECOND_MS;
-/// One that nobody has asked for so long, be it because it is disabled, tells nothing about today.
+/// Providers without contact for this long, such as disabled ones, do not count for the health.
 const HEALTH_MS: i64 = HOUR_MS;
-/// A token with an unknown key makes the keys be read again, and so does one with a bad signature, but not for everybody who
-/// makes such tokens up. Each has a budget of its own, so that the one does not keep a new key of the provider from being found.
+/// The shortest interval between two rereads of the keys for one reason: a token with an unknown key, or with a bad
+/// signature. It bounds the cost of forged tokens. Each reason has its own interval, so that one cannot block the other.
 const REREAD_MS: i64 = 30 * SECOND_MS;
-/// Beyond this one is forgotten for another: those in use are read anew.
+/// Beyond this, another provider is evicted from the cache; it is fetched again when needed.
 const PROVIDERS_MAX: usize = 1_000;
-/// More than any provider has that is of use here.
+/// More than any useful provider has.
 const SCOPES_MAX: usize = 200;
-/// Requests that wait for one provider. A client address may hold half of what the others leave, and so may all requests together
-/// that wait for its discovery document.
+/// Permits for requests that wait for one provider. A client address may hold half of what the others leave, and so may all
+/// requests together that wait for the discovery document.
 const PROVIDER_PERMITS: BudgetLimits = BudgetLimits { shared: 64, reserve: 64, floor: 1, divisor: 2 };
-/// How long a request waits for a permit: a provider that answers releases many meanwhile.
+/// How long a request waits for a permit: a provider that answers frees many permits within a second.
 const PERMIT_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// Where a provider is asked, and how.
+/// The endpoints and capabilities of a provider.
 #[derive(Clone, Debug)]
 pub struct Metadata {
     pub authorization_endpoint: Target,
     pub token_endpoint: Target,
     jwks_uri: Target,
     pub userinfo_endpoint: Option<Target>,
-    /// Where people sign out there.
+    /// The endpoint for signing out at the provider.
     pub end_session_endpoint: Option<Target>,
-    /// What can be asked for, as far as it says.
+    /// The supported scopes, as far as the document lists them.
     pub scopes: Vec<String>,
-    /// Whether every answer names the issuer (RFC 9207).
+    /// Whether every authorization response names the issuer (RFC 9207).
     pub names_issuer: bool,
-    /// Whether our secret is sent in the form, where it is not taken otherwise.
+    /// Whether the client secret is sent in the form, because the provider does not accept it in a header.
     pub posts_secret: bool,
 }
 
-/// What this node remembers of providers. It is the same for all who have a copy of this.
+/// This node's cache of providers. Clones share it.
 #[derive(Clone, Default)]
 pub struct Providers(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
     entries: Mutex<HashMap<ProviderId, Arc<Entry>>>,
-    /// Of whoever was the first to ask a provider.
+    /// The clock of the first request to a provider.
     clock: OnceLock<Clock>,
 }
 
 struct Entry {
     known: Mutex<Known>,
     permits: FairBudget<ProviderWaiter>,
-    /// Held by whoever reads.
+    /// Held while the document or the keys are fetched.
     reading: tokio::sync::Mutex<()>,
     refusals: Mutex<Refusals>,
 }
@@ -94,17 +94,17 @@ impl Default for Entry {
 struct Known {
     metadata: Option<Read<Metadata>>,
     keys: Option<Read<Vec<Key>>>,
-    /// When the keys were last read because a token named one that was missing, and because a signature was of none of them.
+    /// When the keys were last reread because a token named an unknown key, and because of a bad signature.
     reread_for_unknown_key_at: Option<Timestamp>,
     reread_for_bad_signature_at: Option<Timestamp>,
-    /// When its document was asked for last, and what went wrong then.
+    /// When the document was last fetched, and the failure of that fetch.
     asked: Option<(Timestamp, Option<Trouble>)>,
-    /// When it was asked anything last, and whether it gave no answer.
+    /// When the provider was last contacted, and whether it did not answer.
     heard: Option<(Timestamp, bool)>,
 }
 
 impl Known {
-    /// What has gone wrong a moment ago.
+    /// The failure of the last fetch, within the backoff.
     fn trouble(&self, now: Timestamp) -> Option<Trouble> {
         let (at, trouble) = self.asked.as_ref()?;
         trouble.clone().filter(|_| is_within(*at, now, LEFT_ALONE_MS))
@@ -123,7 +123,7 @@ struct Read<T> {
     what: Arc<T>,
 }
 
-/// By hand: what was read is shared, and need not be copied.
+/// By hand, because `T` need not be `Clone`.
 impl<T> Clone for Read<T> {
     fn clone(&self) -> Self {
         Read { at: self.at, what: self.what.clone() }
@@ -140,20 +140,20 @@ impl Providers {
     fn entry(&self, id: ProviderId) -> Arc<Entry> {
         let mut entries = lock(&self.0.entries);
         if entries.len() >= PROVIDERS_MAX && !entries.contains_key(&id) {
-            // Whichever: it is read again when it is asked for.
+            // Any entry will do: it is fetched again when needed.
             let any = entries.keys().next().copied();
             any.map(|id| entries.remove(&id));
         }
         entries.entry(id).or_default().clone()
     }
 
-    /// Waits for a permit to finish a sign-on at a provider, for a second at most: a provider that does not answer must not hold
-    /// requests of this service, and one client address must not hold all permits of the provider.
+    /// Waits for a permit to finish a sign-on at a provider, for a second at most: a provider that does not answer must not
+    /// hold requests of this service, and one client address must not hold all permits of the provider.
     pub async fn acquire_permit(&self, id: ProviderId, address: ClientAddress) -> Result<ProviderPermit, Trouble> {
         self.entry(id).acquire_permit(ProviderWaiter::Browser(address.bucket())).await
     }
 
-    /// How many providers this node has asked within the last hour, and how many of them did not answer the last time.
+    /// How many providers this node contacted within the last hour, and how many of them did not answer the last time.
     pub fn health(&self) -> (usize, usize) {
         let Some(now) = self.0.clock.get().map(Clock::now) else { return (0, 0) };
         let is_away = |entry: &Arc<Entry>| {
@@ -165,13 +165,13 @@ impl Providers {
         (asked.len(), asked.iter().filter(|is_away| **is_away).count())
     }
 
-    /// Notes whether a provider has answered.
+    /// Records whether a provider has answered.
     pub fn hear(&self, id: ProviderId, clock: &Clock, is_away: bool) {
         self.0.clock.get_or_init(|| clock.clone());
         lock(&self.entry(id).known).heard = Some((clock.now(), is_away));
     }
 
-    /// Whether a refusal goes into the tenant's trail, and then how many of its kind did not go there before it.
+    /// `Some` if the refusal enters the tenant's audit trail, with the number of its kind that were left out before it.
     pub fn count(&self, id: ProviderId, refusal: Refusal, now: Timestamp) -> Option<u64> {
         lock(&self.entry(id).refusals).count(refusal, now)
     }
@@ -186,10 +186,10 @@ pub enum ProviderWaiter {
     Document,
 }
 
-/// Held as long as anything is done for whoever took it.
+/// Held while a provider works for the request that acquired it.
 pub type ProviderPermit = Arc<BudgetPermit<ProviderWaiter>>;
 
-/// Whether a moment is no further back. One to come is not: the clock was set back since, and what was read then is of no known age.
+/// Whether `at` is less than `ms` ago. A future moment is not: the clock was set back since, so its age is unknown.
 fn is_within(at: Timestamp, now: Timestamp, ms: i64) -> bool {
     at <= now && now < at.plus(ms)
 }
@@ -198,7 +198,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where a provider is asked. Only one that was never asked, or not for a day, is waited for, by whoever has a permit or finds one.
+/// The metadata of a provider. Only a missing document, or one older than a day, is waited for, and that takes a permit.
 pub async fn metadata(
     app: &Shared,
     provider: &Found,
@@ -218,7 +218,7 @@ pub async fn metadata(
                 Some(permit) => permit.clone(),
                 None => entry.acquire_permit(ProviderWaiter::Document).await?,
             };
-            // By itself: whoever waits for it may leave, and what it finds out is remembered for those who come.
+            // In a task of its own: the request that waits may be dropped, and the outcome is cached for the next ones.
             let reading = tokio::spawn(wait_for_document(app.clone(), provider.clone(), entry, permit));
             let ended = |_| Trouble::new(Refusal::ProviderUnreachable, "reading its document ended half-way");
             reading.await.map_err(ended)?
@@ -226,7 +226,7 @@ pub async fn metadata(
     }
 }
 
-/// Reads the document for whoever was first, and tells the others.
+/// Fetches the document once for all requests that wait for it.
 async fn wait_for_document(
     app: Shared,
     provider: Found,
@@ -243,18 +243,18 @@ async fn wait_for_document(
     entry.read_metadata(&app, &provider).await
 }
 
-/// Reads the document anew, unless somebody does.
+/// Refreshes the document, unless a fetch is under way.
 async fn renew(app: Shared, provider: Found, entry: Arc<Entry>) {
     let Ok(_turn) = entry.reading.try_lock() else { return };
     if entry.check(app.world.now()).is_err() {
         return;
     }
     if let Err(trouble) = entry.read_metadata(&app, &provider).await {
-        tracing::warn!(provider = %provider.id, cause = trouble.detail, "a provider's document could not be read anew");
+        tracing::warn!(provider = %provider.id, cause = trouble.detail, "failed to refresh the discovery document");
     }
 }
 
-/// The keys that a provider signs with.
+/// The signing keys of a provider.
 pub async fn keys(app: &Shared, provider: &Found, metadata: &Metadata) -> Result<Arc<Vec<Key>>, Trouble> {
     let entry = app.settings.of_feature::<Providers>().entry(provider.id);
     let known = || lock(&entry.known).keys.clone().filter(|read| read.is_younger(app.world.now(), FRESH_MS));
@@ -268,7 +268,8 @@ pub async fn keys(app: &Shared, provider: &Found, metadata: &Metadata) -> Result
     }
 }
 
-/// The same for a token that those known do not fit; as they are, if they were read again for this reason a moment ago.
+/// The keys, reread for a token that the cached ones do not verify. Within the reread interval of this reason, the cached
+/// ones.
 pub async fn newer_keys(
     app: &Shared,
     provider: &Found,
@@ -294,7 +295,7 @@ impl Entry {
         permit.map(Arc::new).ok_or_else(|| Trouble::new(Refusal::ProviderUnreachable, "too many wait for it"))
     }
 
-    /// Refuses whoever asks again right after the provider has failed.
+    /// Fails within the backoff after a failed fetch.
     fn check(&self, now: Timestamp) -> Result<(), Trouble> {
         lock(&self.known).trouble(now).map_or(Ok(()), Err)
     }
@@ -307,7 +308,7 @@ impl Entry {
     async fn read_metadata(&self, app: &Shared, provider: &Found) -> Result<Arc<Metadata>, Trouble> {
         let read = self.ask_metadata(app, provider).await;
         let trouble = read.as_ref().err().cloned();
-        // A document that cannot be used is no answer. Whether there was one is noted already.
+        // An unusable document counts as no answer. Other outcomes were recorded with the exchange.
         if trouble.as_ref().is_some_and(|trouble| trouble.refusal == Refusal::ProviderBroken) {
             app.settings.of_feature::<Providers>().hear(provider.id, &app.world.clock, true);
         }
@@ -339,7 +340,7 @@ impl Entry {
     }
 }
 
-/// Reads the document of a provider.
+/// Parses the discovery document of a provider.
 struct Reader<'a> {
     document: &'a Map<String, Value>,
     issuer: &'a Target,
@@ -348,7 +349,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn read(&self, provider: &Found) -> Result<Metadata, String> {
-        // To the letter: else one provider could speak for another.
+        // Compared exactly: otherwise one provider could speak for another.
         if self.text("issuer") != Some(provider.issuer.as_str()) {
             return Err("its document is of another issuer".to_owned());
         }
@@ -358,7 +359,7 @@ impl Reader<'_> {
             token_endpoint: self.endpoint("token_endpoint")?,
             jwks_uri: self.endpoint("jwks_uri")?,
             userinfo_endpoint: self.optional("userinfo_endpoint")?,
-            // One that cannot be used is none: nobody is kept from signing on by it.
+            // An unusable endpoint for signing out must not keep people from signing on.
             end_session_endpoint: self.optional("end_session_endpoint").ok().flatten(),
             scopes: self.texts("scopes_supported").take(SCOPES_MAX).map(str::to_owned).collect(),
             names_issuer: is_true("authorization_response_iss_parameter_supported"),

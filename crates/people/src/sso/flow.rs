@@ -1,7 +1,7 @@
-//! One sign-on: somebody is sent to their provider, and comes back with a code.
+//! One sign-on: the browser is sent to the provider, and comes back with a code.
 //!
-//! What is under way travels sealed in the browser's cookie (`sealed_flow`): a begin reads one row and writes nothing. Who comes
-//! back claims the `state` before anything is asked of the provider, so that each sign-on is finished once.
+//! The state of a sign-on is sealed in the browser's cookie (`sealed_flow`): beginning one reads one row and writes nothing.
+//! The callback marks the `state` as used before it contacts the provider, so that each sign-on is finished once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,30 +26,29 @@ use super::token::{Expected, Fault, LEEWAY_MS, verify};
 use super::{CALLBACK_PATH, FLOW_MS, SSO_NOT_AVAILABLE};
 use crate::users::{SignOn, fold_email};
 
-/// All that is asked of a provider when somebody comes back: shorter than a request may take.
+/// The timeout of all exchanges of a callback: shorter than that of a request.
 const ASKING_MAX: Duration = Duration::from_secs(25);
 
-/// Where somebody is sent, and what their browser keeps until they come back.
+/// The provider's URL, and the cookies for the browser.
 pub struct Begun {
     pub url: String,
-    /// The values of `Set-Cookie`: its own, and those of sign-ons that were left, where there are too many.
+    /// The values of `Set-Cookie`: the cookie of this sign-on, and the removal of the oldest ones if there are too many.
     pub cookies: Vec<String>,
     pub provider_name: String,
     pub protocol: String,
     pub expires_at: Timestamp,
 }
 
-/// Somebody who wants to sign on.
+/// A request to begin a sign-on.
 pub struct Asked<'a> {
     pub domain: &'a str,
     pub redirect_to: &'a str,
-    /// Who they are, if they have said so: the provider need not ask again.
+    /// The person's e-mail address if known, so that the provider need not ask for it.
     pub login_hint: Option<&'a str>,
     pub headers: &'a HeaderMap,
 }
 
-/// Begins a sign-on for the people of a domain. What is not available is the same for all that it can be, and is found out by
-/// the same read.
+/// Begins a sign-on for a domain. Every reason why it is not available gives the same answer, after the same read.
 pub async fn begin(app: &Shared, asked: Asked<'_>) -> Result<Begun> {
     let redirect_to =
         parse_redirect(asked.redirect_to).map_err(|detail| Error::invalid("/redirect_to", "invalid_path", detail))?;
@@ -71,7 +70,7 @@ pub async fn begin(app: &Shared, asked: Asked<'_>) -> Result<Begun> {
     })
 }
 
-/// By then a provider that has failed is asked again.
+/// Longer than the backoff after a failed fetch.
 const AWAY_RETRY_AFTER_SECONDS: u64 = 60;
 
 fn away(provider: &Found, trouble: &Trouble) -> Error {
@@ -98,13 +97,13 @@ fn authorization_url(base_url: &BaseUrl, provider: &Found, metadata: &Metadata, 
     with_query(metadata.authorization_endpoint.as_str(), &parameters)
 }
 
-/// An address may have a query of its own.
+/// Appends parameters to a URL that may have a query already.
 pub fn with_query(url: &str, parameters: &[(&str, &str)]) -> String {
     let query: Vec<String> = parameters.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
     format!("{url}{}{}", if url.contains('?') { '&' } else { '?' }, query.join("&"))
 }
 
-/// A browser that comes back.
+/// A browser that comes back from the provider.
 pub struct Arrived<'a> {
     pub query: &'a str,
     pub headers: &'a HeaderMap,
@@ -112,25 +111,25 @@ pub struct Arrived<'a> {
     pub request_id: Arc<str>,
 }
 
-/// What a sign-on has come to.
+/// The outcome of a callback.
 pub enum Ended {
     Welcome {
         session: Token,
         redirect_to: String,
-        /// The name of its cookie, which is good for nothing any more.
+        /// The name of the sign-on's cookie, to be removed.
         cookie: String,
     },
     Refused {
         told: Told,
-        /// The same.
+        /// The name of the sign-on's cookie, to be removed.
         cookie: String,
     },
-    /// This browser has not begun it, or not here. Nothing of the browser's is touched: anybody can lead it here.
+    /// This browser has not begun this sign-on. Its cookies stay as they are, because any site can send it here.
     Unknown,
 }
 
-/// Ends a sign-on. It is used up before anything is asked of the provider, whatever becomes of it. One that this browser has not
-/// begun costs no write, and nothing is asked.
+/// Completes a sign-on. Its state is used up before the provider is contacted, whatever the outcome. A sign-on that this
+/// browser has not begun costs no write and no request.
 pub async fn complete(app: &Shared, arrived: Arrived<'_>) -> Result<Ended> {
     let Some(answer) = Answer::read(arrived.query) else { return Ok(Ended::Unknown) };
     let Some(flow) = Flow::find(app, &answer.state, arrived.headers) else { return Ok(Ended::Unknown) };
@@ -139,7 +138,7 @@ pub async fn complete(app: &Shared, arrived: Arrived<'_>) -> Result<Ended> {
     let trouble = match sign_on(app, &db, arrived.address, (&flow, &answer)).await {
         Ok(session) => {
             app.credentials.remember(session.hash());
-            // The role may be another, in older sessions too.
+            // The role may have changed, also for the user's older sessions.
             app.credentials.forget(flow.tenant);
             return Ok(Ended::Welcome { session, redirect_to: flow.redirect_to, cookie });
         }
@@ -151,22 +150,22 @@ pub async fn complete(app: &Shared, arrived: Arrived<'_>) -> Result<Ended> {
         provider = %flow.provider,
         reason = trouble.refusal.as_str(),
         cause = trouble.detail,
-        "a sign-on was refused"
+        "sign-on refused"
     );
     let providers: Providers = app.settings.of_feature();
     if let Some(left_out) = providers.count(flow.provider, trouble.refusal, app.world.now())
         && let Err(error) = store::note_refusal(&db, flow.provider, &trouble, left_out).await
     {
-        tracing::warn!(%error, provider = %flow.provider, "a refused sign-on is not in the trail");
+        tracing::warn!(%error, provider = %flow.provider, "failed to audit a refused sign-on");
     }
     if trouble.refusal == Refusal::NoRole {
-        // Sessions that the provider had begun have ended.
+        // The user's sessions of this provider have ended.
         app.credentials.forget(flow.tenant);
     }
     Ok(Ended::Refused { told: trouble.refusal.told(), cookie })
 }
 
-/// Nobody is known yet, so it is the service that acts, on the provider's word.
+/// The actor is the service, because the user is not known yet.
 fn actor(flow: &Flow, arrived: &Arrived<'_>) -> Actor {
     let name = "Single sign-on".to_owned();
     Actor {
@@ -185,7 +184,7 @@ async fn sign_on(
     (flow, answer): (&Flow, &Answer),
 ) -> Result<Token, Stop> {
     let now = app.world.now();
-    // One that ends later than any that begins now was begun by a clock that was ahead; other nodes' are a little.
+    // A later expiry than that of a sign-on begun now comes from a clock that was ahead. The leeway allows for other nodes.
     if now.plus(FLOW_MS + LEEWAY_MS) < flow.expires_at {
         return Err(Trouble::new(Refusal::FlowExpired, "it was begun by a clock that is ahead of this one").into());
     }
@@ -197,21 +196,21 @@ async fn sign_on(
     if store::is_state_used(db, state_hash).await? {
         return Err(Refusal::FlowUsed.into());
     }
-    // Without a permit nothing is used up, and the browser can load the page again.
+    // Without a permit the state stays unused, so the browser can load the page again.
     let permit = app.settings.of_feature::<Providers>().acquire_permit(flow.provider, address).await;
     let permit = permit.map_err(|trouble| Stop::Failed(Error::unavailable(trouble.detail)))?;
     if !store::claim_state(db, state_hash, flow.expires_at).await? {
         return Err(Refusal::FlowUsed.into());
     }
     let provider = store::find_connection(db, flow.provider).await?.ok_or(Refusal::ProviderDisabled)?;
-    // The code is for who we were then, and tells what was asked for then: nobody is let in by half of that and half of this.
+    // The code was issued for the old settings; mixing them with the new ones is not allowed.
     if flow.version != provider.found.version {
         return Err(Refusal::ProviderChanged.into());
     }
     let asking = vouch(app, &provider, Back { answer, flow, permit: &permit });
     let late = |_| Trouble::new(Refusal::ProviderUnreachable, "all that was asked of it took too long");
     let (claims, id_token) = timeout(ASKING_MAX, asking).await.map_err(late)??;
-    // What is left is ours, and is bounded by tenant.
+    // The rest is work of this service, which is bounded by tenant.
     drop(permit);
     let person = VouchedPerson::of(&claims);
     let (who, domain) = read_claims(&provider, &claims).map_err(|trouble| trouble.about(&person))?;
@@ -223,21 +222,21 @@ async fn sign_on(
     }
 }
 
-/// An ID token that is kept for signing out at the provider, where it stands in the address that the browser is led to. Keycloak
-/// takes 4 KiB of that, and nginx before this service as much of all headers of an answer. A longer one is left out.
+/// The longest ID token that is stored for signing out, where it is part of a URL. Keycloak accepts URLs of 4 KiB, and nginx
+/// in front of this service response headers of 4 KiB in all. A longer token is left out.
 const ID_TOKEN_BYTES_MAX: usize = 3 * 1024;
 
-/// Somebody who is back, in the browser that began.
+/// A callback in the browser that began the sign-on.
 struct Back<'a> {
     answer: &'a Answer,
     flow: &'a Flow,
     permit: &'a ProviderPermit,
 }
 
-/// What the provider says of whoever comes back with its code; and its ID token, which says it.
+/// Redeems the code and returns the verified claims with the ID token.
 async fn vouch(app: &Shared, provider: &Connection, back: Back<'_>) -> Result<(Map<String, Value>, String), Stop> {
     let (found, Back { answer, flow, permit }) = (&provider.found, back);
-    // Before anything else, so that no other provider's answer is taken for this one's (RFC 9207).
+    // First of all, so that the answer of another provider is not mistaken for this one's (RFC 9207).
     if answer.issuer.as_ref().is_some_and(|issuer| *issuer != found.issuer) {
         return Err(Refusal::OtherIssuer.into());
     }
@@ -264,27 +263,28 @@ async fn vouch(app: &Shared, provider: &Connection, back: Back<'_>) -> Result<(M
     if let Some((target, token)) = way.filter(|_| lacks(provider, &claims)) {
         match ask_userinfo(app, found, target, token).await {
             Ok(more) => add_claims(&mut claims, more)?,
-            // A name is nice to have; all else decides who somebody is and what they may.
+            // The name is optional; the other claims decide who the user is and which role they get.
             Err(trouble) if needs(provider, &claims) => return Err(trouble.into()),
-            Err(trouble) => tracing::warn!(provider = %found.id, cause = trouble.detail, "a name is not known"),
+            Err(trouble) => tracing::warn!(provider = %found.id, cause = trouble.detail, "failed to fetch userinfo"),
         }
     }
     Ok((claims, tokens.id_token))
 }
 
-/// Whether an ID token leaves something out that is wanted.
+/// Whether an ID token lacks a claim that is used.
 fn lacks(provider: &Connection, claims: &Map<String, Value>) -> bool {
     !claims.contains_key("name") || needs(provider, claims)
 }
 
-/// Whether it leaves something out that nobody is let in without, or that their role depends on.
+/// Whether an ID token lacks a claim that the sign-on or the role depends on.
 fn needs(provider: &Connection, claims: &Map<String, Value>) -> bool {
     let mut names = ["email"].into_iter().chain(provider.found.role_map.iter().map(|rule| rule.claim.as_str()));
     let is_verified_missing = !provider.trust_email && !claims.contains_key("email_verified");
     is_verified_missing || names.any(|name| find_claim(claims, name).is_none())
 }
 
-/// Adds what an ID token left out. What it said stays; and that an address is verified counts for that address alone.
+/// Adds userinfo claims that the ID token lacks. Claims of the ID token stay, and `email_verified` counts only for the
+/// address that it came with.
 fn add_claims(claims: &mut Map<String, Value>, mut more: Map<String, Value>) -> Result<(), Trouble> {
     if more.get("sub") != claims.get("sub") {
         return Err(Trouble::new(Refusal::TokenInvalid, "what it tells is about somebody else"));
@@ -301,7 +301,7 @@ fn add_claims(claims: &mut Map<String, Value>, mut more: Map<String, Value>) -> 
     Ok(())
 }
 
-/// Adds what is not there, within objects too.
+/// Adds missing claims, also within objects.
 fn fill(claims: &mut Map<String, Value>, more: Map<String, Value>) {
     for (name, value) in more {
         match (claims.get_mut(&name), value) {
@@ -314,14 +314,14 @@ fn fill(claims: &mut Map<String, Value>, more: Map<String, Value>) {
     }
 }
 
-/// Who it is, by what the provider says; and the domain of their address.
+/// The sign-on by its claims, and the domain of its e-mail address.
 fn read_claims(provider: &Connection, claims: &Map<String, Value>) -> Result<(SignOn, String), Trouble> {
-    // U+0000 is no part of a text: PostgreSQL stores none.
+    // PostgreSQL cannot store U+0000.
     let text = |name: &str| claims.get(name).and_then(Value::as_str).filter(|text| !text.contains('\0'));
     let subject = text("sub").ok_or(Refusal::TokenInvalid)?.to_owned();
-    // As addresses of users are kept: one that only looks like another is nobody's.
+    // Folded like stored addresses; look-alikes of other addresses are refused.
     let email = text("email").and_then(|email| fold_email(email).ok()).ok_or(Refusal::NoEmail)?;
-    // Some write it as a text.
+    // Some providers send it as a string.
     let is_verified = claims.get("email_verified").is_some_and(|said| *said == true || *said == "true");
     if !is_verified && !provider.trust_email {
         return Err(Refusal::EmailNotVerified.into());
@@ -332,7 +332,7 @@ fn read_claims(provider: &Connection, claims: &Map<String, Value>) -> Result<(Si
     Ok((SignOn { provider: provider.found.id, subject, email, name, role }, domain))
 }
 
-/// What a provider sends a browser back with.
+/// The query of a callback.
 struct Answer {
     state: String,
     code: Option<String>,
@@ -341,7 +341,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// None if it names no sign-on, or says something twice. What else providers add is theirs.
+    /// `None` if `state` is missing or a parameter is repeated. Unknown parameters are ignored.
     fn read(query: &str) -> Option<Self> {
         let pairs = decode_query(query)?;
         let mut said = Map::new();

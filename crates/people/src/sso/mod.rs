@@ -1,11 +1,11 @@
-//! Single sign-on: people of a tenant sign in where they do for everything else, by OpenID Connect.
+//! Single sign-on: users of a tenant sign in at their own identity provider, by OpenID Connect.
 //!
-//! The operator sets a provider up at the command line and has it shown that its domains are the tenant's. Whoever says which
-//! domain they are of is sent to its provider (`flow`), comes back with a code, and is let in as the user that the
-//! provider's word stands for. Who signs out is led there too, if the operator wants that (`sign_out`). What a provider says
-//! of itself is read in `discovery`, what is asked of it on the way in `asking`, its word checked in `token`; `rules` are plain
-//! functions. Deliberately left out: SAML, which an OpenID provider in front of it translates, and keeping a provider's tokens,
-//! but for the ID token of a session whose user signs out at the provider, too.
+//! The operator sets a provider up at the command line and verifies its domains. A person who names such a domain is sent to
+//! the provider (`flow`), comes back with a code, and is signed in as the user of the ID token's identity. Signing out can
+//! continue at the provider, if the operator wants that (`sign_out`). `discovery` fetches and caches a provider's metadata
+//! and keys, `provider_client` sends requests to it, `token` verifies ID tokens, and `rules` are plain functions.
+//! Deliberately left out: SAML, which an OpenID provider in front of it translates, and storing a provider's tokens, except
+//! the ID token of a session whose user signs out at the provider, too.
 
 mod asking;
 mod discovery;
@@ -17,7 +17,7 @@ mod sealed_flow;
 mod sign_out;
 mod store;
 mod token;
-/// What becomes of a provider that the operator changes.
+/// Changing a provider.
 pub mod update {
     pub mod store;
 }
@@ -62,19 +62,19 @@ impl Identified for Provider {
     const PREFIX: &'static str = "sso";
 }
 
-/// The one protocol there is.
+/// The only protocol.
 pub const OIDC: &str = "oidc";
 
-/// Where providers send people back to, below the base URL.
+/// The path of the callback, below the base URL.
 pub const CALLBACK_PATH: &str = "/internal/auth/sso/callback";
 
-/// Where they send people back to who have signed out there.
+/// The path that a provider redirects to after signing out.
 pub const SIGNED_OUT_PATH: &str = "/signin";
 
-/// How long somebody may take to sign in at their provider.
+/// How long a person may take to sign in at the provider.
 pub const FLOW_MS: i64 = 10 * MINUTE_MS;
 
-/// Providers of a tenant, those that are disabled among them: all of them fit into a list that a person reads.
+/// Providers of a tenant, disabled ones included: a list that a person can read.
 pub const PROVIDERS_MAX: i64 = 100;
 /// Of one provider.
 pub const DOMAINS_MAX: usize = 100;
@@ -90,7 +90,7 @@ pub const SSO_NOT_AVAILABLE: Code = Code::new(
     "There is no single sign-on for this domain. Ask your administrator, or use a sign-in link.",
 );
 
-/// Where the people of a tenant sign in, without the secret that we show it.
+/// An identity provider of a tenant, without the client secret.
 #[derive(Clone, Debug, Serialize)]
 pub struct Provider {
     pub id: ProviderId,
@@ -98,14 +98,14 @@ pub struct Provider {
     pub protocol: String,
     pub issuer: String,
     pub client_id: String,
-    /// What it is asked for, where the operator says it; otherwise what the rules need.
+    /// The scope set by the operator; otherwise the scope follows from the role rules.
     pub scope: Option<String>,
-    /// Of whoever no rule fits; none refuses them.
+    /// The role if no rule fits; `None` refuses the sign-on.
     pub default_role: Option<Role>,
     pub role_map: Vec<RoleRule>,
-    /// Whether an address counts that the provider does not call verified.
+    /// Whether e-mail addresses count without `email_verified`.
     pub trust_email: bool,
-    /// Whether whoever signs out here is led on to the provider, to sign out there too.
+    /// Whether signing out here continues at the provider.
     pub sign_out_at_provider: bool,
     pub enabled: bool,
     pub domains: Vec<Domain>,
@@ -114,7 +114,7 @@ pub struct Provider {
     pub updated_at: Timestamp,
 }
 
-/// Whoever has this value in this claim has this role.
+/// Gives the role if the claim has the value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RoleRule {
     pub claim: String,
@@ -122,18 +122,18 @@ pub struct RoleRule {
     pub role: Role,
 }
 
-/// A domain whose people sign in at a provider.
+/// An e-mail domain whose users sign in at a provider.
 #[derive(Clone, Debug, Serialize)]
 pub struct Domain {
     pub domain: String,
     pub provider_id: ProviderId,
-    /// Since when it is known to be the tenant's; until then it leads nowhere.
+    /// When the domain was verified as the tenant's; until then it is not used.
     pub verified_at: Option<Timestamp>,
-    /// What shows that it is.
+    /// The DNS record that proves the ownership.
     pub txt: TxtRecord,
 }
 
-/// A record that only the owner of a domain can publish.
+/// A TXT record that only the owner of a domain can publish.
 #[derive(Clone, Debug, Serialize)]
 pub struct TxtRecord {
     pub name: String,
@@ -146,7 +146,7 @@ impl TxtRecord {
     }
 }
 
-/// What the operator says about a new provider. It does not print: the secret is among it.
+/// The operator's description of a new provider. Not `Debug`, because it has the secret.
 pub struct NewProvider {
     pub name: String,
     pub issuer: String,
@@ -154,31 +154,31 @@ pub struct NewProvider {
     pub client_secret: String,
     pub scope: Option<String>,
     pub domains: Vec<String>,
-    /// None refuses whoever no rule fits.
+    /// The role if no rule fits; `None` refuses the sign-on.
     pub default_role: Option<Role>,
     pub role_map: Vec<RoleRule>,
     pub trust_email: bool,
     pub sign_out_at_provider: bool,
 }
 
-/// What the operator changes about a provider; what is none stays. Never the issuer: who people are there is its word. It does
-/// not print: the secret is among it.
+/// The operator's changes to a provider; `None` stays. The issuer cannot change, because identities belong to it. Not
+/// `Debug`, because it has the secret.
 #[derive(Default)]
 pub struct ProviderChange {
     pub name: Option<String>,
     pub client_id: Option<String>,
-    /// And what it is sealed with.
+    /// The secret, and the keys that seal it.
     pub client_secret: Option<(String, Secrets)>,
-    /// What it is asked for; none inside is what the rules need.
+    /// The scope; an inner `None` derives it from the role rules.
     pub scope: Option<Option<String>>,
-    /// None inside refuses whoever no rule fits.
+    /// The role if no rule fits; an inner `None` refuses the sign-on.
     pub default_role: Option<Option<Role>>,
-    /// All of them: they take the place of those before.
+    /// Replaces all rules.
     pub role_map: Option<Vec<RoleRule>>,
     pub trust_email: Option<bool>,
     pub sign_out_at_provider: Option<bool>,
-    /// Those that lead there from now on, beside those that do already.
+    /// Domains to add.
     pub domains: Vec<String>,
-    /// Lets people sign on at one that is disabled. Domains that lead elsewhere by now stay there.
+    /// Enables a disabled provider. Domains that were moved to another provider stay there.
     pub enable: bool,
 }

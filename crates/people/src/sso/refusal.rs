@@ -1,5 +1,5 @@
-//! Why somebody is not signed in: a word for the trail and the log, and apart from it what they are told. That never says who
-//! exists here.
+//! Why a sign-on is refused: a code for the audit trail and the log, and a message for the person. The message never reveals
+//! which users exist.
 
 use std::collections::HashMap;
 
@@ -8,48 +8,48 @@ use serde_json::{Map, Value};
 
 use crate::users::fold_email;
 
-/// Why not.
+/// Why a sign-on is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// Somebody has come back with it before.
+    /// The callback of this sign-on was used before.
     FlowUsed,
     FlowExpired,
-    /// The answer is of another provider than was asked.
+    /// The answer is from another issuer than the provider's.
     OtherIssuer,
-    /// The provider says no.
+    /// The provider answered with an error.
     ProviderRefused,
-    /// The provider cannot be reached, or not in time.
+    /// The provider did not answer in time.
     ProviderUnreachable,
-    /// What the provider answers is not as it must be.
+    /// The provider's answer is invalid.
     ProviderBroken,
-    /// Its word is not believed.
+    /// The ID token failed verification.
     TokenInvalid,
     NoEmail,
     EmailNotVerified,
-    /// The e-mail address is of no domain that is known to be the tenant's.
+    /// The domain of the e-mail address is not a verified domain of the tenant.
     ForeignDomain,
-    /// The domain of the e-mail address leads to another provider of the tenant, which alone vouches for it.
+    /// Another provider of the tenant vouches for the domain of the e-mail address.
     DomainOfOtherProvider,
     ProviderDisabled,
-    /// The operator has changed the provider since the sign-on began, and what it began with counts no more.
+    /// The operator changed the provider after the sign-on began.
     ProviderChanged,
     UserDisabled,
-    /// The user with this e-mail address is somebody else where they sign in.
+    /// The user with this e-mail address has another identity.
     OtherIdentity,
-    /// No rule fits, and there is no default role.
+    /// No role rule fits, and there is no default role.
     NoRole,
 }
 
-/// What people are told, and so what they can do.
+/// The message for the person, by what they can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// Begin again.
+    /// Begin the sign-on again.
     Again,
-    /// The provider is at fault, or was not asked right.
+    /// The provider failed or refused, or is set up wrong.
     Provider,
-    /// They may not; who may is the administrator's to say.
+    /// The account may not sign in; the administrator can change that.
     NotAllowed,
-    /// It is our own fault, and passes.
+    /// This service cannot answer right now.
     Unavailable,
 }
 
@@ -95,11 +95,11 @@ impl Refusal {
     }
 }
 
-/// Refusals of one kind at one provider that are in the tenant's trail, each minute and on each node: strangers must not fill
-/// it. All of them are in the log.
+/// Refusals of one kind at one provider that enter the tenant's audit trail, per minute and node, so that strangers cannot
+/// fill it. The log has all of them.
 const TRAIL_MAX: u64 = 60;
 
-/// How often a provider's people were refused, by kind.
+/// Refused sign-ons at one provider, by kind.
 #[derive(Default)]
 pub struct Refusals(HashMap<Refusal, Minute>);
 
@@ -110,8 +110,8 @@ struct Minute {
 }
 
 impl Refusals {
-    /// Whether one goes into the trail, and then how many of its kind have been left out before it: those of the last minute in
-    /// which there were too many.
+    /// `Some` if the refusal enters the audit trail, with the number of its kind that were left out before it: those of the
+    /// last minute with too many.
     pub fn count(&mut self, refusal: Refusal, now: Timestamp) -> Option<u64> {
         let minute = self.0.entry(refusal).or_insert(Minute { start: now, count: 0 });
         let mut left_out = 0;
@@ -124,7 +124,7 @@ impl Refusals {
     }
 }
 
-/// Whom a provider has vouched for, as the audit trail names them. Whether the address is theirs may be what is refused.
+/// A person whom a provider has vouched for, for the audit trail. The address may be unverified.
 #[derive(Clone, Debug)]
 pub struct VouchedPerson {
     pub subject: String,
@@ -132,7 +132,7 @@ pub struct VouchedPerson {
 }
 
 impl VouchedPerson {
-    /// Of the claims of a token that was verified. An e-mail claim that is no address is not repeated.
+    /// Takes the person from the claims of a verified token. An e-mail claim that is no address is left out.
     pub fn of(claims: &Map<String, Value>) -> Self {
         let text = |name: &str| claims.get(name).and_then(Value::as_str);
         VouchedPerson {
@@ -142,12 +142,12 @@ impl VouchedPerson {
     }
 }
 
-/// A refusal with what the log is told of it. Nothing that anybody could sign in with is among that.
+/// A refusal with its detail for the log. The detail contains no credentials.
 #[derive(Clone, Debug)]
 pub struct Trouble {
     pub refusal: Refusal,
     pub detail: String,
-    /// Who is refused, once that is known: for the audit trail alone.
+    /// The person, once the token is verified: for the audit trail only.
     pub person: Option<Box<VouchedPerson>>,
 }
 
@@ -168,7 +168,7 @@ impl From<Refusal> for Trouble {
     }
 }
 
-/// Why there is no session: somebody is refused, or we have failed.
+/// Why there is no session: the sign-on was refused, or this service failed.
 pub enum Stop {
     Refused(Trouble),
     Failed(Error),

@@ -68,7 +68,7 @@ pub struct SignOnProvider {
     pub protocol: String,
 }
 
-/// 200, and a cookie that only the browser which began can finish with.
+/// 200, with the cookie that binds the sign-on to this browser.
 pub struct Answer {
     cookies: Vec<HeaderValue>,
     begun: SignOnBegun,

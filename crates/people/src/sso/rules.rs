@@ -1,4 +1,4 @@
-//! What is a domain, where somebody may be led afterwards, and which role a provider's word gives: plain functions.
+//! Rules as plain functions: domains, redirect targets, roles from claims, and the checks of a provider's settings.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -11,27 +11,27 @@ use serde_json::{Map, Value};
 
 use super::{DOMAINS_MAX, NewProvider, ProviderChange, ROLE_RULES_MAX, RoleRule};
 
-/// Where somebody is led who has not said where to.
+/// The redirect target if none is given.
 pub const DEFAULT_REDIRECT: &str = "/overview";
-/// As long as a URL of ours may be.
+/// The longest path of this server.
 const REDIRECT_BYTES_MAX: usize = 2_048;
-/// Of a name, and of each part of it (RFC 1035).
+/// The limits of a name and of each of its labels (RFC 1035).
 const DOMAIN_BYTES_MAX: usize = 253;
 const LABEL_BYTES_MAX: usize = 63;
-/// Longer than any that providers give out.
+/// Longer than any that providers issue.
 const CLIENT_ID_BYTES_MAX: usize = 500;
 const CLIENT_SECRET_BYTES_MAX: usize = 4_096;
 const CLAIM_CHARS_MAX: usize = 200;
 
-/// What stands for itself in a query and in a form, and in the credentials of RFC 6749 too.
+/// Unreserved characters are not encoded, in queries, forms and the credentials of RFC 6749.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// A value as it stands in the query of a URL, or in a form.
+/// Percent-encodes a value of a query or form.
 pub fn encode(text: &str) -> String {
     utf8_percent_encode(text, ENCODED).to_string()
 }
 
-/// The names and values of a query. None if one of them is no text, of which U+0000 is no part.
+/// Decodes a query into names and values. `None` if one of them is not UTF-8 or has U+0000.
 pub fn decode_query(query: &str) -> Option<Vec<(String, String)>> {
     let decode = |text: &str| {
         let text = percent_decode_str(&text.replace('+', " ")).decode_utf8().ok()?.into_owned();
@@ -44,7 +44,7 @@ pub fn decode_query(query: &str) -> Option<Vec<(String, String)>> {
     query.split('&').filter(|part| !part.is_empty()).map(pair).collect()
 }
 
-/// A DNS name with at least one dot, in small letters; or what would be right.
+/// Parses a DNS name with at least one dot into lower case.
 pub fn parse_domain(text: &str) -> Result<String, String> {
     let wrong = || "must be a domain such as acme.example, without an address before it".to_owned();
     let domain = text.to_ascii_lowercase();
@@ -55,22 +55,22 @@ pub fn parse_domain(text: &str) -> Result<String, String> {
             && !label.starts_with('-')
             && !label.ends_with('-')
     };
-    // What ends in a number is an address.
+    // A name whose last label is a number is an IP address.
     let ends_in_name = domain.rsplit('.').next().is_some_and(|last| last.bytes().any(|byte| !byte.is_ascii_digit()));
     let is_domain =
         domain.len() <= DOMAIN_BYTES_MAX && domain.contains('.') && domain.split('.').all(is_label) && ends_in_name;
     if is_domain { Ok(domain) } else { Err(wrong()) }
 }
 
-/// What stands behind the last `@`, in small letters.
+/// The part after the last `@`, in lower case.
 pub fn email_domain(email: &str) -> Option<String> {
     let (name, domain) = email.rsplit_once('@')?;
     (!name.is_empty() && !domain.is_empty()).then(|| domain.to_lowercase())
 }
 
-/// A path on this server, or what would be right. Browsers read `\` as `/`, pass over tabs and line ends, and take what
-/// begins with two slashes for another server; proxies before them may decode what is encoded. So the text has none of these,
-/// and nothing is repaired. Nor does it lead to the pages that sign somebody in or out.
+/// Parses a path on this server. Browsers read `\` as `/`, ignore tabs and line breaks, and treat two leading slashes as
+/// another server; proxies may decode encoded characters. A path with any of these is refused, not repaired, and so are the
+/// sign-in and sign-out pages.
 pub fn parse_redirect(text: &str) -> Result<String, String> {
     let wrong = || {
         format!(
@@ -89,13 +89,13 @@ pub fn parse_redirect(text: &str) -> Result<String, String> {
     if is_path { Ok(text.to_owned()) } else { Err(wrong()) }
 }
 
-/// What sign-in links and forms are below, and what signs out.
+/// The path segments of the sign-in and sign-out pages.
 const SIGN_IN_PARTS: [&str; 2] = ["signin", "signout"];
-/// How often a path may be encoded within itself: more than any proxy decodes.
+/// How many levels of percent-encoding are decoded: more than any proxy does.
 const DECODINGS_MAX: usize = 8;
 
-/// Whether any part of a path is that of the sign-in or sign-out page, however it is spelt. Wherever it stands: then no dots,
-/// doubled slashes or capitals, as one proxy or another reads them, lead there.
+/// Whether any segment of a path is the sign-in or sign-out page, in any encoding or case. Every segment is checked, because
+/// proxies resolve dots and doubled slashes differently.
 fn names_sign_in(text: &str) -> bool {
     let mut path = text.split(['?', '#']).next().unwrap_or_default().to_owned();
     for _ in 0..DECODINGS_MAX {
@@ -109,7 +109,7 @@ fn names_sign_in(text: &str) -> bool {
     true
 }
 
-/// `CLAIM=VALUE:ROLE`. Values of claims may hold `=` and `:`.
+/// Parses `CLAIM=VALUE:ROLE`. The value may contain `=` and `:`.
 pub fn parse_role_rule(text: &str) -> Result<RoleRule, String> {
     let wrong = || format!("must be CLAIM=VALUE:ROLE with the role {}", Role::ALL.map(Role::as_str).join(", "));
     let (claim, rest) = text.split_once('=').ok_or_else(wrong)?;
@@ -122,15 +122,15 @@ pub fn parse_role_rule(text: &str) -> Result<RoleRule, String> {
     Ok(RoleRule { claim: claim.to_owned(), value: value.to_owned(), role })
 }
 
-/// The highest role that any rule gives, else the default, if there is one. The same at every sign-on, whatever it was before.
+/// The highest role that any rule gives, or else the default. It does not depend on the user's previous role.
 pub fn role_of(rules: &[RoleRule], default: Option<Role>, claims: &Map<String, Value>) -> Option<Role> {
     let fits = |rule: &&RoleRule| find_claim(claims, &rule.claim).is_some_and(|claim| says(claim, &rule.value));
     let given: Vec<Role> = rules.iter().filter(fits).map(|rule| rule.role).collect();
-    // They are listed from the highest to the lowest.
+    // `Role::ALL` is ordered from the highest to the lowest.
     Role::ALL.into_iter().find(|role| given.contains(role)).or(default)
 }
 
-/// A claim by its name, or by a path with dots, such as `realm_access.roles`. There are names with dots in them, too.
+/// Finds a claim by its name, or by a dotted path such as `realm_access.roles`. A name with dots in it comes first.
 pub fn find_claim<'a>(claims: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     if let Some(claim) = claims.get(name) {
         return Some(claim);
@@ -139,11 +139,11 @@ pub fn find_claim<'a>(claims: &'a Map<String, Value>, name: &str) -> Option<&'a 
     rest.split('.').try_fold(claims.get(first)?, |claim, part| claim.as_object()?.get(part))
 }
 
-/// What everybody is asked for.
+/// The scope of every sign-on.
 const SCOPE: &str = "openid email profile";
 
-/// What a provider is asked for: also what it has to be asked for to tell what the rules look at, if it says that it can be. The
-/// operator knows better where what it lists is not for everybody who asks.
+/// The scope of a sign-on: the default, and the supported scopes named like the claims of role rules. A scope set by the
+/// operator replaces it, because a provider may list scopes that it does not grant to every client.
 pub fn scope(said: Option<&str>, rules: &[RoleRule], supported: &[String]) -> String {
     if let Some(said) = said {
         return said.to_owned();
@@ -161,7 +161,7 @@ pub fn scope(said: Option<&str>, rules: &[RoleRule], supported: &[String]) -> St
 
 const SCOPE_BYTES_MAX: usize = 500;
 
-/// What the operator has a provider asked for, each word once; or what is wrong with it.
+/// Parses the operator's scope, each word once. The error says what is wrong with it.
 pub fn parse_scope(text: &str) -> Result<String, String> {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
     let mut words: Vec<&str> = Vec::new();
@@ -187,7 +187,7 @@ fn check_scope(scope: &str) -> Result<String> {
     parse_scope(scope).map_err(|detail| Error::invalid("/scope", "invalid_value", detail))
 }
 
-/// Whether a claim is this value, or has it.
+/// Whether a claim equals the value, or is a list that contains it.
 fn says(claim: &Value, value: &str) -> bool {
     match claim {
         Value::Array(items) => items.iter().any(|item| is_spelt(item, value)),
@@ -206,19 +206,19 @@ fn is_spelt(claim: &Value, value: &str) -> bool {
     }
 }
 
-/// Whether a provider may be asked there: by https, or without TLS at an address that the operator has allowed. A name is not
-/// enough for that: what it means is not known before it is asked for, and our secret is sent there.
+/// Whether requests to a provider may go there: by https, or without TLS to an IP address that the operator has allowed. A
+/// host name is not enough, because it could resolve to any address, and the client secret is sent there.
 pub fn may_be_asked(target: &Target, allowed: &[IpNet]) -> bool {
     let is_allowed = |address: IpAddr| allowed.iter().any(|network| network.contains(&address));
     target.is_https() || address_of(target).is_some_and(is_allowed)
 }
 
-/// The address that a host is by itself. This machine's own name is nobody else's.
+/// The IP address of a host that is an address literal or `localhost`.
 fn address_of(target: &Target) -> Option<IpAddr> {
     if target.host() == "localhost" { Some(Ipv4Addr::LOCALHOST.into()) } else { target.host().parse().ok() }
 }
 
-/// Whether a provider at which TLS is left out can only be one that the operator allows: an address, and no name.
+/// Whether the host is an IP address or `localhost`: only such targets can be allowed without TLS.
 pub fn is_address(target: &Target) -> bool {
     address_of(target).is_some()
 }
@@ -227,7 +227,6 @@ fn is_visible(text: &str, bytes_max: usize) -> bool {
     (1..=bytes_max).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ')
 }
 
-/// Whether a provider can be asked with it.
 fn check_secret(secret: &str) -> Result<()> {
     if is_visible(secret, CLIENT_SECRET_BYTES_MAX) {
         return Ok(());
@@ -236,7 +235,7 @@ fn check_secret(secret: &str) -> Result<()> {
     Err(Error::invalid("/client_secret_file", "invalid_value", detail))
 }
 
-/// What the operator says, with names trimmed and domains in small letters; or what is wrong with it.
+/// Checks a new provider. Trims names and puts domains into lower case.
 pub fn check_provider(mut new: NewProvider) -> Result<NewProvider> {
     new.name = check_name(&new.name)?;
     check_issuer(&new.issuer).map_err(|detail| Error::invalid("/issuer", "invalid_url", detail))?;
@@ -251,7 +250,7 @@ pub fn check_provider(mut new: NewProvider) -> Result<NewProvider> {
     Ok(new)
 }
 
-/// The same of what the operator changes.
+/// Checks the changes to a provider in the same way.
 pub fn check_change(mut change: ProviderChange) -> Result<ProviderChange> {
     change.name = change.name.as_deref().map(check_name).transpose()?;
     change.client_id.as_deref().map(check_client_id).transpose()?;
@@ -277,7 +276,7 @@ fn check_client_id(client_id: &str) -> Result<()> {
     Err(Error::invalid("/client_id", "invalid_value", detail))
 }
 
-/// In small letters, and each once.
+/// Puts domains into lower case and removes duplicates.
 fn check_domains(domains: &[String]) -> Result<Vec<String>> {
     let domains: Result<Vec<String>, String> = domains.iter().map(|domain| parse_domain(domain)).collect();
     let mut domains = domains.map_err(|detail| Error::invalid("/domain", "invalid_domain", detail))?;
@@ -301,7 +300,7 @@ fn check_role_map(rules: &[RoleRule]) -> Result<()> {
     Err(Error::invalid("/role_map", "too_many", format!("must be given at most {ROLE_RULES_MAX} times")))
 }
 
-/// It is compared with what the provider says to the letter, so it is kept as it was given.
+/// The issuer is compared exactly with the provider's own, so it is stored as given.
 fn check_issuer(issuer: &str) -> Result<(), String> {
     Target::parse(issuer).map_err(|bad| bad.to_string())?;
     if issuer.contains('?') {

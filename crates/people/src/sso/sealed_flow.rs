@@ -1,7 +1,7 @@
-//! A sign-on under way, sealed in a cookie of the browser that began it.
+//! The state of a sign-on, sealed in a cookie of the browser that began it.
 //!
-//! The server keeps nothing, so strangers who begin any number of sign-ons displace none. The cookie opens only with the
-//! `state` that the provider repeats: a callback without the cookie, or with that of another sign-on, is not known.
+//! The server stores nothing, so strangers who begin any number of sign-ons displace none. The cookie opens only with the
+//! `state` that the provider repeats: a callback without the cookie, or with that of another sign-on, is unknown.
 
 use axum::http::HeaderMap;
 use base64::Engine;
@@ -16,17 +16,17 @@ use crate::cookie;
 
 const SEAL: TokenSeal = TokenSeal::new("sso flow");
 
-/// What is sealed: tenant, provider, its version, when it expires, the secret, and where it leads to.
+/// Tenant, provider, its version, the expiry, the secret, and the redirect target.
 type Sealed = (String, String, i64, i64, String, String);
 
-/// A sign-on that somebody has begun. It does not print.
+/// A sign-on under way. Not `Debug`, because it has a secret.
 pub struct Flow {
     pub tenant: TenantId,
     pub provider: ProviderId,
-    /// That of the provider when the sign-on began.
+    /// The provider's version when the sign-on began.
     pub version: i64,
     pub expires_at: Timestamp,
-    /// 256 random bits, which the verifier and the nonce are derived from.
+    /// 256 random bits, from which the verifier and the nonce are derived.
     secret: String,
     pub redirect_to: String,
 }
@@ -43,7 +43,7 @@ impl Flow {
         }
     }
 
-    /// For PKCE (RFC 7636): 43 characters, as it asks for.
+    /// The PKCE code verifier (RFC 7636): 43 characters, the required minimum.
     pub fn verifier(&self) -> String {
         BASE64.encode(hmac_sha256(self.secret.as_bytes(), b"sso code verifier"))
     }
@@ -52,7 +52,7 @@ impl Flow {
         BASE64.encode(hmac_sha256(self.secret.as_bytes(), b"sso nonce"))
     }
 
-    /// The cookies that an answer sets: the sign-on's own, and those of sign-ons that were left, where there are too many. Not
+    /// The `Set-Cookie` values: the cookie of this sign-on, and the removal of the oldest ones if there are too many. Not
     /// `Strict`, because the browser comes back from another site.
     pub fn set_cookies(&self, app: &Shared, state: &str, headers: &HeaderMap) -> Result<Vec<String>> {
         let base_url = &app.settings.base_url;
@@ -76,7 +76,7 @@ impl Flow {
         SEAL.seal(&app.secrets, &app.world.chance, state, &value)
     }
 
-    /// The sign-on of this state that the browser has a cookie of. None if it has none that was sealed here for it.
+    /// The sign-on of this `state`, from the browser's cookies. `None` without a cookie that was sealed here for it.
     pub fn find(app: &Shared, state: &str, headers: &HeaderMap) -> Option<Self> {
         let named = cookies(headers, &cookie_name(&app.settings.base_url, state));
         let value = named.iter().find_map(|text| SEAL.open(&app.secrets, state, text))?;
@@ -87,7 +87,7 @@ impl Flow {
     }
 }
 
-/// One for each sign-on: people have several windows, and begin in each of them.
+/// One cookie per sign-on: a person may begin one in each of several windows.
 pub fn cookie_name(base_url: &BaseUrl, state: &str) -> String {
     format!("{}{}", cookie_prefix(base_url), BASE64.encode(&sha256(state.as_bytes())[..6]))
 }
@@ -96,13 +96,13 @@ fn cookie_prefix(base_url: &BaseUrl) -> &'static str {
     if base_url.is_https() { "__Host-sso_flow_" } else { "sso_flow_" }
 }
 
-/// Sign-ons of one browser: more than anybody has windows for. All its cookies go with every request, and proxies take no more
-/// than 8 KiB of them.
+/// Sign-ons of one browser: more than a person has windows for. Every request carries all cookies, and proxies accept no
+/// more than 8 KiB of them.
 const COOKIES_MAX: usize = 16;
 const COOKIES_BYTES_MAX: usize = 6 * 1024;
 
-/// Makes a browser forget the oldest of what it has begun, beyond so many and so much. `begun_bytes` is what the cookie of the
-/// sign-on that begins now takes; that one always stays.
+/// Removes the oldest sign-on cookies beyond the limits of number and size. `begun_bytes` is the size of the new cookie,
+/// which always stays.
 fn forget_left_cookies(base_url: &BaseUrl, headers: &HeaderMap, begun_bytes: usize) -> Vec<String> {
     // The oldest come first.
     let known = cookie_sizes(headers, cookie_prefix(base_url));

@@ -1,4 +1,4 @@
-//! Signing out at the provider too, where the operator wants it (OpenID Connect RP-Initiated Logout).
+//! Signing out at the provider too, if the operator wants it (OpenID Connect RP-Initiated Logout).
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use tokio::time::timeout;
 use super::flow::with_query;
 use super::{ProviderId, SIGNED_OUT_PATH, discovery, store};
 
-/// Somebody has signed out and waits to see it. What the provider says of itself is nearly always known.
+/// A person waits for this. The metadata is nearly always cached.
 const FINDING_MAX: Duration = Duration::from_secs(2);
 
-/// Where somebody is led who was signed in by this provider and has signed out here. None if they are led nowhere, or nobody can
-/// tell right now: they are signed out in any case. Their ID token goes along, if it was kept: some providers do not sign anybody
-/// out without it.
+/// The provider's URL for signing out, after a session of that provider has ended here. `None` if the provider has none or
+/// it cannot be found out now: the session has ended in any case. The URL has the stored ID token, if there is one, because
+/// some providers require it.
 pub async fn sign_out_url(app: &Shared, ended: &EndedSession) -> Option<String> {
     let provider = ended.provider.as_str();
     let cause = match timeout(FINDING_MAX, find(app, ended)).await {
@@ -23,7 +23,7 @@ pub async fn sign_out_url(app: &Shared, ended: &EndedSession) -> Option<String> 
         Ok(Err(error)) => error.to_string(),
         Err(_) => "it took too long".to_owned(),
     };
-    tracing::warn!(provider, cause, "somebody has signed out here, and is not led to their provider");
+    tracing::warn!(provider, cause, "failed to find the provider's sign-out URL");
     None
 }
 

@@ -1,5 +1,5 @@
-//! SQL of single sign-on: providers and their domains, which the operator sets up at the command line, and which sign-ons were
-//! finished. Those under way are in browsers (`sealed_flow`).
+//! SQL of single sign-on: providers and their domains, which the operator sets up at the command line, and the used states
+//! of sign-ons. Sign-ons under way are in browsers (`sealed_flow`).
 
 use kernel::args;
 use kernel::audit::{self, Changes, Entry};
@@ -15,7 +15,7 @@ use super::{Domain, NewProvider, OIDC, PROVIDERS_MAX, Provider, ProviderId, Role
 use crate::users::{SignOn, SignedOn, sign_on};
 
 kernel::columns! {
-    /// All of a provider but the secret.
+    /// Every column of a provider except the secret.
     struct ProviderColumns in "sso_providers" {
         id, name, protocol, issuer, client_id, scope, default_role, role_map, trust_email, sign_out_at_provider, enabled,
         version, created_at, updated_at,
@@ -23,7 +23,7 @@ kernel::columns! {
 }
 
 kernel::columns! {
-    /// What is written of a new one.
+    /// Every column of a new provider.
     struct NewProviderColumns in "sso_providers" {
         id, name, protocol, issuer, client_id, client_secret, scope, default_role, role_map, trust_email,
         sign_out_at_provider, enabled, version, created_at, updated_at,
@@ -49,19 +49,19 @@ kernel::statements! {
     ENABLED_VERSION = "SELECT version FROM sso_providers WHERE tenant_id = $1 AND id = $2 AND enabled";
     FIND_DOMAIN_PROVIDER = "SELECT provider_id FROM sso_domains
         WHERE tenant_id = $1 AND domain = $2 AND verified_at IS NOT NULL";
-    /// With the secret.
+    /// An enabled provider with its secret.
     CONNECT = "SELECT tenant_id, id, name, protocol, issuer, client_id, scope, role_map, version, client_secret,
             default_role, trust_email, sign_out_at_provider
         FROM sso_providers WHERE tenant_id = $1 AND id = $2 AND enabled";
-    /// Of whichever tenant: that is what the read finds out.
+    /// Of any tenant: the domain determines it.
     FIND_BY_DOMAIN = "SELECT p.tenant_id, p.id, p.name, p.protocol, p.issuer, p.client_id, p.scope, p.role_map,
             p.version
         FROM sso_domains d JOIN sso_providers p ON p.tenant_id = d.tenant_id AND p.id = d.provider_id
         WHERE d.domain = $1 AND d.verified_at IS NOT NULL AND p.enabled";
-    /// If people who sign out are led there.
+    /// If signing out continues at the provider.
     FIND_TO_SIGN_OUT = "SELECT tenant_id, id, name, protocol, issuer, client_id, scope, role_map, version
         FROM sso_providers WHERE tenant_id = $1 AND id = $2 AND enabled AND sign_out_at_provider";
-    /// Of all tenants, for the operator.
+    /// Over all tenants, for the operator.
     LIST_VOUCHED_ELSEWHERE = "SELECT DISTINCT t.slug, u.email FROM user_identities i
         JOIN users u ON u.tenant_id = i.tenant_id AND u.id = i.user_id AND u.status = 'active'
         JOIN tenants t ON t.id = i.tenant_id
@@ -74,12 +74,12 @@ kernel::statements! {
         ON CONFLICT DO NOTHING";
     CLEAN_USED_STATES = "DELETE FROM sso_used_states WHERE (tenant_id, state_hash) IN
         (SELECT tenant_id, state_hash FROM sso_used_states WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)";
-    /// Written by nodes of before alone.
+    /// Only older versions write this table.
     CLEAN_FLOWS = "DELETE FROM sso_flows WHERE state_hash IN
         (SELECT state_hash FROM sso_flows WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)";
 }
 
-/// What we show a provider to prove who we are. Sealed for the first version of it, whatever is changed later: only one is kept.
+/// The client secret. It is always sealed for version 1, because only the current secret is stored.
 const CLIENT_SECRET: SealedColumn<Provider> = SealedColumn::new("sso_providers.client_secret");
 const SECRET_VERSION: i64 = 1;
 
@@ -103,7 +103,7 @@ impl FromRow for Provider {
             trust_email: row.get(AT.trust_email)?,
             sign_out_at_provider: row.get(AT.sign_out_at_provider)?,
             enabled: row.get(AT.enabled)?,
-            // They are rows of their own.
+            // Domains are rows of their own.
             domains: Vec::new(),
             version: row.get(AT.version)?,
             created_at: row.get(AT.created_at)?,
@@ -124,7 +124,7 @@ fn stored_role(text: &str) -> Result<Role> {
     Role::parse(text).ok_or_else(|| Error::internal(format!("unknown role {text:?}")))
 }
 
-/// How it is kept that whoever no rule fits is refused.
+/// The stored default role of a provider without one.
 const NO_ROLE: &str = "none";
 
 fn stored_default_role(text: &str) -> Result<Option<Role>> {
@@ -135,7 +135,7 @@ pub fn default_role_text(role: Option<Role>) -> &'static str {
     role.map_or(NO_ROLE, Role::as_str)
 }
 
-/// Kept as `[[claim, value, role]]`.
+/// Parses the stored form `[[claim, value, role]]`.
 fn stored_rules(text: &str) -> Result<Vec<RoleRule>> {
     let rules: Vec<(String, String, String)> = serde_json::from_str(text).map_err(Error::internal)?;
     rules.into_iter().map(|(claim, value, role)| Ok(RoleRule { claim, value, role: stored_role(&role)? })).collect()
@@ -147,7 +147,7 @@ pub fn rules_text(rules: &[RoleRule]) -> Result<String> {
     serde_json::to_string(&rules).map_err(Error::internal)
 }
 
-/// Sets a provider up. Its domains lead nowhere until each is verified, but for those that a disabled one of this tenant had.
+/// Adds a provider. Each domain must be verified before it is used, except domains taken over from a disabled provider.
 pub async fn add(db: &Db, new: NewProvider, secrets: &Secrets) -> Result<Provider> {
     let (new, secrets) = (check_provider(new)?, secrets.clone());
     db.write(async move |tx| {
@@ -186,10 +186,10 @@ pub async fn add(db: &Db, new: NewProvider, secrets: &Secrets) -> Result<Provide
     .await
 }
 
-/// Characters of `0-9A-Za-z`, each of which is nearly six bits: nobody publishes it by chance.
+/// Characters of `0-9A-Za-z` with nearly six bits each, so that nobody can guess the proof.
 const PROOF_CHARS: usize = 32;
 
-/// Has a domain lead to a provider, if it does not lead to another one that is enabled.
+/// Assigns a domain to a provider, unless it belongs to another enabled one.
 pub async fn claim(tx: &mut Tx, id: ProviderId, domain: &str, at: Timestamp) -> Result<()> {
     let Some(old) = tx.find::<Domain>(FIND_DOMAIN, args![domain]).await? else {
         let proof = tx.world().chance.base62(PROOF_CHARS);
@@ -202,16 +202,16 @@ pub async fn claim(tx: &mut Tx, id: ProviderId, domain: &str, at: Timestamp) -> 
     tx.exec(MOVE_DOMAIN, args![domain, id]).await.map(drop)
 }
 
-/// None is "not found".
+/// An unknown provider is "not found".
 pub async fn read(tx: &mut Tx, id: ProviderId) -> Result<Provider> {
     let provider: Provider = tx.one(GET, args![id]).await?;
     Ok(Provider { domains: tx.list(LIST_DOMAINS, args![id, DOMAIN_ROWS]).await?, ..provider })
 }
 
-/// More than one provider can be given: those it was moved come on top.
+/// More than `DOMAINS_MAX`, because domains taken over from other providers come on top.
 const DOMAIN_ROWS: i64 = 10_000;
 
-/// All of a tenant, the oldest first.
+/// All providers of a tenant, oldest first.
 pub async fn list(db: &Db) -> Result<Vec<Provider>> {
     let mut all: Vec<Provider> = db.list(LIST, args![PROVIDERS_MAX]).await?;
     for provider in &mut all {
@@ -220,7 +220,7 @@ pub async fn list(db: &Db) -> Result<Vec<Provider>> {
     Ok(all)
 }
 
-/// Refuses whoever wants to sign on there from now on. Who is signed in stays so. None is "not found".
+/// Disables a provider: new sign-ons are refused, sessions go on. An unknown provider is "not found".
 pub async fn disable(db: &Db, id: ProviderId) -> Result<Provider> {
     db.write(async move |tx| {
         let at = tx.tick().await?.at;
@@ -234,7 +234,7 @@ pub async fn disable(db: &Db, id: ProviderId) -> Result<Provider> {
     .await
 }
 
-/// Gives a domain up: it is nobody's until somebody verifies it. None is "not found".
+/// Releases a domain: it belongs to no tenant until one verifies it. An unknown domain is "not found".
 pub async fn release_domain(db: &Db, domain: &str) -> Result<Domain> {
     let name = domain.to_owned();
     db.write(async move |tx| {
@@ -251,13 +251,13 @@ pub async fn release_domain(db: &Db, domain: &str) -> Result<Domain> {
     .await
 }
 
-/// The provider that a verified domain of the tenant leads to, be it enabled or not: it alone vouches for the domain's addresses.
+/// The provider of a verified domain, enabled or not: it alone vouches for the domain's addresses.
 pub async fn find_domain_provider(tx: &mut Tx, domain: &str) -> Result<Option<ProviderId>> {
     tx.find(FIND_DOMAIN_PROVIDER, args![domain]).await
 }
 
-/// People who sign in at one provider with an address that another vouches for, each with the tenant's slug. An admin may have
-/// given them the address, the domain may have moved; or an earlier version let the one provider take over who was the other's.
+/// Users who sign in at one provider with an address that another vouches for, each with the tenant's slug. An admin may
+/// have set the address, the domain may have moved, or an earlier version let one provider take over users of another.
 pub async fn list_vouched_elsewhere(all: &Db, limit: i64) -> Result<Vec<(String, String)>> {
     all.list(LIST_VOUCHED_ELSEWHERE, args![limit]).await
 }
@@ -266,8 +266,8 @@ pub async fn find_domain(db: &Db, domain: &str) -> Result<Option<Domain>> {
     db.find(FIND_DOMAIN, args![domain]).await
 }
 
-/// Notes that a domain is this tenant's: whoever is called has seen the proof, or takes the operator's word. It has one such
-/// owner. None is "not found".
+/// Marks a domain as verified for this tenant. The caller has checked the proof or trusts the operator. A domain has one
+/// owner. An unknown domain is "not found".
 pub async fn verify_domain(db: &Db, domain: &str) -> Result<Domain> {
     let name = domain.to_owned();
     let verified = db
@@ -288,7 +288,7 @@ pub async fn verify_domain(db: &Db, domain: &str) -> Result<Domain> {
     })
 }
 
-/// A provider that people are sent to.
+/// The configuration of an enabled provider, without the secret.
 #[derive(Clone, Debug)]
 pub struct Found {
     pub tenant: TenantId,
@@ -297,7 +297,7 @@ pub struct Found {
     pub protocol: String,
     pub issuer: String,
     pub client_id: String,
-    /// What it is asked for, where the operator says it.
+    /// The scope set by the operator.
     pub scope: Option<String>,
     pub role_map: Vec<RoleRule>,
     pub version: i64,
@@ -320,7 +320,7 @@ impl FromRow for Found {
     }
 }
 
-/// Where the people of a domain sign in. Unknown, not verified and disabled are all none, found out by one read.
+/// The provider of a domain. Unknown, unverified and disabled are all `None`, by the same single read.
 pub async fn find_by_domain(all: &Db, domain: &str) -> Result<Option<Found>> {
     all.find(FIND_BY_DOMAIN, args![domain]).await
 }
@@ -329,15 +329,15 @@ pub async fn is_state_used(db: &Db, state_hash: [u8; 32]) -> Result<bool> {
     Ok(db.find::<Timestamp>(FIND_USED_STATE, args![state_hash.as_slice()]).await?.is_some())
 }
 
-/// Claims a sign-on for the one who comes back with it, whatever becomes of it. False if it was claimed before: of two requests at
-/// once, one finds it so.
+/// Marks a state as used, whatever the outcome of the sign-on. False if it was used before: of two concurrent requests, one
+/// gets false.
 pub async fn claim_state(db: &Db, state_hash: [u8; 32], expires_at: Timestamp) -> Result<bool> {
     let claimed =
         db.write(async move |tx| tx.exec(CLAIM_STATE, args![state_hash.as_slice(), expires_at]).await).await?;
     Ok(claimed == 1)
 }
 
-/// A provider with all that it takes to ask it.
+/// A provider with everything that finishing a sign-on needs.
 pub struct Connection {
     pub found: Found,
     pub default_role: Option<Role>,
@@ -360,41 +360,41 @@ impl FromRow for Connection {
 }
 
 impl Connection {
-    /// What we show the provider. It must be sent, and goes nowhere else.
+    /// The client secret in plain text. It is sent to the provider and goes nowhere else.
     pub fn open_secret(&self, secrets: &Secrets) -> Result<String> {
         let plain = secret_cell(self.found.tenant, self.found.id).open(secrets, &self.sealed)?;
         String::from_utf8(plain).map_err(Error::internal)
     }
 }
 
-/// None if it is disabled.
+/// `None` if the provider is disabled.
 pub async fn find_connection(db: &Db, id: ProviderId) -> Result<Option<Connection>> {
     db.find(CONNECT, args![id]).await
 }
 
-/// The same of one at which people sign out, too; none if they do not.
+/// The provider for signing out; `None` if it is disabled or signing out ends here.
 pub async fn find_to_sign_out(db: &Db, id: ProviderId) -> Result<Option<Found>> {
     db.find(FIND_TO_SIGN_OUT, args![id]).await
 }
 
-/// What a sign-on has come to.
+/// The outcome of the transaction that finishes a sign-on.
 pub enum Finished {
     Welcome(Token),
     Refused(Refusal),
 }
 
-/// Somebody whom their provider vouches for. It does not print: the token is among it.
+/// A sign-on that the provider vouches for. Not `Debug`, because it has the ID token.
 pub struct Vouched {
     pub who: SignOn,
-    /// That of their e-mail address.
+    /// The domain of the e-mail address.
     pub domain: String,
-    /// That of the provider by whose rules they were looked at.
+    /// The version of the provider whose rules were applied.
     pub version: i64,
-    /// Kept with the session, for signing out at the provider.
+    /// Stored with the session, for signing out at the provider.
     pub id_token: Option<String>,
 }
 
-/// Lets them in: the user, the session and what is noted of both come together.
+/// Finishes a sign-on: user, session and audit entry commit together.
 pub async fn finish(db: &Db, vouched: Vouched, lifetime_ms: i64, secrets: &Secrets) -> Result<Finished> {
     let (Vouched { who, domain, version, id_token }, secrets) = (vouched, secrets.clone());
     db.write(async move |tx| {
@@ -431,8 +431,8 @@ pub async fn finish(db: &Db, vouched: Vouched, lifetime_ms: i64, secrets: &Secre
     .await
 }
 
-/// Notes in the tenant's trail that somebody was not let in, why, and who it was as far as the provider has said: nothing that
-/// they came with. And how many there were before who are not in it.
+/// Writes a refused sign-on to the tenant's audit trail: the reason, the person if the provider has named them, and how many
+/// refusals were left out before. Nothing of the request itself is written.
 pub async fn note_refusal(db: &Db, provider: ProviderId, trouble: &Trouble, left_out: u64) -> Result<()> {
     let mut changes = Changes::default();
     changes.add("reason", None, Some(trouble.refusal.as_str()));

@@ -1,8 +1,8 @@
-//! The word of a provider: an ID token, held against its keys and against what was asked. Pure.
+//! Verification of ID tokens against the provider's keys and the expected claims. Pure.
 //!
-//! The signature is checked by a library; what the claims must say is checked here, by the clock of the service. Only
-//! algorithms with a public key are taken, and each only with a key that is made for it: a token can say neither that it is
-//! not signed, nor that a public key is a secret.
+//! A library checks the signature; the claims are checked here, by the clock of the service. Only algorithms with a public
+//! key are accepted, and each only with a key of its type: a token cannot claim to be unsigned, nor use a public key as an
+//! HMAC secret.
 
 use std::collections::HashSet;
 
@@ -11,13 +11,13 @@ use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation, decode, decode_he
 use kernel::base::{SECOND_MS, Timestamp, equal};
 use serde_json::{Map, Value};
 
-/// Longer than any with a hundred groups in it.
+/// Longer than a token with a hundred groups.
 const TOKEN_BYTES_MAX: usize = 64 * 1024;
-/// Keys of a provider that are looked at: more than are ever in use at a time.
+/// Keys of a provider that are read: more than are ever in use at a time.
 const KEYS_MAX: usize = 100;
-/// As much as clocks of healthy machines differ.
+/// The largest clock difference between healthy machines.
 pub const LEEWAY_MS: i64 = 60 * SECOND_MS;
-/// What OpenID Connect allows.
+/// The limit of OpenID Connect.
 const SUBJECT_BYTES_MAX: usize = 255;
 
 const RSA: &[Algorithm] =
@@ -26,14 +26,14 @@ const RSA: &[Algorithm] =
 /// A key that a provider signs with.
 pub struct Key {
     id: Option<String>,
-    /// The only one it is for, if the provider says so.
+    /// The only permitted algorithm, if the provider names one.
     algorithm: Option<KeyAlgorithm>,
-    /// Those that it can be used with.
+    /// The algorithms of the key's type.
     algorithms: &'static [Algorithm],
     public: DecodingKey,
 }
 
-/// The keys of a JWK set that can be used; those that cannot are passed over.
+/// The usable keys of a JWK set; others are skipped.
 pub fn read_keys(set: &Value) -> Vec<Key> {
     let keys = set.get("keys").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     keys.iter().filter_map(read_key).take(KEYS_MAX).collect()
@@ -61,7 +61,7 @@ fn read_key(value: &Value) -> Option<Key> {
 }
 
 impl Key {
-    /// A token that names a key means that one; one that names none may mean any.
+    /// A token without a `kid` may be signed with any key.
     fn is_meant_by(&self, header: &Header) -> bool {
         header.kid.is_none() || header.kid == self.id
     }
@@ -71,7 +71,7 @@ impl Key {
     }
 }
 
-/// What was asked, and when the answer has come.
+/// What the claims must match, and the time of the check.
 pub struct Expected<'a> {
     pub issuer: &'a str,
     pub client_id: &'a str,
@@ -79,18 +79,18 @@ pub struct Expected<'a> {
     pub now: Timestamp,
 }
 
-/// Why a token is not believed.
+/// Why a token is not accepted.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It names a key that is not among these: the provider may have a new one.
+    /// The token names an unknown key: the provider may have a new one.
     UnknownKey,
-    /// None of the keys that it may mean has signed it: the provider may have a new one by an old name.
+    /// The signature fits none of the keys with this id: the provider may have reused the id for a new key.
     BadSignature,
-    /// What is wrong with it.
+    /// The token is invalid for this reason.
     Bad(&'static str),
 }
 
-/// Why the keys of a provider are read again. Each reason has a budget of its own.
+/// Why the keys of a provider are reread. Each reason has its own interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RereadReason {
     UnknownKey,
@@ -98,7 +98,7 @@ pub enum RereadReason {
 }
 
 impl Fault {
-    /// Whether newer keys may show that the token is good after all.
+    /// The reason to reread the keys, if newer ones could verify the token.
     pub fn reread_reason(&self) -> Option<RereadReason> {
         match self {
             Fault::UnknownKey => Some(RereadReason::UnknownKey),
@@ -116,13 +116,13 @@ impl Fault {
     }
 }
 
-/// The claims of a token that is the provider's word, for us, and about this sign-on.
+/// Verifies that the token is signed by the provider, for this client and this sign-on, and returns its claims.
 pub fn verify(token: &str, keys: &[Key], expected: &Expected<'_>) -> Result<Map<String, Value>, Fault> {
     if token.len() > TOKEN_BYTES_MAX {
         return Err(Fault::Bad("it is too long"));
     }
     let header = decode_header(token).map_err(|_| Fault::Bad("its header cannot be read"))?;
-    // Whoever says that something must be understood means something that we do not.
+    // A critical header extension must be understood, and none is supported.
     if header.crit.is_some() {
         return Err(Fault::Bad("its header asks for more than we know"));
     }
@@ -145,7 +145,7 @@ fn verify_signature(token: &str, header: &Header, keys: &[Key]) -> Result<Map<St
     verified.map(|data| data.claims).ok_or(Fault::BadSignature)
 }
 
-/// The library would ask the clock of the machine.
+/// Checks the signature only: the library would check times by the clock of the machine.
 fn signature_alone(algorithm: Algorithm) -> Validation {
     let mut validation = Validation::new(algorithm);
     validation.required_spec_claims = HashSet::new();
@@ -183,7 +183,7 @@ fn check(claims: &Map<String, Value>, expected: &Expected<'_>) -> Result<(), &'s
     Ok(())
 }
 
-/// One that is for several says to whom it was given.
+/// Whether this client is the audience. With several audiences, `azp` must name this client.
 fn is_for(claims: &Map<String, Value>, client_id: &str) -> bool {
     let (is_among, is_alone) = match claims.get("aud") {
         Some(Value::String(one)) => (one == client_id, true),
@@ -196,10 +196,10 @@ fn is_for(claims: &Map<String, Value>, client_id: &str) -> bool {
     }
 }
 
-/// Whole seconds: a fraction is cut off.
+/// A time claim in whole seconds; a fraction is cut off.
 fn find_time(claims: &Map<String, Value>, name: &str) -> Option<Timestamp> {
     let number = claims.get(name)?.as_number()?.to_string();
-    // So large that it is written by its power of ten: no time that anybody means.
+    // Written with an exponent, the number is too large for a real time.
     if number.contains(['e', 'E']) {
         return None;
     }
@@ -249,7 +249,7 @@ mod tests {
         })
     }
 
-    /// The claims with some of them replaced; null takes one out.
+    /// The valid claims with some of them replaced; null removes one.
     fn with(changed: &Value) -> Value {
         let mut claims = claims();
         for (name, value) in changed.as_object().unwrap() {

@@ -1,4 +1,4 @@
-//! What a request may say of a user.
+//! Parsing of request bodies of users.
 
 use kernel::auth::Role;
 use kernel::base::Label;

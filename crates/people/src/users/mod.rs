@@ -1,13 +1,13 @@
-//! People of a tenant: who may sign in, as what, and who may say so.
+//! Users of a tenant: who may sign in, with which role, and who may change that.
 //!
-//! Sessions and what each of them may do are not here but in `kernel::auth`, which every request passes through. Nobody is ever
-//! removed, for tickets and the audit trail name them: one that is disabled cannot sign in, and the address stays taken.
+//! Sessions and their rights are in `kernel::auth`, which every request passes through. Users are never deleted, because
+//! tickets and the audit trail name them: a disabled user cannot sign in, and the address stays taken.
 
 pub mod find;
 pub mod input;
 mod operator;
 pub mod routes;
-/// What becomes of somebody whom a provider has signed in.
+/// Finding or creating the user of a sign-on.
 pub mod sign_on {
     pub mod store;
 }
@@ -124,7 +124,7 @@ pub struct UpdatedUser {
 }
 
 impl User {
-    /// What they may do when they are signed in.
+    /// The scopes of the user's sessions.
     pub fn scopes(&self) -> Scopes {
         self.role.scopes(self.platform_operator)
     }
@@ -134,9 +134,9 @@ impl User {
     }
 }
 
-/// An e-mail address as it is kept and compared, or what is wrong with it. One with a letter whose small form belongs to another
-/// letter, as that of the sign of a kelvin does, is refused: two addresses would become one. So is one with a character that only
-/// stands for others, such as a long s or a ligature. What looks the same whether its accents stand apart or not is one address.
+/// Folds an e-mail address into the form that is stored and compared. Characters whose lower case belongs to another letter,
+/// such as the kelvin sign, are refused, because two addresses would become one. So are compatibility characters, such as
+/// ligatures. Composed and decomposed accents give the same address.
 pub fn fold_email(text: &str) -> Result<String, String> {
     let text = text.trim();
     let composed: String = text.nfc().collect();
@@ -146,31 +146,32 @@ pub fn fold_email(text: &str) -> Result<String, String> {
     Err("must be an e-mail address".to_owned())
 }
 
-/// Whether it is small, or is the large form of what is its small one.
+/// Whether the character is lower case, or is the upper case of its lower case.
 fn has_own_small_form(c: char) -> bool {
     let mut folded = c.to_lowercase();
     matches!((folded.next(), folded.next()), (Some(small), None) if small == c || small.to_uppercase().eq([c]))
 }
 
-/// As long as a name may be, of those who have none but their address.
+/// The longest name that is made from an address.
 const NAME_CHARS_MAX: usize = 200;
 
-/// The first part of an address, for somebody whose name is not known.
+/// The local part of an address, as the name of a user who has given none.
 pub fn name_of(email: &str) -> String {
     email.split('@').next().unwrap_or_default().chars().take(NAME_CHARS_MAX).collect()
 }
 
-/// Nobody gives a role that holds what they do not hold themselves.
+/// A caller cannot give a role with scopes that the caller does not hold.
 pub fn check_grant(rights: &Rights, role: Role) -> Result<()> {
     rights.require_all(&role.scopes(false), "Giving this role")
 }
 
-/// Nobody changes anything of a user who holds what they do not hold: an e-mail address is a way in, too.
+/// A caller cannot change a user with scopes that the caller does not hold. This includes the address, which is a way to
+/// sign in.
 pub fn check_reach(rights: &Rights, user: &User) -> Result<()> {
     rights.require_all(&user.scopes(), "Changing this user")
 }
 
-/// Nobody shuts themselves out, or takes rights from themselves: it would be by mistake.
+/// Users cannot disable or demote themselves: it would be a mistake.
 pub fn check_self(rights: &Rights, old: &User, new: &User) -> Result<()> {
     let is_self = matches!(rights.standing, Some(Standing::Person { user, .. }) if user == old.id);
     if !is_self {
@@ -190,7 +191,7 @@ pub fn loses_admin(old: &User, new: &User) -> bool {
     old.is_active_admin() && !new.is_active_admin()
 }
 
-/// A tenant always keeps one active admin: nobody else could make another.
+/// A tenant keeps one active admin: without one, nobody could create another.
 pub fn check_admin_left(old: &User, new: &User, has_other: bool) -> Result<()> {
     if has_other || !loses_admin(old, new) {
         return Ok(());
@@ -198,7 +199,7 @@ pub fn check_admin_left(old: &User, new: &User, has_other: bool) -> Result<()> {
     Err(Error::conflict("A tenant keeps at least one active admin, and this is the last one. Make another one first."))
 }
 
-/// What moves with every change or by itself, and so is none to be told of.
+/// Fields that change with every write or by themselves, and are not reported as changes.
 const OBSERVED: [&str; 3] = ["version", "updated_at", "last_signed_in_at"];
 
 /// The fields in which two states of a user differ.

@@ -1,5 +1,5 @@
-//! People as the operator makes and changes them at the command line, with all rights and by the same rules: a tenant keeps one
-//! active admin. Only here somebody becomes a platform operator.
+//! Users as the operator manages them at the command line, with all rights and by the same rules: a tenant keeps one active
+//! admin. Only here can a user become a platform operator.
 
 use kernel::auth::{Role, Tenant, first_tenant, insert_tenant, operate};
 use kernel::base::{Error, Label, Result, UserId};
@@ -9,17 +9,17 @@ use super::store::{self, Draft};
 use super::{Status, User, fold_email, name_of};
 use crate::sso::ProviderId;
 
-/// What the operator says about a new user.
+/// The operator's description of a new user.
 #[derive(Clone, Debug)]
 pub struct NewUser {
     pub email: String,
-    /// Without one, the first part of the address.
+    /// The local part of the address if omitted.
     pub name: Option<String>,
     pub role: Role,
     pub platform_operator: bool,
 }
 
-/// What the operator changes about a user; `None` stays.
+/// The operator's changes to a user; `None` stays.
 #[derive(Clone, Debug, Default)]
 pub struct UserChange {
     pub name: Option<String>,
@@ -28,7 +28,7 @@ pub struct UserChange {
     pub status: Option<Status>,
 }
 
-/// Rows of one step when the command line lists everybody.
+/// Rows of one read when the command line lists all users.
 const LIST_ROWS: i64 = 500;
 
 pub async fn create_user(store: &Store, tenant: &Tenant, new: NewUser) -> Result<User> {
@@ -48,8 +48,8 @@ fn parse_name(name: &str) -> Result<String> {
     Ok(label.into_string())
 }
 
-/// In force at once: a session's rights are read with the session. What is not changed is as it is now, not as whoever asks
-/// has seen it.
+/// In force at once, because a session's rights are read with the session. Unchanged fields keep their current values, not
+/// those the caller has seen.
 pub async fn update_user(store: &Store, tenant: &Tenant, id: UserId, change: UserChange) -> Result<User> {
     let name = change.name.as_deref().map(parse_name).transpose()?;
     operate(store, tenant)
@@ -74,8 +74,8 @@ pub async fn delete_user(store: &Store, tenant: &Tenant, user: &User) -> Result<
     update_user(store, tenant, user.id, change).await.map(drop)
 }
 
-/// Forgets who the user is where they sign on, or at this provider alone, and ends their sessions: whoever signs on next with their
-/// verified address is them. `None` if there is nothing to forget.
+/// Deletes the identities of a user, or the one at this provider, and ends their sessions. The next sign-on with the user's
+/// verified address is linked to them. `None` if there is no such identity.
 pub async fn unlink_user(
     store: &Store,
     tenant: &Tenant,
@@ -90,9 +90,9 @@ pub async fn unlink_user(
         .await
 }
 
-/// `email` in any case.
+/// `email` may be in upper or lower case.
 pub async fn find_user(store: &Store, tenant: &Tenant, email: &str) -> Result<Option<User>> {
-    // What no address looks like today may have been one when it was stored.
+    // A stored address may be one that today's rules refuse.
     let email = fold_email(email).unwrap_or_else(|_| email.trim().to_owned());
     store::find_by_email(&operate(store, tenant), &email).await
 }
@@ -110,7 +110,7 @@ pub async fn list_users(store: &Store, tenant: &Tenant) -> Result<Vec<User>> {
     }
 }
 
-/// On an empty store: a first tenant and its admin. `None` when there is a tenant already, or another node was first.
+/// Creates the first tenant and its admin in an empty store. `None` if there is a tenant, or another node was first.
 pub async fn create_first_admin(store: &Store) -> Result<Option<(Tenant, User)>> {
     let Some((tenant, db)) = first_tenant(store).await? else { return Ok(None) };
     let admin = Draft {

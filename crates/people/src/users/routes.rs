@@ -21,7 +21,7 @@ pub fn mount(api: Api) -> Api {
 
 const PATH: &str = "/api/admin/users";
 
-/// Where a write is let in and not begun: tests of races wait until all that race are here.
+/// The fault point after a write is authorized and before it begins: tests of races hold all racing requests here.
 const ASKED: &str = "users.write.asked";
 
 rules! {

@@ -1,5 +1,5 @@
-//! SQL of users. Every change, its audit entry and its event commit together, and every rule is asked under the tenant's clock:
-//! of two changes at once, the second sees the first.
+//! SQL of users. A change, its audit entry and its event commit together. Rules are checked while the tenant's clock is
+//! locked: of two concurrent changes, the second sees the first.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ use super::{
 use crate::sso::ProviderId;
 
 kernel::columns! {
-    /// All of a user but their identities, which stand in a table of their own.
+    /// Every column of a user; identities are in another table.
     pub struct UserColumns in "users" by id {
         id, email, name, role, status, platform_operator, last_signed_in_at, version, created_at, updated_at, sequence,
     }
@@ -29,26 +29,26 @@ kernel::statements! {
     FULL = UserColumns::SELECT;
     GET = kernel::sql![FULL, " AND id = $2"];
     FIND_BY_EMAIL = kernel::sql![FULL, " AND email = $2"];
-    /// For the command line, which lists everybody.
+    /// For the command line, which lists all users.
     LIST_BY_EMAIL = kernel::sql![FULL, " AND email > $2 ORDER BY email LIMIT $3"];
     INSERT = UserColumns::INSERT;
     UPDATE = UserColumns::UPDATE;
     OTHER_ADMIN = "SELECT id FROM users WHERE tenant_id = $1 AND role = 'admin' AND status = 'active' AND id <> $2 LIMIT 1";
-    /// Those of some users; the list adds their ids.
+    /// The identities of some users; the query adds their ids.
     IDENTITIES = "SELECT user_id, provider_id, subject FROM user_identities WHERE tenant_id = $1";
     INSERT_IDENTITY = "INSERT INTO user_identities (tenant_id, provider_id, subject, user_id, created_at)
         VALUES ($1, $2, $3, $4, $5)";
     DELETE_IDENTITY = "DELETE FROM user_identities WHERE tenant_id = $1 AND provider_id = $2 AND subject = $3";
-    /// Made or changed while the tenant's clock was ahead.
+    /// Users that were created or changed while the tenant's clock was ahead.
     IN_FUTURE = "SELECT id FROM users WHERE tenant_id = $1 AND updated_at > $2 ORDER BY updated_at, sequence, id LIMIT $3";
     BRING_BACK = "UPDATE users SET updated_at = $3, created_at = CASE WHEN created_at > $3 THEN $3 ELSE created_at END
         WHERE tenant_id = $1 AND id = $2";
 }
 
-/// More than anybody has: who has signed on somewhere is refused elsewhere.
+/// More than a user has: a user with an identity is refused at other providers.
 const IDENTITIES_MAX: usize = 10;
 
-/// A user as stored, with their place in the order of changes.
+/// A stored user, with the sequence of their last change.
 pub struct StoredUser {
     pub user: User,
     pub sequence: i64,
@@ -91,10 +91,10 @@ fn values(user: &User, sequence: i64) -> Vec<Value> {
     row.into_vec()
 }
 
-/// An identity, and whose it is.
+/// A user with one of their identities.
 type IdentityRow = (UserId, ProviderId, String);
 
-/// The identities of these users, all in one statement.
+/// One statement for the identities of all these users.
 fn identities_of(ids: &[UserId]) -> Select {
     let select = Select::new(IDENTITIES).along("user_identities_by_user").any("user_id", ids.iter().copied());
     select.order(&["user_id", "provider_id", "subject"], Direction::Ascending).limit(IDENTITIES_MAX * ids.len())
@@ -125,13 +125,13 @@ pub async fn get(db: &Db, id: UserId) -> Result<User> {
     complete(db, found.into_iter().collect()).await?.pop().ok_or_else(Error::not_found)
 }
 
-/// By an address that is folded.
+/// `email` is folded.
 pub async fn find_by_email(db: &Db, email: &str) -> Result<Option<User>> {
     let found: Option<StoredUser> = db.find(FIND_BY_EMAIL, args![email]).await?;
     Ok(complete(db, found.into_iter().collect()).await?.pop())
 }
 
-/// Users in the order of their addresses, behind one of them.
+/// Users in the order of their addresses, after one of them.
 pub async fn list_by_email(db: &Db, after: &str, rows: i64) -> Result<Vec<User>> {
     let found: Vec<StoredUser> = db.list(LIST_BY_EMAIL, args![after, rows]).await?;
     complete(db, found).await
@@ -146,31 +146,31 @@ async fn completed(tx: &mut Tx, found: Option<StoredUser>) -> Result<Option<User
     Ok(Some(user))
 }
 
-/// The user as they are in a transaction; 404 if there is none.
+/// The user; 404 if there is none.
 pub async fn read(tx: &mut Tx, id: UserId) -> Result<User> {
     let found = tx.find(GET, args![id]).await?;
     completed(tx, found).await?.ok_or_else(Error::not_found)
 }
 
-/// The same by an address that is folded, if there is one.
+/// The user with a folded address.
 pub async fn read_by_email(tx: &mut Tx, email: &str) -> Result<Option<User>> {
     let found = tx.find(FIND_BY_EMAIL, args![email]).await?;
     completed(tx, found).await
 }
 
-/// Who shall be made.
+/// A user to be created.
 pub struct Draft {
-    /// Folded.
+    /// The folded address.
     pub email: String,
     pub name: String,
     pub role: Role,
     pub status: Status,
     pub platform_operator: bool,
-    /// Of somebody who has signed on just now.
+    /// The identity of a user who is created by signing on.
     pub identity: Option<Identity>,
 }
 
-/// Makes a user, for whoever may.
+/// Creates a user. The caller has checked the rights.
 pub async fn insert(tx: &mut Tx, draft: Draft) -> Result<User> {
     let Tick { at, sequence } = tx.tick().await?;
     check_email(tx, &draft.email).await?;
@@ -204,7 +204,7 @@ pub async fn insert_identity(tx: &mut Tx, user: UserId, identity: &Identity) -> 
     tx.later(INSERT_IDENTITY, row).await
 }
 
-/// Unique in the tenant; the index keeps it so, and this says so.
+/// The unique index enforces this too; the check gives the answer its detail.
 async fn check_email(tx: &mut Tx, email: &str) -> Result<()> {
     match tx.find::<StoredUser>(FIND_BY_EMAIL, args![email]).await? {
         None => Ok(()),
@@ -212,7 +212,7 @@ async fn check_email(tx: &mut Tx, email: &str) -> Result<()> {
     }
 }
 
-/// Makes a user with the rights of whoever asks.
+/// Creates a user within the rights of the caller.
 pub async fn create(tx: &mut Tx, rights: &Rights, input: Input) -> Result<User> {
     check_grant(rights, input.role)?;
     let draft = Draft {
@@ -226,7 +226,7 @@ pub async fn create(tx: &mut Tx, rights: &Rights, input: Input) -> Result<User> 
     insert(tx, draft).await
 }
 
-/// The user a change is about: 404, then 403 if they hold more than the caller, then 412.
+/// The user to change: 404, then 403 if they hold more than the caller, then 412.
 async fn read_to_change(tx: &mut Tx, rights: &Rights, id: UserId, if_match: &IfMatch) -> Result<User> {
     let user = read(tx, id).await?;
     check_reach(rights, &user)?;
@@ -248,7 +248,7 @@ pub async fn replace(tx: &mut Tx, rights: &Rights, id: UserId, if_match: &IfMatc
     change(tx, &old, new).await
 }
 
-/// Disables a user. Whoever is disabled already stays as they are.
+/// Disables a user. A disabled user stays unchanged.
 pub async fn disable(tx: &mut Tx, rights: &Rights, id: UserId, if_match: &IfMatch) -> Result<()> {
     let old = read_to_change(tx, rights, id, if_match).await?;
     let new = User { status: Status::Disabled, ..old.clone() };
@@ -256,8 +256,8 @@ pub async fn disable(tx: &mut Tx, rights: &Rights, id: UserId, if_match: &IfMatc
     change(tx, &old, new).await.map(drop)
 }
 
-/// Forgets who a user is at every provider, or at this one. What they were linked to may have been somebody else, so whatever they
-/// are signed in by ends. `None` if there is nothing to forget. The clock has been moved already.
+/// Deletes the identities of a user, at every provider or at this one. A deleted identity may have been another person's, so
+/// all sessions end. `None` if there is no such identity. The caller has ticked the clock.
 pub async fn unlink(tx: &mut Tx, id: UserId, provider: Option<ProviderId>) -> Result<Option<User>> {
     let old = read(tx, id).await?;
     let is_meant = |identity: &Identity| provider.is_none_or(|provider| identity.provider == provider);
@@ -273,13 +273,12 @@ pub async fn unlink(tx: &mut Tx, id: UserId, provider: Option<ProviderId>) -> Re
     save(tx, &old, new).await.map(Some)
 }
 
-/// Whether the tenant has another active admin than this user.
+/// Whether the tenant has an active admin besides this user.
 pub async fn has_other_admin(tx: &mut Tx, id: UserId) -> Result<bool> {
     Ok(tx.find::<UserId>(OTHER_ADMIN, args![id]).await?.is_some())
 }
 
-/// Makes one state of a user the other, by the rules that hold for everybody. The clock has been moved when the old one was
-/// read.
+/// Saves a new state of a user by the rules that hold for every caller. The clock was ticked before the old state was read.
 pub async fn change(tx: &mut Tx, old: &User, new: User) -> Result<User> {
     if loses_admin(old, &new) {
         let has_other = has_other_admin(tx, old.id).await?;
@@ -291,7 +290,7 @@ pub async fn change(tx: &mut Tx, old: &User, new: User) -> Result<User> {
     save(tx, old, new).await
 }
 
-/// Writes what is different, and tells of it. What changes nothing writes nothing.
+/// Saves a change with its audit entries and events. Without a difference nothing is written.
 pub async fn save(tx: &mut Tx, old: &User, mut new: User) -> Result<User> {
     let different = changes(old, &new)?;
     if different.0.is_empty() {
@@ -309,7 +308,7 @@ pub async fn save(tx: &mut Tx, old: &User, mut new: User) -> Result<User> {
     Ok(new)
 }
 
-/// That somebody is disabled is told by itself; whatever else is different, before that.
+/// Writes audit entries and publishes events. Disabling has its own entry and event, after those of the other changes.
 async fn tell(tx: &mut Tx, user: &User, different: Changes, is_disabled: bool) -> Result<()> {
     let (mut updated, mut disabled) = (audit::Changes::default(), audit::Changes::default());
     for (field, change) in &different.0 {
@@ -328,8 +327,8 @@ async fn tell(tx: &mut Tx, user: &User, different: Changes, is_disabled: bool) -
     Ok(())
 }
 
-/// Takes users out of the future, before the tenant's clock is set back: otherwise whoever asks for what changed since then would
-/// miss all that changes until then. Tells how many there were.
+/// Clamps future timestamps of users to `now`, before the tenant's clock is set back. Otherwise readers of changes would
+/// miss every change until the clock reaches those timestamps again. Returns the number of users.
 pub async fn bring_back(db: &Db, now: Timestamp) -> Result<u64> {
     let mut all = 0;
     loop {

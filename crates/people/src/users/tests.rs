@@ -1,4 +1,4 @@
-//! The rules, one by one.
+//! Tests of the rules.
 
 use kernel::base::{RecordId, SessionId};
 use serde_json::Value;
@@ -21,7 +21,7 @@ fn user(role: Role, status: Status) -> User {
     }
 }
 
-/// Of a key, or of the user themselves.
+/// The rights of a key, or of the user themselves.
 fn rights(words: &[&str], is_self: bool) -> Rights {
     let standing = Standing::Person { user: UserId::NONE, session: SessionId::NONE };
     Rights {
@@ -79,7 +79,7 @@ fn an_address_is_folded_and_a_name_is_made_of_it() {
     assert_eq!(fold_email("ΝΙΚΟΣ@acme.test"), fold_email("νικος@acme.test"));
     assert_eq!(fold_email("jose\u{301}@acme.test"), fold_email("jos\u{e9}@acme.test"));
     assert_eq!(fold_email("ÄNN@MÜNCHEN.test").as_deref(), Ok("änn@münchen.test"));
-    // Of these the small form is that of another letter, or is two.
+    // The lower case of these is that of another letter, or has two letters.
     for wrong in [
         "\u{212a}en@acme.test",
         "\u{130}da@acme.test",

@@ -1,8 +1,7 @@
-//! What a search finds, as documents of the index: what each record is called, what is said of it, and what
-//! `field:value` compares.
+//! The documents of the search index: the names of each record, its other texts, and the values that `field:value` compares.
 //!
-//! `rules` makes a document of a row, `store` reads rows. It leaves out how documents are found and who may see them,
-//! and what changes all the time without being a change of the record, such as how many devices have a software.
+//! `rules` turns a row into a document, `store` reads rows. How documents are found and who may see them is elsewhere.
+//! Documents leave out what changes all the time without a change of the record, such as how many devices have a software.
 
 mod rules;
 pub mod store;
@@ -14,12 +13,12 @@ use kernel::base::{TenantId, Timestamp, Word};
 use fleet::asset_inventory::find::Installed;
 use search_language::Field;
 
-/// How much text of one record is indexed: all that people write of one, and little enough for a writer to hold
-/// thousands of documents at a time. Nobody remembers a record by what comes after that.
+/// How much text of one record is indexed: all that people write about one, and little enough for a writer to hold
+/// thousands of documents. Nobody remembers a record by what comes later.
 pub const TEXT_BYTES_MAX: usize = 32 << 10;
-/// A title and what stands below it are a line each, in a list.
+/// The title and the subtitle are one line each in a list.
 const LINE_BYTES_MAX: usize = 512;
-/// A query has 200 characters, of four bytes at most: no value that is longer can be asked for.
+/// A query has at most 200 characters of four bytes, so no longer value can match.
 const EXACT_BYTES_MAX: usize = 800;
 
 kernel::words! {
@@ -31,10 +30,9 @@ kernel::words! {
     }
 }
 
-/// How many kinds there are.
 pub const KINDS: usize = Kind::ALL.len();
 
-/// Some of the kinds.
+/// A set of kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kinds(u8);
 
@@ -47,7 +45,7 @@ impl Kinds {
         self.0 |= 1 << kind.index();
     }
 
-    /// Those that are in both.
+    /// The kinds in both sets.
     #[must_use]
     pub fn and(self, other: Kinds) -> Kinds {
         Kinds(self.0 & other.0)
@@ -62,14 +60,14 @@ impl FromIterator<Kind> for Kinds {
     }
 }
 
-/// The kinds of which something is known that `field:value` compares.
+/// The kinds of documents that can have values of a field.
 pub fn kinds_with(field: Field) -> Kinds {
     let kinds: &[Kind] = match field {
         Field::Type | Field::Status | Field::Org => Kind::ALL,
         Field::Os | Field::Serial | Field::Mac | Field::Ip | Field::Host | Field::Platform | Field::Model => {
             &[Kind::Device]
         }
-        // Whom a name means is looked up among users; tickets have the id.
+        // The assignee's name is looked up among users; tickets have the user's id.
         Field::Email | Field::Assignee => &[Kind::User, Kind::Ticket],
         Field::Tag => &[Kind::Device, Kind::Ticket, Kind::Organization],
         Field::Priority | Field::Number => &[Kind::Ticket],
@@ -78,12 +76,12 @@ pub fn kinds_with(field: Field) -> Kinds {
 }
 
 impl Kind {
-    /// Its place among all.
+    /// The index in `ALL`.
     pub fn index(self) -> usize {
         Kind::ALL.iter().position(|kind| *kind == self).unwrap_or_default()
     }
 
-    /// As the index numbers it.
+    /// The number in the search index.
     pub fn number(self) -> u64 {
         self.index() as u64
     }
@@ -92,7 +90,7 @@ impl Kind {
         Kind::ALL.get(usize::try_from(number).ok()?).copied()
     }
 
-    /// The path of the API that reads a record.
+    /// The API path of a record.
     fn url(self, id: &str) -> String {
         match self {
             Kind::Device => format!("/api/rmm/reports/asset-inventory?id={id}"),
@@ -105,32 +103,32 @@ impl Kind {
     }
 }
 
-/// A record as it is found.
+/// A record as it is indexed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
     pub tenant: TenantId,
     pub kind: Kind,
-    /// The record's id; of software its name in small letters.
+    /// The record's id; for software its name in lower case.
     pub id: String,
-    /// Whose it is; of an organization its own id.
+    /// The organization that the record belongs to; for an organization its own id.
     pub organization_id: Option<String>,
     pub title: String,
     pub subtitle: String,
-    /// What it is called, under the names that the API has for its fields: found first.
+    /// The names of the record by API field. Matches here rank before those in `bodies`.
     pub names: Vec<(&'static str, String)>,
-    /// What is said of it: found after names.
+    /// The other texts of the record by API field.
     pub bodies: Vec<(&'static str, String)>,
-    /// What `field:value` compares, each as [`Field::value`] makes it. Who works on a ticket is there by the user's id.
+    /// The values that `field:value` compares, from [`QueryField::normalize_value`]. The assignee of a ticket is a user id.
     pub exact: Vec<(Field, String)>,
-    /// Not done, not gone, not disabled: comes before what is.
+    /// Not done, not gone, not disabled. Live documents rank before others.
     pub is_live: bool,
-    /// When it last changed.
+    /// When the record last changed.
     pub at: Timestamp,
     pub url: String,
 }
 
 impl Document {
-    /// Of which nothing is known yet but what it is.
+    /// A document without texts.
     fn new(kind: Kind, tenant: TenantId, id: &str, at: Timestamp) -> Self {
         let mut document = Document {
             tenant,
@@ -150,27 +148,27 @@ impl Document {
         document
     }
 
-    /// How it stands in a list.
+    /// Sets how the document looks in a list.
     fn show(&mut self, title: &str, subtitle: &str) {
         cut(title, LINE_BYTES_MAX).clone_into(&mut self.title);
         cut(subtitle, LINE_BYTES_MAX).clone_into(&mut self.subtitle);
     }
 
-    /// It is called so.
+    /// Adds a name.
     fn call(&mut self, field: &'static str, name: Option<&str>) {
         if let Some(name) = said(name).and_then(|name| said(Some(cut(name, self.room_bytes())))) {
             self.names.push((field, name.to_owned()));
         }
     }
 
-    /// This is said of it.
+    /// Adds another text.
     fn say(&mut self, field: &'static str, text: Option<&str>) {
         if let Some(text) = said(text).and_then(|text| said(Some(cut(text, self.room_bytes())))) {
             self.bodies.push((field, text.to_owned()));
         }
     }
 
-    /// `field:value` finds it. What no query can say is left out.
+    /// Adds a value for `field:value`. Values that no query can contain are left out.
     fn compare(&mut self, field: Field, value: Option<&str>) {
         let value = said(value).and_then(|value| field.value(value).ok());
         if let Some(value) = value.filter(|value| value.len() <= EXACT_BYTES_MAX) {
@@ -181,24 +179,24 @@ impl Document {
         }
     }
 
-    /// How much more text it may have.
+    /// How much more text the document may have.
     fn room_bytes(&self) -> usize {
         let used: usize = self.names.iter().chain(&self.bodies).map(|(_, text)| text.len()).sum();
         TEXT_BYTES_MAX.saturating_sub(used)
     }
 }
 
-/// A text without the spaces around it, if anything is left.
+/// The trimmed text; `None` if it is blank.
 fn said(text: Option<&str>) -> Option<&str> {
     text.map(str::trim).filter(|text| !text.is_empty())
 }
 
-/// The beginning of a text, of whole characters.
+/// Truncates a text at a character boundary.
 fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }
 
-/// The devices that have it. A name that the filter would read as something else leads to itself.
+/// The list of devices that have the software. A name that the filter would parse differently leads to a search for it.
 fn software_url(name: &str) -> String {
     let is_one_name = Installed::parse(name).is_some_and(|one| one.version.is_none() && one.name == name);
     if is_one_name && !name.contains(',') {
@@ -208,10 +206,10 @@ fn software_url(name: &str) -> String {
     format!("/api/search?q={}&types=software", percent_encoded(&format!("\"{start}\"")))
 }
 
-/// Of a name that is searched for, in quotes.
+/// The most characters of a name in a search, which adds two quotes.
 const NAME_CHARS_MAX: usize = super::Q_CHARS_MAX - 2;
 
-/// A value as it stands in the query of a URL.
+/// Encodes a value for the query of a URL.
 fn percent_encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,4 +1,4 @@
-//! A row of each kind as it is read for the index, and what its document says.
+//! The row of each kind as it is read for the index, and its document.
 
 use std::net::IpAddr;
 
@@ -11,15 +11,15 @@ use search_language::Field;
 use search_language::fold::{compact_mac, fold_value};
 use tickets::{self, Priority};
 
-/// Hardware addresses of one device, and IP addresses: a host of many containers has hundreds, of which nobody looks for
-/// one.
+/// The most hardware addresses, and IP addresses, of one device: a host of many containers has hundreds, which nobody
+/// searches for.
 const ADDRESSES_MAX: usize = 32;
-/// How much of a ticket's description is found. What follows is mostly quoted mail and logs.
+/// How much of a ticket's description is indexed. The rest is mostly quoted mail and logs.
 pub const DESCRIPTION_BYTES_MAX: usize = 8 << 10;
-/// Custom fields that are found, of the fifty that a ticket may have.
+/// How many custom fields are indexed, of the fifty that a ticket may have.
 const CUSTOM_FIELDS_MAX: usize = 16;
 
-/// What an interface has that is no card.
+/// The hardware address of an interface that is no card.
 const NO_MAC: &str = "000000000000";
 
 pub struct DeviceRow {
@@ -54,7 +54,7 @@ impl DeviceRow {
         let title = names.into_iter().find_map(|name| said(name.as_deref()));
         document.show(title.unwrap_or(&self.id), &self.subtitle());
         document.is_live = devices::Status::parse(&self.status) == Some(devices::Status::Online);
-        // The network that it is in says little of one machine.
+        // The domain says little about one machine, so only the host is a name.
         let host = self.hostname.as_deref().map(|name| name.split_once('.').map_or(name, |(host, _)| host));
         let is_address = self.hostname.as_deref().is_some_and(|name| name.parse::<IpAddr>().is_ok());
         document.call("hostname", if is_address { self.hostname.as_deref() } else { host });
@@ -69,7 +69,7 @@ impl DeviceRow {
         document.say("os", self.os().as_deref());
         document.say("last_logged_user", self.last_logged_user.as_deref());
         document.compare(Field::Status, Some(&self.status));
-        // What people call it, and what it calls itself.
+        // Both what people call the system and its full name match.
         document.compare(Field::Os, Some(&self.platform));
         for name in [self.os_name.clone(), self.os()].into_iter().flatten() {
             document.compare(Field::Os, Some(&name));
@@ -90,14 +90,14 @@ impl DeviceRow {
         line(&[sort, said(self.os_name.as_deref()), self.machine().as_deref(), said(self.primary_ip.as_deref())])
     }
 
-    /// The operating system with its version, which some names have already.
+    /// The operating system with its version, which some names include already.
     fn os(&self) -> Option<String> {
         let name = said(self.os_name.as_deref())?;
         let version = said(self.os_version.as_deref()).filter(|version| !name.contains(*version));
         Some(version.map_or_else(|| name.to_owned(), |version| format!("{name} {version}")))
     }
 
-    /// Who made it, which some models begin with, and what.
+    /// The manufacturer and model. Some models begin with the manufacturer.
     fn machine(&self) -> Option<String> {
         let (maker, model) = (said(self.manufacturer.as_deref()), said(self.model.as_deref()));
         match (maker, model) {
@@ -106,7 +106,8 @@ impl DeviceRow {
         }
     }
 
-    /// Those of all its cards, but what every machine has. The cards' own are not among the names: they are many.
+    /// Adds the addresses of all cards, without those that every machine has. They are bodies and not names, because they
+    /// are many.
     fn add_addresses(&self, document: &mut Document) {
         let of_nics = self.nics.iter().filter_map(|nic| nic.mac.as_ref());
         for mac in self.primary_mac.iter().chain(of_nics).take(ADDRESSES_MAX) {
@@ -135,7 +136,7 @@ pub struct TicketRow {
     pub number: i64,
     pub subject: String,
     pub status: String,
-    /// As it is stored and sorted.
+    /// The stored rank.
     pub priority: i64,
     pub organization_id: Option<String>,
     pub requester_name: Option<String>,
@@ -146,7 +147,7 @@ pub struct TicketRow {
     pub tags: Vec<String>,
     pub external_id: Option<String>,
     pub custom_fields: Map<String, Value>,
-    /// As much as is found, or more.
+    /// At least as much as is indexed.
     pub description: Option<String>,
     pub updated_at: Timestamp,
 }
@@ -200,7 +201,7 @@ impl UserRow {
         document.call("email", Some(&self.email));
         document.compare(Field::Status, Some(if self.is_active { "active" } else { "disabled" }));
         document.compare(Field::Email, Some(&self.email));
-        // By what tickets name who works on them, which are found by the id.
+        // `assignee:` finds the user by name or e-mail address, and then tickets by the user's id.
         document.compare(Field::Assignee, Some(&self.name));
         document.compare(Field::Assignee, Some(&self.email));
         document
@@ -220,7 +221,7 @@ pub struct OrganizationRow {
 }
 
 impl OrganizationRow {
-    /// It is its own, so that `org:` finds it with all that belongs to it.
+    /// The document belongs to itself, so that `org:` finds the organization with all its records.
     pub fn document(&self) -> Document {
         let mut document = Document::new(Kind::Organization, self.tenant, &self.id, self.updated_at);
         document.organization_id = Some(self.id.clone());
@@ -244,9 +245,9 @@ pub struct WorkflowRow {
     pub id: String,
     pub name: String,
     pub is_enabled: bool,
-    /// When its schedule fires next, if it is enabled and has one.
+    /// When the schedule fires next, if the workflow is enabled and has one.
     pub next_run_at: Option<Timestamp>,
-    /// The first and the last of the events that start it, if it is enabled and any do.
+    /// The first and the last of the events that start the workflow, if it is enabled and has any.
     pub first_event: Option<String>,
     pub last_event: Option<String>,
     pub is_deleted: bool,
@@ -275,14 +276,14 @@ impl WorkflowRow {
 
 pub struct SoftwareRow {
     pub tenant: TenantId,
-    /// In small letters.
+    /// In lower case.
     pub name: String,
-    /// As it is shown.
+    /// The name as it is shown.
     pub label: String,
 }
 
 impl SoftwareRow {
-    /// When it last changed nobody knows: it comes behind all else that is found as well.
+    /// Software has no time of change and ranks after all other documents that match equally well.
     pub fn document(&self) -> Document {
         let mut document = Document::new(Kind::Software, self.tenant, &self.name, Timestamp::from_millis(0));
         document.is_live = false;
@@ -292,10 +293,10 @@ impl SoftwareRow {
     }
 }
 
-/// Words of an operating system's name that it is called by.
+/// How many words of an operating system's name are indexed as prefixes.
 const OS_WORDS_MAX: usize = 6;
 
-/// `Microsoft Windows 11 Pro` is `windows`, `windows 11` and `windows 11 pro` to people, and `Debian GNU/Linux 12 (bookworm)` is
+/// People call `Microsoft Windows 11 Pro` `windows`, `windows 11` and `windows 11 pro`, and `Debian GNU/Linux 12 (bookworm)`
 /// `debian`.
 fn add_beginnings(document: &mut Document, name: &str) {
     let plain = name.split('(').next().unwrap_or(name);
@@ -313,7 +314,7 @@ fn add_tags(document: &mut Document, tags: &[String]) {
     }
 }
 
-/// What is known, in one line.
+/// Joins the known parts to one line.
 fn line(parts: &[Option<&str>]) -> String {
     let known: Vec<&str> = parts.iter().copied().flatten().collect();
     known.join(" · ")

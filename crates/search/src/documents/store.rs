@@ -1,7 +1,7 @@
-//! SQL of documents: records as they are now, of whichever tenant, and all of them one after the other.
+//! SQL of documents: reads records by id, and walks over all records of all tenants.
 //!
-//! Everything here is asked on the system's handle, so every statement names the tenant itself. What is deleted is left
-//! out behind the statement and not in it: a condition would lead SQLite away from the index that each goes along.
+//! All statements run on the system handle, so each names the tenant itself. Deleted records are filtered after the
+//! statement, because a condition in it would make SQLite use another index.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ use super::{Document, Kind};
 use fleet::devices::{ALL, SOFTWARE};
 
 kernel::columns! {
-    /// The list of a device's cards is looked up row by row: a join could begin with it.
+    /// The network cards are a subquery per row, because the planner could start a join with them.
     struct DeviceColumns {
         tenant_id = "d.tenant_id", id = "d.id", hostname = "d.hostname", display_name = "d.display_name",
         r#type = "d.type", platform = "d.platform", os_name = "d.os_name", os_version = "d.os_version",
@@ -29,7 +29,7 @@ kernel::columns! {
 }
 
 kernel::columns! {
-    /// Of the description as many characters as bytes of it are found.
+    /// The description is cut to as many characters as bytes of it are indexed.
     struct TicketColumns {
         tenant_id, id, number, subject, status, priority, organization_id, requester_name, requester_email,
         assignee_id, team, category, tags, external_id, updated_at, custom_fields,
@@ -63,7 +63,7 @@ const TICKETS: &str = kernel::sql!["SELECT ", TicketColumns::LIST, " FROM ticket
 const USERS: &str = kernel::sql!["SELECT ", UserColumns::LIST, " FROM users WHERE "];
 const ORGANIZATIONS: &str = kernel::sql!["SELECT ", OrganizationColumns::LIST, " FROM organizations WHERE "];
 const WORKFLOWS: &str = kernel::sql!["SELECT ", WorkflowColumns::LIST, " FROM workflows w WHERE "];
-/// Counted in all organizations together, each name has one row.
+/// The counters over all organizations, which have one row for each name.
 const COUNTED: &str = kernel::sql!["organization_id = '", ALL, "' AND dimension = '", SOFTWARE, "'"];
 const INSTALLED: &str = kernel::sql![
     "SELECT ",
@@ -73,7 +73,7 @@ const INSTALLED: &str = kernel::sql![
     " AND devices > 0 AND "
 ];
 
-// Each look and each walk goes along the table's primary key: (tenant_id, id), and of software
+// Each lookup and each walk uses the table's primary key: (tenant_id, id), or for software
 // (tenant_id, organization_id, dimension, value).
 kernel::statements! {
     LOOK_DEVICE = kernel::sql![DEVICES, "d.tenant_id = $1 AND d.id = $2"];
@@ -87,9 +87,9 @@ kernel::statements! {
     WALK_USERS = kernel::sql![USERS, "(tenant_id, id) > ($1, $2) ORDER BY tenant_id, id LIMIT $3"];
     WALK_ORGANIZATIONS = kernel::sql![ORGANIZATIONS, "(tenant_id, id) > ($1, $2) ORDER BY tenant_id, id LIMIT $3"];
     WALK_WORKFLOWS = kernel::sql![WORKFLOWS, "(w.tenant_id, w.id) > ($1, $2) ORDER BY w.tenant_id, w.id LIMIT $3"];
-    /// Of one tenant: between the software of two lie the counters of all organizations.
+    /// Walks one tenant, because the counters of all organizations lie between the software of two tenants.
     WALK_SOFTWARE = kernel::sql![INSTALLED, "value > $2 ORDER BY value LIMIT $3"];
-    /// The next tenant that has any software: a look for each.
+    /// The next tenant that has any software, with one lookup for each tenant.
     NEXT_WITH_SOFTWARE = kernel::sql![
         "SELECT n.id FROM tenants n WHERE n.id > $1 AND (SELECT value FROM device_counts WHERE tenant_id = n.id AND ",
         COUNTED,
@@ -97,13 +97,12 @@ kernel::statements! {
     ];
 }
 
-/// Records that are read together, each by a look of its own: of a list of ids, PostgreSQL may walk all that there are
-/// and look for them there.
+/// The most records in one statement, each with a lookup of its own: with a list of ids, PostgreSQL may scan all records.
 const LOOKS: usize = 32;
-/// What a look binds: the tenant and the key.
+/// The number of values that a lookup binds: the tenant and the key.
 const LOOK_VALUES: usize = 2;
 
-/// How far a walk has come: everything up to here was told.
+/// The position of a walk: every record up to here was returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     tenant: String,
@@ -111,7 +110,7 @@ pub struct Place {
     key: String,
 }
 
-/// The records as they are now, each once and in no order. Those that are gone are missing from the answer.
+/// Reads the current documents of these records, each once and in no order. Deleted records are missing.
 pub async fn read(system: &Db, kind: Kind, ids: &[(TenantId, String)]) -> Result<Vec<Document>> {
     match kind {
         Kind::Device => read_rows::<DeviceRow>(system, ids).await,
@@ -123,8 +122,8 @@ pub async fn read(system: &Db, kind: Kind, ids: &[(TenantId, String)]) -> Result
     }
 }
 
-/// The next documents of one kind of all tenants, in the order of tenants and keys, behind a place; and behind which
-/// place there may be more. There may be more even if there are none here: all that were looked at are gone.
+/// Reads the next documents of one kind over all tenants, ordered by tenant and key, and the position after which there may
+/// be more. A page can be empty although there are more, if all its records are deleted.
 pub async fn walk(
     system: &Db,
     kind: Kind,
@@ -142,11 +141,11 @@ pub async fn walk(
     }
 }
 
-/// A row of one kind, and how it is found.
+/// A row of one kind, and its statements.
 trait Found: FromRow + 'static {
-    /// By tenant and key.
+    /// Selects one row by tenant and key.
     const LOOK: &'static str;
-    /// Behind a tenant and a key, so many.
+    /// Selects the next rows after a tenant and a key, with a limit.
     const WALK: &'static str;
 
     fn place(&self) -> Place;
@@ -164,7 +163,7 @@ async fn read_rows<F: Found>(system: &Db, ids: &[(TenantId, String)]) -> Result<
     let ids: Vec<(TenantId, &str)> = distinct.into_iter().collect();
     let mut found = Vec::with_capacity(ids.len());
     for some in ids.chunks(LOOKS) {
-        // Looks that find nothing keep the number of different texts small.
+        // Lookups that find nothing pad the statement, so that there are few different SQL texts.
         let places = some.len().next_power_of_two();
         let mut values: Vec<Value> =
             some.iter().flat_map(|(tenant, id)| [Value::from(*tenant), Value::from(*id)]).collect();
@@ -176,7 +175,7 @@ async fn read_rows<F: Found>(system: &Db, ids: &[(TenantId, String)]) -> Result<
     Ok(found)
 }
 
-/// So many looks as one statement, each with values of its own.
+/// Joins `count` lookups to one statement, each with its own values.
 fn looks(look: &str, count: usize) -> String {
     let mut text = String::with_capacity(count * (look.len() + 16));
     for place in 0..count {
@@ -202,7 +201,7 @@ async fn walk_rows<F: Found>(system: &Db, behind: Place, limit: usize) -> Result
     Ok((documents(&rows), next))
 }
 
-/// Tenant by tenant.
+/// Walks software tenant by tenant.
 async fn walk_software(system: &Db, behind: Option<Place>, limit: usize) -> Result<(Vec<Document>, Option<Place>)> {
     let first = match behind {
         Some(place) => Some(place),
@@ -218,7 +217,7 @@ async fn walk_software(system: &Db, behind: Option<Place>, limit: usize) -> Resu
     Ok((found, next))
 }
 
-/// Before all software of the next tenant that has any.
+/// The position before all software of the next tenant that has any.
 async fn next_with_software(system: &Db, behind: &str) -> Result<Option<Place>> {
     let tenant: Option<String> = system.find(NEXT_WITH_SOFTWARE, args![behind]).await?;
     Ok(tenant.map(|tenant| Place { tenant, key: String::new() }))
@@ -228,7 +227,7 @@ fn documents<F: Found>(rows: &[F]) -> Vec<Document> {
     rows.iter().filter(|row| !row.is_gone()).map(F::document).collect()
 }
 
-/// What cannot be read is not found by; the record still is, by all else.
+/// Invalid JSON is not indexed; the other columns of the record still are.
 fn from_json<T: DeserializeOwned + Default>(text: &str) -> T {
     serde_json::from_str(text).unwrap_or_default()
 }
@@ -343,7 +342,7 @@ impl FromRow for SoftwareRow {
     }
 }
 
-/// How each row is found: by its key, with a tombstone or without.
+/// Implements `IndexedRecord` for each row: its key, its statements, and its tombstone column if it has one.
 macro_rules! found {
     ($($row:ident by $key:ident, $look:ident, $walk:ident $(, $is_gone:ident)?;)*) => {$(
         impl Found for $row {

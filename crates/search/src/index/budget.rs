@@ -1,29 +1,29 @@
-//! What one search may cost, over all its words and all segments.
+//! The budget of one search, over all its words and all segments.
 //!
-//! It is counted in work and not in time: a busy machine must not refuse what an idle one answers. Everything is counted before it
-//! is read. Each of the bounds alone is some tens of milliseconds of one processor.
+//! It counts work instead of time: a busy machine must not refuse what an idle one answers. Everything is counted before it
+//! is read. Each bound alone is some tens of milliseconds of one processor.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Terms of the dictionary. To find one and to open its list takes about a microsecond.
+/// Terms of the dictionary. Finding one and opening its posting list takes about a microsecond.
 pub const TERMS_MAX: u64 = 50_000;
-/// Documents that are read from a list or looked at, about ten nanoseconds each. A tenant with a hundred thousand of them is far
-/// from it.
+/// Documents that are read from a posting list or examined, about ten nanoseconds each. A tenant with a hundred thousand
+/// documents is far from it.
 pub const DOCUMENTS_MAX: u64 = 5_000_000;
-/// Places of words within documents, a few nanoseconds and four bytes each. A text that says one word thousands of times has
-/// thousands of them.
+/// Positions of words within documents, a few nanoseconds and four bytes each. A text that repeats a word thousands of times
+/// has thousands of them.
 pub const POSITIONS_MAX: u64 = 5_000_000;
-/// Steps in the dictionary on the way to words with typos, about ten nanoseconds each.
+/// Steps of the typo automaton through the dictionary, about ten nanoseconds each.
 const STEPS_MAX: u64 = 3_000_000;
 
-/// Documents of a list that are packed together, and to how many that are looked at it comes to unpack them.
+/// The number of documents in a block of a posting list, and the cost of unpacking a block, in examined documents.
 const BLOCK_LEN: u64 = 128;
 const BLOCK_COST: u64 = 16;
-/// To how many documents that are looked at it comes to read one that is stored.
+/// The cost of reading a stored document, in examined documents.
 const STORED_COST: u64 = 1_000;
 
-/// What is left.
+/// The work that a search may still do.
 pub struct Budget {
     terms: AtomicU64,
     documents: AtomicU64,
@@ -43,7 +43,7 @@ impl Budget {
         })
     }
 
-    /// A tenth, for what only makes the order nicer.
+    /// A tenth of the budget, for work that only improves the order.
     pub fn for_order() -> Arc<Self> {
         Arc::new(Budget {
             terms: (TERMS_MAX / 10).into(),
@@ -54,33 +54,33 @@ impl Budget {
         })
     }
 
-    /// Terms that are looked up or walked over.
+    /// Takes terms that are looked up or iterated.
     pub fn take_terms(&self, count: u64) -> bool {
         self.take(&self.terms, count)
     }
 
-    /// A term, and all documents of its list.
+    /// Takes a term and all documents of its posting list.
     pub fn take_term(&self, documents: u64) -> bool {
         self.take_terms(1) && self.take_documents(documents)
     }
 
-    /// Documents that are read or looked at one after another.
+    /// Takes documents that are read or examined in order.
     pub fn take_documents(&self, count: u64) -> bool {
         self.take(&self.documents, count)
     }
 
-    /// So many documents, in their order, that are looked for in a list of so many.
+    /// Takes `count` ascending seeks in a posting list of `documents`.
     pub fn take_seeks(&self, count: u64, documents: u32) -> bool {
         let blocks = u64::from(documents).div_ceil(BLOCK_LEN).min(count);
         self.take_documents(count.saturating_add(blocks.saturating_mul(BLOCK_COST)))
     }
 
-    /// Documents of which what is stored is read.
+    /// Takes documents whose stored part is read.
     pub fn take_stored(&self, count: u64) -> bool {
         self.take_documents(count.saturating_mul(STORED_COST))
     }
 
-    /// Places of a word in a document.
+    /// Takes positions of a word in a document.
     pub fn take_positions(&self, count: u32) -> bool {
         self.take(&self.positions, count.into())
     }
@@ -89,9 +89,9 @@ impl Budget {
         self.take(&self.steps, 1)
     }
 
-    /// False once there was too little of anything.
+    /// False once any part of the budget was exceeded.
     fn take(&self, from: &AtomicU64, amount: u64) -> bool {
-        // One thread runs a query; were it several, the bound would be a little less sharp.
+        // One thread runs a query. With several threads the bound would be slightly exceeded.
         match from.load(Ordering::Relaxed).checked_sub(amount) {
             Some(left) => from.store(left, Ordering::Relaxed),
             None => self.exhaust(),
@@ -103,7 +103,7 @@ impl Budget {
         self.exhausted.store(true, Ordering::Relaxed);
     }
 
-    /// Whether something was left out.
+    /// Whether the budget was exceeded, so that the results are incomplete.
     pub fn is_exhausted(&self) -> bool {
         self.exhausted.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! The best results behind a place, and how many there are of each kind, in one pass.
+//! Collects the best results after a position and the counts of each kind, in one pass.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,9 +14,9 @@ use tantivy::{DocAddress, DocId, DocSet, Score, Searcher, SegmentReader, TERMINA
 use super::super::documents::{KINDS, Kind, Kinds};
 use super::budget::Budget;
 
-/// Where a result stands, and where a page ends: the points of its words in the upper 16 bits, below them whether it is live and
-/// how new it is; then what decides between equals, smaller first. All of it comes from the document itself: one that stays the
-/// same has the same place in every commit.
+/// The position of a result in the ranking, and of the end of a page. The score has the points of the words in its upper
+/// 16 bits, and below them whether the document is live and how new it is. The tie decides between equals, smaller first.
+/// All of it comes from the document, so an unchanged document has the same position in every commit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Place {
     pub score: u64,
@@ -24,7 +24,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// For how well its words match.
+    /// The points for how well the words match.
     pub fn points(self) -> u64 {
         self.score >> 48
     }
@@ -42,7 +42,7 @@ impl CursorKey for Place {
     }
 }
 
-/// More points do not fit into a place.
+/// More points do not fit into the score.
 const POINTS_MAX: u64 = 0xffff;
 
 #[derive(Clone, Debug)]
@@ -55,12 +55,12 @@ pub struct Hit {
 pub struct Page {
     pub hits: Vec<Hit>,
     pub counts: [u64; KINDS],
-    /// There are more behind the last one.
+    /// There are more results after the last one.
     pub has_more: bool,
 }
 
-/// The columns of one segment. Opening them costs a tenth of a millisecond for a million documents: so they are kept as long as the
-/// segment is.
+/// The columns of one segment. Opening them costs a tenth of a millisecond for a million documents, so they are kept as long
+/// as the segment.
 #[derive(Clone)]
 struct Columns {
     segment: SegmentId,
@@ -70,14 +70,14 @@ struct Columns {
     tie_low: Arc<dyn ColumnValues<u64>>,
 }
 
-/// One commit as searches see it.
+/// The state of the index at one commit.
 pub struct Snapshot {
     pub searcher: Searcher,
     columns: Vec<Columns>,
 }
 
 impl Snapshot {
-    /// After every commit; takes over from the one before what is the same.
+    /// Made after every commit. Columns of unchanged segments are taken over from the previous snapshot.
     pub fn new(searcher: Searcher, before: Option<&Snapshot>) -> tantivy::Result<Self> {
         let open = |reader: &SegmentReader| {
             let segment = reader.segment_id();
@@ -93,7 +93,7 @@ impl Snapshot {
         Ok(Snapshot { searcher, columns })
     }
 
-    /// The best results of these kinds behind a place. Those of other kinds are not counted either.
+    /// The best results of these kinds after a position. Other kinds are not counted.
     pub fn page(
         &self,
         query: &dyn Query,
@@ -110,7 +110,7 @@ struct Pages<'a> {
     columns: &'a [Columns],
     kinds: Kinds,
     limit: usize,
-    /// Only what comes behind this place; the numbers count all the same.
+    /// Only results after this position are collected; the counts include all.
     behind: Option<Place>,
     budget: &'a Budget,
 }
@@ -121,7 +121,7 @@ struct SegmentPage {
     limit: usize,
     behind: Option<Place>,
     columns: Columns,
-    /// The worst on top.
+    /// The worst result is on top.
     best: BinaryHeap<Reverse<(Place, DocId)>>,
     counts: [u64; KINDS],
 }
@@ -142,7 +142,7 @@ impl SegmentPage {
             return;
         }
         let is_full = self.best.len() > self.limit;
-        // What decides between equals is read only where the score does not.
+        // The tie is read only where the score does not decide.
         if is_full && self.best.peek().is_some_and(|Reverse((worst, _))| score < worst.score) {
             return;
         }
@@ -175,7 +175,7 @@ impl SegmentCollector for SegmentPage {
     }
 }
 
-/// Documents from one look at the budget to the next.
+/// The number of documents between two checks of the budget.
 const LOOK_EVERY: u32 = 1_024;
 
 impl Collector for Pages<'_> {
@@ -194,9 +194,9 @@ impl Collector for Pages<'_> {
         true
     }
 
-    /// Instead of the provided one, which cannot end early.
+    /// Replaces the provided method, which cannot stop early.
     fn collect_segment(&self, weight: &dyn Weight, segment: u32, reader: &SegmentReader) -> tantivy::Result<Page> {
-        // What was left out makes an answer that nobody is given.
+        // Results over budget are discarded by the caller.
         if self.budget.is_exhausted() {
             return Ok(Page::default());
         }

@@ -1,8 +1,8 @@
-//! The folder of an index: the files that tantivy writes, with fewer waits for the disk.
+//! The directory of an index: the files that tantivy writes, with fewer waits for the disk.
 //!
-//! A commit of one document would wait some twenty times: for every file of the new segment, and for the list of files before each
-//! of them. The list is written once per commit instead, and not waited for. What it may lose are names of files that nobody uses;
-//! [`sweep`] finds those when the index is opened.
+//! A commit of one document would wait for the disk some twenty times: for every file of the new segment, and for the list
+//! of files before each of them. The list is written once per commit instead, without fsync. A crash can lose only the names
+//! of files that no commit uses; [`remove_orphans`] finds those when the index is opened.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,17 +16,18 @@ use tantivy::{Directory, IndexMeta};
 pub struct Files {
     inner: MmapDirectory,
     root: PathBuf,
-    /// The list of files that is to be written.
+    /// The list of files, if it is still to be written.
     list: Arc<Mutex<Option<Vec<u8>>>>,
 }
 
 const LIST: &str = ".managed.json";
 const META: &str = "meta.json";
 
-/// Removes what the last commit does not know: left by a process that ended in the middle. Only while nobody writes or merges.
+/// Removes files that the last commit does not use, which an interrupted process has left. Nobody may write or merge
+/// meanwhile.
 ///
-/// A file of deletions is named after the number of the operation, those begin again where the last commit was, and a file that is
-/// there already would fail the next commit.
+/// A file of deletions is named after its operation number. Numbering restarts at the last commit, so a leftover file would
+/// fail the next commit.
 pub fn sweep(root: &Path, meta: &IndexMeta) -> io::Result<()> {
     let living = meta.list_segment_files();
     for file in std::fs::read_dir(root)? {
@@ -74,7 +75,7 @@ impl Directory for Files {
             return Ok(());
         }
         if let Some(bytes) = list.take() {
-            // By a rename, so that it is the old one or the new one.
+            // The rename is atomic: readers see the old list or the new one.
             let next = self.root.join(".managed.next");
             std::fs::write(&next, bytes)?;
             std::fs::rename(next, self.root.join(LIST))?;

@@ -1,5 +1,5 @@
-//! What was looked for, marked in the texts of what was found: words where they match alone, rows of words where all of them stand
-//! side by side.
+//! Marks the words of a query in the texts of a hit: single words wherever they match, phrases where all their words are
+//! adjacent.
 
 use std::cell::OnceCell;
 use std::cmp::Reverse;
@@ -12,17 +12,17 @@ use search_language::highlight::snippet;
 use search_language::typos::{starts_may_have_typos, typos_of};
 use search_language::{Clause, Query};
 
-/// Places that are shown of one hit, and about how long each is.
+/// The most highlights of one hit, and about how long each is.
 const HIGHLIGHTS_MAX: usize = 3;
 const SNIPPET_CHARS_MAX: usize = 160;
-/// Texts of one answer that are looked at for places, some ten milliseconds in all. Two hundred hits with a page of text each have
-/// less. Beyond it long texts are passed over, so that the names of further hits are still marked.
+/// How much text is scanned for one answer, some ten milliseconds in all. Two hundred hits with a page of text each have
+/// less. Beyond it long texts are skipped, so that the names of further hits are still marked.
 const TEXT_BYTES_MAX: usize = 1 << 20;
 
-/// What makes words of a text ones that were looked for.
+/// Finds the words of a query in texts.
 pub struct Marks {
     rows: Vec<Row>,
-    /// How much text is still looked at.
+    /// How much more text may be scanned.
     left_bytes: usize,
 }
 
@@ -31,12 +31,12 @@ impl Marks {
         Marks { rows: query.must.iter().filter_map(Row::of).collect(), left_bytes: TEXT_BYTES_MAX }
     }
 
-    /// The places in the texts of the next hit: first those with the most of what was looked for, as far as each can show it.
+    /// The highlights in the texts of the next hit. Those that show the most clauses of the query come first.
     pub fn highlights(&mut self, texts: &[(String, String)]) -> Vec<Highlight> {
         let mut found: Vec<(usize, Highlight)> = Vec::new();
         let mut with_all = 0;
         for (field, text) in texts {
-            // No text comes before those with all of it.
+            // No text can rank before those that show every clause.
             if with_all == HIGHLIGHTS_MAX || self.rows.is_empty() {
                 break;
             }
@@ -53,23 +53,23 @@ impl Marks {
         found.into_iter().take(HIGHLIGHTS_MAX).map(|(_, highlight)| highlight).collect()
     }
 
-    /// Takes the next token of a text. How many match together that end with it.
+    /// Takes the next token of a text. Returns how many tokens match together and end with it.
     fn take(&mut self, token: &str) -> usize {
         self.rows.iter_mut().map(|row| row.take(token)).max().unwrap_or_default()
     }
 }
 
-/// The words of one clause, which stand in a row, and how far a text has come with them.
+/// The words of one clause, and how many of them the text has matched so far.
 struct Row {
-    /// All but the last, as they are.
+    /// All words but the last, which match exactly.
     leading: Vec<String>,
-    /// For so many of the leading words, less one: how many of the first of them they end with, too. It is where to go on when
-    /// the next word is another, so that no word of a text is read twice (Knuth, Morris and Pratt).
+    /// The failure table of Knuth, Morris and Pratt: entry `n - 1` says how many of the first words the first `n` leading
+    /// words also end with. Matching continues there after a mismatch, so that no word of a text is read twice.
     fewer: Vec<usize>,
-    /// How many of the leading words the text ends with by now.
+    /// How many of the leading words the text ends with so far.
     reached: usize,
     last: Last,
-    /// Whether the text has the whole row.
+    /// Whether the text has the whole phrase.
     is_found: bool,
 }
 
@@ -86,12 +86,12 @@ impl Row {
         Some(Row { leading: leading.to_vec(), fewer: fewer(leading), reached: 0, last, is_found: false })
     }
 
-    /// Before another text.
+    /// Resets the match before another text.
     fn restart(&mut self) {
         (self.reached, self.is_found) = (0, false);
     }
 
-    /// Takes the next token of a text. How many words the row has if it ends with this one, or none.
+    /// Takes the next token of a text. Returns the length of the phrase if it ends with this token, else 0.
     fn take(&mut self, token: &str) -> usize {
         let is_end = self.reached == self.leading.len() && self.last.matches(token);
         self.reached = reach(&self.leading, &self.fewer, self.reached, token);
@@ -100,7 +100,7 @@ impl Row {
     }
 }
 
-/// How many of the first words a text ends with that ended with `reached` of them, and goes on with this token.
+/// How many of the first words a text ends with after this token, if it ended with `reached` of them before.
 fn reach(words: &[String], fewer: &[usize], mut reached: usize, token: &str) -> usize {
     loop {
         if words.get(reached).is_some_and(|word| word == token) {
@@ -111,7 +111,7 @@ fn reach(words: &[String], fewer: &[usize], mut reached: usize, token: &str) -> 
     }
 }
 
-/// As [`Row::fewer`] says.
+/// Builds [`PhraseMatcher::failures`].
 fn fewer(words: &[String]) -> Vec<usize> {
     let mut fewer: Vec<usize> = Vec::with_capacity(words.len());
     for word in words {
@@ -121,10 +121,10 @@ fn fewer(words: &[String]) -> Vec<usize> {
     fewer
 }
 
-/// The last word of a row, or the only one.
+/// The last or only word of a phrase.
 struct Last {
     word: String,
-    /// Whether it does not go on.
+    /// Whether it must match a whole token, not a prefix.
     is_whole: bool,
     typos: Option<Typos>,
 }
@@ -138,11 +138,11 @@ impl Last {
     }
 }
 
-/// How a word may be mistyped.
+/// Matches a word with typos.
 struct Typos {
     edits: u8,
     is_start_enough: bool,
-    /// Costly, so it is made for the first word of a text that is compared: a page may have no hits.
+    /// It is expensive, so it is built when the first token is compared: a page may have no hits.
     automaton: OnceCell<DFA>,
 }
 
@@ -192,13 +192,13 @@ mod tests {
         }
     }
 
-    /// All texts of so many words.
+    /// All texts of this many words.
     fn texts(words: usize) -> impl Iterator<Item = Vec<&'static str>> {
         let word = |bits: usize, at: usize| if (bits >> at) & 1 == 0 { "a" } else { "ab" };
         (0..1 << words).map(move |bits| (0..words).map(|at| word(bits, at)).collect())
     }
 
-    /// The text as it is marked where each place is compared with the whole row.
+    /// The marked text, by comparing the whole phrase at every position.
     fn compared(row: &[&str], text: &[&str], is_whole: bool) -> Vec<String> {
         let (last, leading) = row.split_last().unwrap();
         let mut is_marked = vec![false; text.len()];
@@ -237,7 +237,7 @@ mod tests {
         let [snippet] = shown(&mut marks, &[&long]).try_into().unwrap();
         assert!(snippet.starts_with('…'), "{snippet}");
         assert!(snippet.ends_with("<em>the</em> <em>vpn</em> <em>gateway</em>"), "{snippet}");
-        // No row goes on in the next text.
+        // No phrase continues in the next text.
         assert!(shown(&mut marks, &["the vpn", "gateway", "the gateway vpn"]).is_empty());
     }
 

@@ -1,11 +1,11 @@
-//! Documents of a segment with the points of each: how they are gathered, and how a query walks over them.
+//! The matching documents of a segment with their points: how they are collected, and the scorer that iterates over them.
 
 use tantivy::postings::{BlockSegmentPostings, TermInfo};
 use tantivy::query::{EmptyScorer, Scorer};
 use tantivy::schema::IndexRecordOption;
 use tantivy::{DocId, DocSet, InvertedIndexReader, Score, TERMINATED};
 
-/// Documents with the best points of each: as a list, and from a sixteenth of the segment as a table.
+/// Documents with the best points of each: a list, which becomes a table at a sixteenth of the segment.
 pub struct Matches {
     list: Vec<(DocId, u8)>,
     table: Option<Vec<u8>>,
@@ -19,7 +19,8 @@ impl Matches {
         Matches { list: Vec::new(), table: None, max_doc }
     }
 
-    /// Adds all documents of a term. The reader is kept for the next term of the same column: it holds two blocks of 128 numbers.
+    /// Adds all documents of a term. The reader is reused for the next term of the same column: it holds two blocks of 128
+    /// numbers.
     pub fn read(
         &mut self,
         index: &InvertedIndexReader,
@@ -51,7 +52,7 @@ impl Matches {
         }
     }
 
-    /// Each document once, in their order.
+    /// Each document once, in ascending order.
     pub fn finish(self) -> Vec<(DocId, u8)> {
         if let Some(table) = self.table {
             return (0..).zip(table).filter(|&(_, points)| points > 0).collect();
@@ -62,7 +63,7 @@ impl Matches {
         list
     }
 
-    /// To walk over them, each with its points so many times.
+    /// A scorer over the documents, with their points multiplied by `times`.
     pub fn into_scorer(self, times: u8) -> Box<dyn Scorer> {
         let matches = self.finish();
         if matches.is_empty() {
@@ -78,7 +79,8 @@ fn improve(table: &mut [u8], doc: DocId, points: u8) {
     }
 }
 
-/// The first place from `at` on that is not before what is looked for. Doubling steps: it is mostly near.
+/// The first index from `at` on for which `is_before` is false. The steps double (galloping search), because it is mostly
+/// near.
 pub fn first_from(at: usize, is_before: impl Fn(usize) -> bool) -> usize {
     let mut step = 1;
     while is_before(at + step) {

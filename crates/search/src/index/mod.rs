@@ -1,7 +1,7 @@
-//! The index: documents of all tenants in one folder of this node, and the one way to ask it.
+//! The index: the documents of all tenants in one folder of this node, and the only way to search them.
 //!
-//! Architecture invariant: nobody outside this folder knows tantivy, and no query is made but by [`Serving::search`], which takes
-//! the tenant.
+//! Architecture invariant: nothing outside this folder uses tantivy, and [`ServingIndex::search`], which takes the tenant,
+//! is the only place that runs queries.
 
 mod budget;
 mod collect;
@@ -32,17 +32,17 @@ use writer::Opened;
 
 pub use collect::Place;
 
-/// An index as searches see it.
+/// An opened index, with the snapshot that searches use.
 pub struct Serving {
     opened: Opened,
     snapshot: RwLock<Arc<Snapshot>>,
 }
 
-/// What is asked.
+/// A search of one tenant.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub tenant: TenantId,
-    /// Those that whoever asks may see and wants.
+    /// The kinds that the caller requested and may see.
     pub kinds: Kinds,
     pub query: Query,
     pub limit: usize,
@@ -50,7 +50,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// What is looked through: kinds that `type:` leaves out cost nothing.
+    /// The owners of the terms to look up. Kinds that `type:` leaves out cost nothing.
     fn owners(&self) -> Arc<[Owner]> {
         let is_asked = |kind: Kind| {
             self.query.must.iter().all(|clause| match clause {
@@ -63,7 +63,7 @@ impl Asked {
     }
 }
 
-/// What was found.
+/// The results of a search.
 #[derive(Debug)]
 pub struct Found {
     pub hits: Vec<Hit>,
@@ -71,7 +71,7 @@ pub struct Found {
     pub has_more: bool,
 }
 
-/// A document that was found, with the places where its words were found.
+/// A document that matches, with highlights.
 #[derive(Debug)]
 pub struct Hit {
     pub place: Place,
@@ -100,7 +100,7 @@ impl Hit {
     }
 }
 
-/// Organizations or people of one name that a query may mean. Some of more would be a wrong answer.
+/// The most organizations or users of one name. If there were more, using only some of them would be a wrong answer.
 const NAMESAKES_MAX: usize = 100;
 
 impl Serving {
@@ -113,7 +113,7 @@ impl Serving {
         &self.opened
     }
 
-    /// Shows what was committed.
+    /// Makes the last commit visible to searches.
     pub fn refresh(&self) -> Result<()> {
         let before = self.snapshot();
         let next = Snapshot::new(self.opened.reader.searcher(), Some(&before)).map_err(Error::internal)?;
@@ -125,12 +125,11 @@ impl Serving {
         self.snapshot.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How many documents it has.
     pub fn documents(&self) -> u64 {
         self.snapshot().searcher.num_docs()
     }
 
-    /// The best of what a tenant has. None if it would cost more than a query may.
+    /// The best hits of a tenant. `None` if the query exceeds its budget.
     pub fn search(&self, asked: &Asked) -> Result<Option<Found>> {
         let snapshot = self.snapshot();
         let asking = Asking {
@@ -158,7 +157,8 @@ impl Serving {
         Ok(Some(Found { hits, counts: page.counts, has_more: page.has_more }))
     }
 
-    /// The ids of what a name stands for in `org:` and `assignee:`. If they are too many, the query is too broad.
+    /// The ids of the records that a name in `org:` and `assignee:` stands for. If there are too many, the query is too
+    /// broad.
     fn meant(
         &self,
         snapshot: &Snapshot,
@@ -185,7 +185,7 @@ impl Serving {
         shown.map(|shown| shown.map(|shown| shown.id)).collect()
     }
 
-    /// What is kept of a document. One of another tenant is never shown, whatever the index says.
+    /// Loads the stored part of a document. Another tenant's document is an error, whatever the index says.
     fn shown(&self, snapshot: &Snapshot, tenant: TenantId, address: DocAddress) -> Result<Shown> {
         let document: TantivyDocument = snapshot.searcher.doc(address).map_err(Error::internal)?;
         let kept = document.get_first(self.opened.fields.shown).and_then(|value| value.as_str()).unwrap_or_default();

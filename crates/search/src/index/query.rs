@@ -1,5 +1,4 @@
-//! From what was asked to what the index is asked: the one place where queries are made, each of one tenant and of the kinds that are
-//! seen.
+//! Builds tantivy queries from parsed ones. Every query is built here, for one tenant and the kinds that its caller may see.
 
 use std::sync::Arc;
 
@@ -16,20 +15,20 @@ use super::words::{Reach, WordQuery, points};
 use search_language::typos::typos_of;
 use search_language::{Clause, Field};
 
-/// Words of a query that may have two typos: of a pasted sentence the first say what is meant.
+/// How many words of a query may have two typos: the first words of a pasted sentence say what is meant.
 const TYPOS_OF_FIRST: usize = 3;
 
-/// Makes queries. Every term that it makes begins with one of these owners, and all that they read is counted.
+/// Builds queries. Every term begins with one of these owners, and all reads are counted in the budget.
 pub struct Asking<'a> {
     pub fields: &'a Fields,
     pub searcher: &'a Searcher,
-    /// The tenant with each of the kinds that are looked through.
+    /// The tenant with each of the kinds that are searched.
     pub owners: Arc<[Owner]>,
     pub budget: Arc<Budget>,
 }
 
 impl Asking<'_> {
-    /// `meant` gives the ids that the name in a clause stands for.
+    /// `meant` resolves the name in a clause to ids.
     pub fn query(
         &self,
         query: &search_language::Query,
@@ -48,19 +47,19 @@ impl Asking<'_> {
         Ok(Box::new(BooleanQuery::new(clauses)))
     }
 
-    /// An owner's documents with an exact value, for whoever looks names up.
+    /// An owner's documents with an exact value, to resolve names.
     pub fn called(&self, owner: &Owner, field: Field, value: &str) -> tantivy::Result<Box<dyn Query>> {
         self.exact_of(owner, field.name(), value, 0)
     }
 
-    /// Words that were typed one after the other are worth more where they stand so.
+    /// Words that were typed in a row get extra points where a document has them in a row.
     fn beside(&self, clauses: &[Clause]) -> Option<Box<dyn Query>> {
         let words = clauses.iter().filter_map(|clause| match clause {
             Clause::Words { tokens, .. } => Some(tokens),
             _ => None,
         });
         let tokens: Vec<String> = words.flatten().cloned().collect();
-        // What is only nicer must not be what makes a search cost too much.
+        // The order has a budget of its own, so that it cannot make the search too expensive.
         let beside = || RowQuery::beside(self.fields, &self.owners, &tokens, &Budget::for_order());
         (clauses.len() > 1 && tokens.len() > 1).then(|| -> Box<dyn Query> { Box::new(beside()) })
     }
@@ -87,8 +86,8 @@ impl Asking<'_> {
         }
     }
 
-    /// What is not to be found has the word as it is written: whoever excludes `lap` does not mean laptops. A hardware address is
-    /// the same in every notation.
+    /// Exclusions match whole words only: excluding `lap` does not exclude laptops. A hardware address matches in every
+    /// notation.
     fn excluded(&self, clause: &Clause, ids: &[String]) -> tantivy::Result<Box<dyn Query>> {
         match clause {
             Clause::Words { tokens, mac: Some(mac), .. } => Ok(best_of(vec![self.in_a_row(tokens), self.mac(mac, 1)?])),
@@ -98,7 +97,7 @@ impl Asking<'_> {
         }
     }
 
-    /// A word that may go on or have typos, or several in a row, of which the last may go on.
+    /// One word as a prefix or with typos, or several in a row with the last one as a prefix.
     fn words(&self, tokens: &[String], is_late: bool) -> Box<dyn Query> {
         let typos_max = if is_late { 1 } else { u8::MAX };
         match tokens {
@@ -110,7 +109,7 @@ impl Asking<'_> {
         }
     }
 
-    /// Whole words in a row, of what it is called or of what is said of it.
+    /// Whole words in a row, in names or bodies.
     fn in_a_row(&self, tokens: &[String]) -> Box<dyn Query> {
         match tokens {
             [word] => self.word(word, Reach::Exact),
@@ -126,12 +125,12 @@ impl Asking<'_> {
         Box::new(RowQuery::new(self.fields, &self.owners, tokens, last, &self.budget))
     }
 
-    /// Before all that only has the number somewhere.
+    /// A ticket with this number ranks before documents that merely contain it.
     fn number(&self, number: i64) -> tantivy::Result<Box<dyn Query>> {
         self.exact(Field::Number, Field::Number.name(), &number.to_string(), 2 * u16::from(points::EXACT_NAME))
     }
 
-    /// As good as all of its parts in a row.
+    /// A hardware address is worth as much as all its parts in a row.
     fn mac(&self, mac: &str, parts: usize) -> tantivy::Result<Box<dyn Query>> {
         self.exact(Field::Mac, Field::Mac.name(), mac, points_of(parts))
     }
@@ -145,7 +144,7 @@ impl Asking<'_> {
         Ok(best_of(ids.iter().map(|id| self.exact(field, name, id, 0)).collect::<tantivy::Result<_>>()?))
     }
 
-    /// Documents with an exact value, of the kinds that can have it.
+    /// Documents with an exact value, of the kinds that can have the field.
     fn exact(&self, field: Field, name: &str, value: &str, points: u16) -> tantivy::Result<Box<dyn Query>> {
         let kinds = kinds_with(field);
         let owners = self.owners.iter().filter(|owner| owner.is_any_of(kinds));
@@ -153,7 +152,7 @@ impl Asking<'_> {
         Ok(best_of(of_each.collect::<tantivy::Result<_>>()?))
     }
 
-    /// Their list is read while it is walked over, where nobody counts: so all of it is counted here.
+    /// Tantivy reads the posting list during iteration without counting, so all of it is counted here.
     fn exact_of(&self, owner: &Owner, name: &str, value: &str, points: u16) -> tantivy::Result<Box<dyn Query>> {
         let term = owner.exact(self.fields, name, value);
         let is_within = self.budget.take_terms(self.searcher.segment_readers().len() as u64)
@@ -166,7 +165,7 @@ impl Asking<'_> {
     }
 }
 
-/// Of so many words that are a name as they are.
+/// The points of as many words that match a name exactly.
 fn points_of(words: usize) -> u16 {
     let words = u8::try_from(words).unwrap_or(u8::MAX).min(points::WORDS_MAX);
     u16::from(points::EXACT_NAME) * u16::from(words)

@@ -1,7 +1,7 @@
-//! Words in a row: the documents that have them side by side, the last one whole or as the beginning of a word.
+//! Phrases: the documents that have all words in a row, the last one whole or as a prefix.
 //!
-//! Tantivy's own queries for phrases are left out: they count nothing of what they read, and that for a beginning asks every ending
-//! at every document, and leaves out without a word those beyond a number.
+//! Tantivy's own phrase queries are not used: they do not count what they read, and the one for prefixes tests every ending
+//! at every document, and silently ignores endings beyond a limit.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use super::matches::{Matches, first_from};
 use super::schema::{Fields, Owner};
 use super::words::{behind, points};
 
-/// How the last word of a row is meant.
+/// Whether the last word of a phrase is whole or a prefix.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Last {
     Whole,
     Start,
 }
 
-/// Two words or more that stand in a row. Each of them has points.
+/// A query for two or more words in a row. Each word counts points.
 #[derive(Clone)]
 pub struct RowQuery {
-    /// Each with the points of a row whose last word is whole, and of one that goes on.
+    /// Each column with the points of a phrase whose last word is whole, and of one whose last word is a prefix.
     columns: [(Field, u8, u8); 2],
     owners: Arc<[Owner]>,
     tokens: Arc<[String]>,
@@ -68,29 +68,29 @@ impl Weight for RowQuery {
     }
 }
 
-/// Documents in which all words but the last stand in a row, in their order.
+/// Documents that have all words but the last in a row, in ascending order.
 #[derive(Default)]
 struct Rows {
     all: Vec<Row>,
-    /// Where the last word must stand, of one document after another.
+    /// The positions that the last word must have, document by document.
     places: Vec<u32>,
 }
 
 struct Row {
     doc: DocId,
-    /// Which of the places are of this document.
+    /// The range of this document in [`PhraseCandidates::end_positions`].
     places: Range<usize>,
-    /// How it ends, once that was found.
+    /// How the phrase ends, once an ending has matched.
     end: Option<Last>,
 }
 
-/// What the last word may be.
+/// A term that the last word matches.
 struct Ending {
     info: TermInfo,
     last: Last,
 }
 
-/// A word before the last one, and how far it is from it.
+/// A word before the last one, and its distance to the last one.
 struct Leading {
     postings: SegmentPostings,
     distance: u32,
@@ -110,14 +110,14 @@ impl RowQuery {
         }
     }
 
-    /// Words that are found anyway, and stand side by side as they were typed.
+    /// Extra points for words that match anyway and are adjacent as they were typed.
     pub fn beside(fields: &Fields, owners: &Arc<[Owner]>, tokens: &[String], budget: &Arc<Budget>) -> Self {
         let (name, body) = (points::BESIDE_NAME, points::BESIDE_BODY);
         let columns = [(fields.name, name, name), (fields.body, body, body)];
         RowQuery { columns, ..RowQuery::new(fields, owners, tokens, Last::Start, budget) }
     }
 
-    /// The rows of one column and owner in a segment, each with how it ends, if it does.
+    /// The candidates of one column and owner in a segment, with the end of those that match.
     fn find(&self, index: &InvertedIndexReader, owner: &Owner, max_doc: u32) -> tantivy::Result<Rows> {
         let Some((last, leading)) = self.tokens.split_last() else { return Ok(Rows::default()) };
         let Some(leading) = self.leading(index, owner, leading)? else { return Ok(Rows::default()) };
@@ -127,7 +127,7 @@ impl RowQuery {
         if rows.all.is_empty() {
             return Ok(rows);
         }
-        // The whole word comes first: what it ends stays ended by it.
+        // The whole word comes first in the dictionary, so it takes precedence over prefixes.
         for ending in &endings {
             if !self.end(index, ending, &mut rows)? {
                 break;
@@ -136,7 +136,7 @@ impl RowQuery {
         Ok(rows)
     }
 
-    /// The words before the last one. None if one of them is nowhere.
+    /// The terms of the words before the last one. `None` if one of them does not exist.
     fn leading(
         &self,
         index: &InvertedIndexReader,
@@ -154,7 +154,7 @@ impl RowQuery {
         Ok(Some(found))
     }
 
-    /// All that the last word may be.
+    /// All terms that the last word matches.
     fn endings(&self, index: &InvertedIndexReader, owner: &Owner, last: &str) -> tantivy::Result<Vec<Ending>> {
         let start = owner.token(last);
         let mut found = Vec::new();
@@ -175,8 +175,8 @@ impl RowQuery {
         Ok(found)
     }
 
-    /// The documents of what is rarest: one of the words before the last one, or all that the last one may be. In an address or
-    /// the name of a host the last one says the most.
+    /// The documents of the rarest part: one of the words before the last one, or all endings together. In an address or a
+    /// host name the last word is the most specific.
     fn candidates(
         &self,
         index: &InvertedIndexReader,
@@ -200,7 +200,7 @@ impl RowQuery {
         Ok(matches.finish())
     }
 
-    /// Those of the candidates in which the words before the last one stand in a row.
+    /// The candidates that have the words before the last one in a row.
     fn rows(
         &self,
         index: &InvertedIndexReader,
@@ -234,7 +234,7 @@ impl RowQuery {
         Ok(rows)
     }
 
-    /// Where the last word must stand in the document that all words are at. False if that would cost too much.
+    /// Finds the positions that the last word must have in the current document. False if that exceeds the budget.
     fn meet(&self, words: &mut [Leading], places: &mut Vec<u32>, other: &mut Vec<u32>) -> bool {
         places.clear();
         let mut is_first = true;
@@ -256,7 +256,7 @@ impl RowQuery {
         true
     }
 
-    /// Finds the rows that go on with this word. False if that would cost too much.
+    /// Marks the candidates that continue with this ending. False if that exceeds the budget.
     fn end(&self, index: &InvertedIndexReader, ending: &Ending, rows: &mut Rows) -> tantivy::Result<bool> {
         let Ending { info, last } = ending;
         let looks = u64::from(info.doc_freq).min(rows.all.len() as u64);
@@ -286,13 +286,13 @@ impl RowQuery {
     }
 }
 
-/// Whether a list has a document. It goes forward alone, and is asked for one document after another.
+/// Seeks a document in a posting list and says whether it is there. The list only moves forward, so documents must ascend.
 fn is_in(postings: &mut SegmentPostings, doc: DocId) -> bool {
     let at = postings.doc();
     at == doc || at < doc && postings.seek(doc) == doc
 }
 
-/// Leaves of the places those that are among the others, too. Both are in order.
+/// Keeps the positions that are also among the others. Both are sorted.
 fn keep_common(places: &mut Vec<u32>, others: &[u32]) {
     let mut others = others.iter().peekable();
     places.retain(|place| {

@@ -1,8 +1,8 @@
-//! What a document looks like in the index, and how it gets there.
+//! The schema of the index, and how documents are written to it.
 //!
-//! Every token and every exact term starts with its tenant and its kind, so that those of one tenant and kind lie side by side in the
-//! dictionary. No query can reach those of another tenant, and none reads, or counts as its cost, those of a kind that whoever asks
-//! may not see: there is no filter that could be forgotten.
+//! Every token and every exact term starts with its tenant and kind, so that the terms of one tenant and kind are adjacent
+//! in the dictionary. No query can reach the terms of another tenant, and none reads or pays for the terms of a kind that
+//! its caller may not see: there is no filter that could be forgotten.
 
 use kernel::base::{TenantId, Word, sha256};
 use serde::{Deserialize, Serialize};
@@ -14,16 +14,17 @@ use super::super::documents::{Document, Kind, Kinds};
 use search_language::Field as Asked;
 use search_language::fold::{fold, tokens};
 
-/// Version of what is written here and of how texts are folded. It is part of every commit: another number means building anew.
+/// The version of this format and of text folding. It is part of every commit: an index with another number is rebuilt.
 pub const FORMAT: u32 = 1;
 
 const TOKENIZER: &str = "owner";
-/// Before every token. Texts have no control characters, and tokens are letters and digits.
+/// Comes before every token. Texts have no control characters, and tokens are only letters and digits.
 const NEXT: char = '\x1f';
-/// Positions between two fields of a document, so that no phrase runs from one into the next.
+/// A position between two fields of a document, so that no phrase runs from one into the next.
 const GAP: char = '\x1e';
 
-/// A tenant and a kind as their terms begin: the letters of the tenant's id and one of the kind, always as many.
+/// The prefix of a tenant's terms of one kind: the letters of the tenant's id and one letter for the kind. Its length is
+/// fixed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner(String, Kind);
 
@@ -46,12 +47,12 @@ impl Owner {
         kinds.has(self.1)
     }
 
-    /// A token as the dictionary has it.
+    /// The key of a token in the dictionary.
     pub fn token(&self, token: &str) -> Vec<u8> {
         [self.as_bytes(), token.as_bytes()].concat()
     }
 
-    /// A term of this tenant and kind. Nowhere else is one made.
+    /// A term of this tenant and kind. This is the only place that makes terms.
     fn term(&self, field: Field, text: &str) -> Term {
         Term::from_field_text(field, &[self.0.as_str(), text].concat())
     }
@@ -65,7 +66,7 @@ impl Owner {
     }
 }
 
-/// Stands in every index: one of an older version is read by it.
+/// These letters must not change: existing indexes contain them.
 fn letter(kind: Kind) -> char {
     match kind {
         Kind::Device => 'd',
@@ -96,7 +97,7 @@ pub struct Fields {
 
 pub fn schema() -> (Schema, Fields) {
     let text = |option| {
-        // Nothing is ranked by length: saves a byte per document and field.
+        // Ranking ignores the length of texts, which saves a byte per document and field.
         let indexing = TextFieldIndexing::default().set_tokenizer(TOKENIZER).set_index_option(option);
         TextOptions::default().set_indexing_options(indexing.set_fieldnorms(false))
     };
@@ -111,45 +112,45 @@ pub fn schema() -> (Schema, Fields) {
         rank: builder.add_u64_field("rank", fast()),
         tie_high: builder.add_u64_field("tie_high", fast()),
         tie_low: builder.add_u64_field("tie_low", fast()),
-        // As text: bytes are read one by one.
+        // A text field, because tantivy reads a bytes field byte by byte.
         shown: builder.add_text_field("shown", TextOptions::default().set_stored()),
     };
     (builder.build(), fields)
 }
 
-/// Of what is shown, unpacked for every hit: a few records.
+/// The size of a block of stored documents. Every hit unpacks one, so it is only a few documents.
 const SHOWN_BLOCK_BYTES: usize = 4_096;
 
 pub fn settings() -> IndexSettings {
     IndexSettings {
-        // No thread more for every segment that is written.
+        // This avoids an extra thread for every segment that is written.
         docstore_compress_dedicated_thread: false,
         docstore_blocksize: SHOWN_BLOCK_BYTES,
         ..IndexSettings::default()
     }
 }
 
-/// To be called after every open or create: tokenizers are not kept in the index, and writing fails without.
+/// Must be called after every open or create: the index does not store tokenizers, and writing fails without this one.
 pub fn register(index: &Index) {
     index.tokenizers().register(TOKENIZER, OwnerTokenizer::default());
 }
 
-/// What is kept of a document to show it.
+/// The stored part of a document, from which hits are made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Shown {
     pub tenant: String,
-    /// As [`Kind::number`] says.
+    /// [`DocumentKind::to_number`].
     pub kind: u64,
     pub id: String,
     pub organization_id: Option<String>,
     pub title: String,
     pub subtitle: String,
     pub url: String,
-    /// Field by field, what it is found by: names first.
+    /// The field names and indexed texts, names first.
     pub texts: Vec<(String, String)>,
 }
 
-/// A document as the index keeps it.
+/// The tantivy document of a search document.
 pub fn entry(fields: &Fields, document: &Document) -> TantivyDocument {
     let owner = Owner::of(document.tenant, document.kind);
     let mut entry = TantivyDocument::default();
@@ -176,7 +177,7 @@ pub fn entry(fields: &Fields, document: &Document) -> TantivyDocument {
     let (high, low) = tie(document);
     entry.add_u64(fields.tie_high, high);
     entry.add_u64(fields.tie_low, low);
-    // What a host is called is a part of its whole name.
+    // The short host name is not stored as a text: it is part of the full name.
     let is_part = |(field, text): &&(&'static str, String)| {
         document.bodies.iter().any(|(of, whole)| of == field && whole.len() > text.len() && whole.starts_with(text))
     };
@@ -195,12 +196,12 @@ pub fn entry(fields: &Fields, document: &Document) -> TantivyDocument {
     entry
 }
 
-/// Names of exact terms beside those of the language.
+/// Names of exact terms that are no fields of the query language.
 pub const ORGANIZATION_ID: &str = "organization_id";
-/// The words of a host's whole name: whoever types all of them means that host.
+/// The words of a host's full name: a query with all of them means that host.
 pub const HOST_WORDS: &str = "host_words";
 
-/// As one value.
+/// Joins words to one exact value.
 pub fn in_words(words: impl IntoIterator<Item = String>) -> String {
     words.into_iter().collect::<Vec<_>>().join(" ")
 }
@@ -214,13 +215,13 @@ fn exact_terms(document: &Document) -> Vec<(&'static str, String)> {
     terms
 }
 
-/// What comes first among documents that match equally well: what is live, then what is newer. 48 bits.
+/// The order among documents that match equally well: live before others, then newer before older. It has 48 bits.
 fn rank(document: &Document) -> u64 {
     let at = u64::try_from(document.at.as_millis()).unwrap_or_default();
     u64::from(document.is_live) << 47 | at.min((1 << 47) - 1)
 }
 
-/// What decides between those that are alike in that, too: the first letters of the title, then nothing that matters.
+/// The order among documents with equal ranks: the first letters of the title, then an arbitrary but stable hash.
 fn tie(document: &Document) -> (u64, u64) {
     let number = |bytes: &[u8]| {
         let mut first = [0; 8];
@@ -231,7 +232,7 @@ fn tie(document: &Document) -> (u64, u64) {
     (number(fold(&document.title).as_bytes()), number(&sha256(whole.as_bytes())))
 }
 
-/// Cuts a text of [`entry`]: the owner, then tokens, each behind [`NEXT`]. Emits every token with the owner before it.
+/// Splits a text of [`build_entry`]: the owner, then tokens, each after [`NEXT`]. Emits every token prefixed with the owner.
 #[derive(Clone, Default)]
 struct OwnerTokenizer {
     token: Token,
@@ -262,7 +263,7 @@ impl TokenStream for OwnerTokens<'_> {
             let end = rest.find([NEXT, GAP]).unwrap_or(rest.len());
             let (text, rest) = rest.split_at(end);
             self.rest = rest;
-            // `reset` leaves `usize::MAX`, so that the first is at nought.
+            // `reset` leaves `usize::MAX`, so the first token is at position 0.
             self.token.position = self.token.position.wrapping_add(1);
             if mark == NEXT {
                 self.token.text.clear();

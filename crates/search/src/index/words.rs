@@ -1,7 +1,7 @@
-//! One word of a query: the tokens of its owners that it may mean, and the documents that have them.
+//! One word of a query: the tokens of its owners that match it, and the documents that have them.
 //!
-//! Tantivy's own queries for words that begin alike or have typos are left out: they know one kind of match each, rank all alike,
-//! and that for beginnings with two typos misses some.
+//! Tantivy's own prefix and fuzzy queries are not used: each knows one kind of match and ranks all matches alike, and the
+//! one for prefixes with two typos misses some.
 
 use std::sync::{Arc, OnceLock};
 
@@ -22,12 +22,12 @@ use search_language::typos::starts_may_have_typos;
 pub enum Reach {
     Exact,
     Prefix,
-    /// A token that is, or from some letters on starts with, something at most so many edits away; includes the prefix.
+    /// Tokens at most this many edits away, or, for longer words, tokens that start with such a word; includes `Prefix`.
     Typo(u8),
 }
 
-/// Points for one word: exact before prefix before typo, and within each the name before the body. Small integers: sums stay
-/// exact, and are the upper 16 bits of a result's place.
+/// Points for one word: exact before prefix before typo, and within each the name before the body. They are small integers:
+/// sums stay exact, and are the upper 16 bits of the score in a `ResultPosition`.
 pub mod points {
     pub const EXACT_NAME: u8 = 80;
     pub const EXACT_BODY: u8 = 60;
@@ -35,10 +35,10 @@ pub mod points {
     pub const PREFIX_BODY: u8 = 36;
     pub const TYPO_NAME: [u8; 2] = [24, 12];
     pub const TYPO_BODY: [u8; 2] = [16, 6];
-    /// For each word of several that stand side by side, as they were typed: decides between equals.
+    /// For each of several words that are adjacent as they were typed. They decide between equals.
     pub const BESIDE_NAME: u8 = 5;
     pub const BESIDE_BODY: u8 = 3;
-    /// Words of one row that count. With more of them all parts of a query together would not fit.
+    /// The most words of one phrase that count, so that the sum over all clauses fits into 16 bits.
     pub const WORDS_MAX: u8 = 48;
 }
 
@@ -59,31 +59,31 @@ fn points_of(class: Class, is_name: bool) -> u8 {
     }
 }
 
-/// The words that are so many edits away from one. The tables take milliseconds to make, once per process.
+/// The automaton of the words at most `edits` edits away. Its tables take milliseconds to build, once per process.
 pub fn typos(word: &str, edits: u8) -> DFA {
     static BUILDERS: [OnceLock<LevenshteinAutomatonBuilder>; 2] = [OnceLock::new(), OnceLock::new()];
     let (builder, edits) = if edits > 1 { (&BUILDERS[1], 2) } else { (&BUILDERS[0], 1) };
     builder.get_or_init(|| LevenshteinAutomatonBuilder::new(edits, true)).build_dfa(word)
 }
 
-/// Accepts exactly the bytes of one of the owners, then all that starts with the word, or with something that its automaton accepts:
-/// one walk for all of them. Walks no branch of the dictionary that belongs to anybody else.
+/// Accepts the bytes of one of the owners, followed by a token that starts with the word or with anything that its typo
+/// automaton accepts. One traversal serves all owners, and enters no branch of the dictionary that belongs to another owner.
 ///
-/// Over the automaton of the whole word, and remembering what it accepted on the way: that of its beginnings forgets a match at
-/// two edits if what follows leads away from it again.
+/// It uses the automaton of the whole word and remembers the best match on the way: the library's prefix automaton forgets a
+/// match at two edits if the following characters lead away from it.
 struct OwnerAutomaton<'a> {
     owners: &'a [Owner],
     word: &'a [u8],
     typos: Option<&'a DFA>,
-    /// What goes on behind a word with typos matches as well.
+    /// Whether a token also matches by its beginning with typos.
     is_start_enough: bool,
-    /// Once it is exhausted the walk ends as if nothing more matched.
+    /// Once it is exhausted, nothing more matches.
     budget: &'a Budget,
 }
 
 #[derive(Clone, Copy)]
 enum Walk {
-    /// Bytes that all owners have in common, so far.
+    /// How many bytes of an owner have matched.
     Owner(usize),
     Word(WordWalk),
     Dead,
@@ -91,9 +91,9 @@ enum Walk {
 
 #[derive(Clone, Copy)]
 struct WordWalk {
-    /// How much of the word has come as it is written; none once something else came.
+    /// How many bytes of the word have matched exactly; `None` after the first difference.
     begun: Option<usize>,
-    /// The state of the automaton, and the edits that count: of all so far, or the fewest of a beginning.
+    /// The state of the typo automaton, and the edits so far, or the fewest of any beginning.
     state: u32,
     best: u8,
 }
@@ -107,7 +107,7 @@ fn edits_at(word: &DFA, state: u32) -> u8 {
     }
 }
 
-/// The edits between the word and the token, or the fewest between the word and a beginning of the token.
+/// The edits between the word and the token, or the fewest between the word and any beginning of the token.
 pub fn edits_of(word: &DFA, token: &[u8], is_start_enough: bool) -> Option<u8> {
     let mut state = word.initial_state();
     let mut best = edits_at(word, state);
@@ -157,7 +157,7 @@ impl Automaton for OwnerAutomaton<'_> {
 
     fn accept(&self, state: &Walk, byte: u8) -> Walk {
         match *state {
-            // They are all of one tenant and differ in their last letter.
+            // All owners are of one tenant and differ only in their last letter.
             Walk::Owner(at) if self.owners.iter().any(|owner| owner.as_bytes().get(at) == Some(&byte)) => {
                 if at + 1 == OWNER_LEN { self.begin() } else { Walk::Owner(at + 1) }
             }
@@ -178,7 +178,7 @@ impl Automaton for OwnerAutomaton<'_> {
     }
 }
 
-/// The first bytes behind all that start with these. They are UTF-8, of which no byte is the largest.
+/// The smallest key after all keys with this prefix. Keys are UTF-8, in which no byte is 255.
 pub fn behind(start: &[u8]) -> Vec<u8> {
     let mut end = start.to_vec();
     if let Some(last) = end.last_mut() {
@@ -187,7 +187,7 @@ pub fn behind(start: &[u8]) -> Vec<u8> {
     end
 }
 
-/// One word: its matching tokens are looked up in each segment, and the best one counts.
+/// A query for one word: its matching tokens are looked up in each segment, and the best one counts.
 #[derive(Clone)]
 pub struct WordQuery {
     name: Field,
@@ -222,7 +222,7 @@ impl WordQuery {
         }
     }
 
-    /// Reads the documents of the owners' tokens that match, of one column.
+    /// Adds the documents of the owners' matching tokens in one column.
     fn read(&self, index: &InvertedIndexReader, is_name: bool, into: &mut Matches) -> tantivy::Result<()> {
         let mut postings = None;
         let mut take = |info: &TermInfo, class| self.take(index, info, points_of(class, is_name), into, &mut postings);
@@ -257,7 +257,7 @@ impl WordQuery {
         Ok(())
     }
 
-    /// Reads the documents of one token. False if that would cost too much.
+    /// Adds the documents of one token. False if that exceeds the budget.
     fn take(
         &self,
         index: &InvertedIndexReader,

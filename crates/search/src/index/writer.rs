@@ -1,4 +1,4 @@
-//! Making, opening and changing an index. One process writes it, and each commit says how far in the feed it has come.
+//! Creates, opens and changes an index. One process writes it, and each commit records its feed position.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use super::super::folder::FREE_BYTES_MIN;
 use super::files::{Files, sweep};
 use super::schema::{self, FORMAT, Fields, Owner};
 
-/// An index that can be read.
+/// An index that is open for reading.
 #[derive(Clone)]
 pub struct Opened {
     pub path: PathBuf,
@@ -23,7 +23,7 @@ pub struct Opened {
     pub reader: IndexReader,
 }
 
-/// Why an index has to be built anew, in words.
+/// Why an index has to be rebuilt, in words.
 pub struct Unusable(pub String);
 
 impl From<TantivyError> for Unusable {
@@ -32,15 +32,15 @@ impl From<TantivyError> for Unusable {
     }
 }
 
-/// Blocks of what is shown that are kept unpacked for each segment.
+/// The number of unpacked blocks of stored documents that are cached for each segment.
 const SHOWN_BLOCKS: usize = 8;
 
 fn reader(index: &Index) -> tantivy::Result<IndexReader> {
-    // Told of a commit by whoever makes it; no thread watches the folder.
+    // The writer reloads the reader after a commit; no thread watches the folder.
     index.reader_builder().reload_policy(ReloadPolicy::Manual).doc_store_cache_num_blocks(SHOWN_BLOCKS).try_into()
 }
 
-/// An empty index in a new folder.
+/// Creates an empty index in a new folder.
 pub fn create(path: &Path) -> tantivy::Result<Opened> {
     std::fs::create_dir_all(path)?;
     let (schema, fields) = schema::schema();
@@ -50,32 +50,32 @@ pub fn create(path: &Path) -> tantivy::Result<Opened> {
     Ok(Opened { path: path.into(), index, fields, reader })
 }
 
-/// How far an index has come, as each commit says.
+/// What each commit records of the state of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stands {
-    /// It was written by this version.
+    /// The index was written by this version.
     pub is_current: bool,
-    /// Everything in the feed up to here is in it.
+    /// Every change up to this feed position is in the index.
     pub place: Place,
-    /// The store knew before the commit that it had come so far: one that does not is an older copy.
+    /// The position that the store had saved before the commit. A store that has an earlier one is an older copy.
     pub passed: Place,
 }
 
-/// Opens what is there, if this version can read it and every file is as it was written.
+/// Opens an index if this version can read it and all its checksums hold.
 pub fn open(path: &Path) -> Result<(Opened, Stands), Unusable> {
-    // Tantivy trusts what it reads from a file in places, and panics.
+    // Tantivy trusts some of what it reads from files, and panics if it is damaged.
     let opened = std::panic::catch_unwind(|| -> Result<(Opened, Stands), Unusable> {
         let files = Files::open(path).map_err(TantivyError::from)?;
         let index = Index::open(files)?;
         let (schema, fields) = schema::schema();
         schema::register(&index);
         let meta = index.load_metas()?;
-        // One that was never committed says nothing: as if it were not there.
+        // An index that was never committed has no payload, and counts as missing.
         let stands = meta.payload.as_deref().and_then(read_payload);
         let Some(stands) = stands.filter(|_| index.schema() == schema) else {
             return Err(Unusable("it is of another version".to_owned()));
         };
-        // Checksums are looked at only of files that are listed.
+        // Tantivy verifies only the checksums of listed files.
         let listed = index.directory().list_managed_files();
         let terms = |segment: &tantivy::SegmentMeta| segment.relative_path(tantivy::index::SegmentComponent::Terms);
         if !meta.segments.iter().all(|segment| listed.contains(&terms(segment))) {
@@ -84,7 +84,7 @@ pub fn open(path: &Path) -> Result<(Opened, Stands), Unusable> {
         if !index.validate_checksum()?.is_empty() {
             return Err(Unusable("some of its files are damaged".to_owned()));
         }
-        // What a process has left that was killed, or had no room, is not needed.
+        // Files left by a process that was killed or ran out of space are not needed.
         sweep(path, &meta).map_err(TantivyError::from)?;
         let reader = reader(&index)?;
         Ok((Opened { path: path.into(), index, fields, reader }, stands))
@@ -92,7 +92,7 @@ pub fn open(path: &Path) -> Result<(Opened, Stands), Unusable> {
     opened.unwrap_or_else(|_| Err(Unusable("it is damaged".to_owned())))
 }
 
-/// How many documents an index has, without opening it to be asked.
+/// How many documents an index has, without opening it for searches.
 pub fn count(path: &Path) -> tantivy::Result<u64> {
     let meta = Index::open(Files::open(path)?)?.load_metas()?;
     Ok(meta.segments.iter().map(|segment| u64::from(segment.num_docs())).sum())
@@ -110,38 +110,39 @@ fn read_payload(payload: &str) -> Option<Stands> {
     Some(Stands { is_current: format == i64::from(FORMAT), place, passed })
 }
 
-/// The least memory that tantivy works with, and for an index that is built anew.
+/// The memory of a writer: the least that tantivy accepts, and the amount for a build.
 const STEADY_BYTES: usize = 15_000_000;
 const BUILDING_BYTES: usize = 120_000_000;
 
-/// How long the lock of a process is waited for that was killed: the kernel may not be done with it.
+/// How long to wait for the lock of a killed process, which the operating system may not have released yet.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
 const LOCK_LOOK: Duration = Duration::from_millis(50);
 
-/// Which segments are made one.
+/// Merges segments by size, as long as the disk has room.
 #[derive(Debug)]
 struct Merging {
     by_size: LogMergePolicy,
     path: PathBuf,
 }
 
-/// More than a document takes in an index.
+/// An upper bound of the size of a document in an index.
 const DOCUMENT_BYTES: u64 = 2_000;
 
 impl Merging {
     fn new(path: &Path) -> Self {
         let mut by_size = LogMergePolicy::default();
         by_size.set_min_num_segments(8);
-        // Below this all segments are of one level and merged together: small, as that level is written again every eight commits.
+        // All segments below this size are one level and merge together. It is small, because that level is rewritten every
+        // eight commits.
         by_size.set_min_layer_size(1_000);
-        // A segment is cleaned once a quarter of it is deleted.
+        // A segment is rewritten once a quarter of its documents are deleted.
         by_size.set_del_docs_ratio_before_merge(0.25);
         Merging { by_size, path: path.into() }
     }
 }
 
 impl MergePolicy for Merging {
-    /// None for which there is no room: what is merged is there twice for a while.
+    /// Leaves out merges for which there is no room: merged segments exist twice for a while.
     fn compute_merge_candidates(&self, segments: &[SegmentMeta]) -> Vec<MergeCandidate> {
         let free = fs4::available_space(&self.path).unwrap_or_default();
         let documents_of = |segment: &SegmentId| {
@@ -155,7 +156,7 @@ impl MergePolicy for Merging {
     }
 }
 
-/// The one who changes an index. After an error it is dropped, and another begins at the last commit.
+/// The writer of an index. After an error it is dropped, and the next one starts at the last commit.
 pub struct Writer {
     fields: Fields,
     reader: IndexReader,
@@ -168,7 +169,7 @@ impl Writer {
     }
 
     pub fn building(opened: &Opened) -> tantivy::Result<Self> {
-        // Whoever follows merges what this leaves: until then it would only wait for it.
+        // The writer for updates merges the segments later; merging during the build would only delay it.
         Self::new(opened, BUILDING_BYTES, Box::new(NoMergePolicy))
     }
 
@@ -185,36 +186,35 @@ impl Writer {
                 other => break other?,
             }
         };
-        // Nobody else writes now, and this one merges nothing before its first commit.
+        // No other writer exists now, and this one merges nothing before its first commit.
         sweep(&opened.path, &opened.index.load_metas()?)?;
         inner.set_merge_policy(merging);
         Ok(Writer { fields: opened.fields, reader: opened.reader.clone(), inner })
     }
 
-    /// Without looking for an older one: for building anew.
+    /// Adds a document without removing an older one of the same record.
     pub fn add(&mut self, document: &Document) -> tantivy::Result<()> {
         self.inner.add_document(schema::entry(&self.fields, document)).map(drop)
     }
 
-    /// What is known of a record from now on: nothing, unless it is added again.
+    /// Removes the document of a record. It may be added again before the commit.
     pub fn remove(&mut self, tenant: TenantId, kind: Kind, id: &str) {
         self.inner.delete_term(Owner::of(tenant, kind).key(&self.fields, id));
     }
 
-    /// Writes what has come since the last commit, how far in the feed that is, and how far the store knows of. Then readers
-    /// see it.
+    /// Commits the changes with their feed position and the one that the store has saved. Then readers see them.
     pub fn commit(&mut self, place: Place, passed: Place) -> tantivy::Result<()> {
         let mut prepared = self.inner.prepare_commit()?;
-        // Every time: a commit without takes it away.
+        // Every commit sets the payload: one without would remove it.
         prepared.set_payload(&payload(place, passed));
         prepared.commit()?;
         self.reader.reload()
     }
 
-    /// Waits for what goes on behind commits: dropped, it would go on beside the next writer.
+    /// Waits for merging threads: after a plain drop they would continue beside the next writer.
     pub fn close(self) {
         if let Err(error) = self.inner.wait_merging_threads() {
-            tracing::warn!(%error, "the search index was not closed as it should be");
+            tracing::warn!(%error, "failed to close the search index writer");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! `admin tenant|organization|user|session|sso|sla|ingest-key|device|clock`: on the store directly, beside a running server.
+//! `admin tenant|organization|user|session|sso|sla|ingest-key|device|clock`: works on the store directly, beside a running
+//! server.
 
 use clap::{Args, Subcommand};
 use kernel::auth::{Tenant, create_tenant, find_tenant, list_tenants, operate};
@@ -190,7 +191,6 @@ async fn run_sla(command: SlaCommand) -> Result<()> {
     }
 }
 
-/// A promise in one line.
 fn promised(target: &PriorityPolicy) -> String {
     let Policy { first_response_minutes, resolution_minutes, hours, timezone } = &target.policy;
     let hours = match (hours, timezone) {
@@ -209,7 +209,7 @@ pub async fn tenant(store: &Store, of: &Of) -> Result<Tenant> {
     })
 }
 
-/// The user, and whose they are.
+/// The user and their tenant.
 pub async fn find(store: &Store, whom: &Whom) -> Result<(Tenant, User)> {
     let tenant = tenant(store, &whom.of).await?;
     let user = find_user(store, &tenant, &whom.email).await?;

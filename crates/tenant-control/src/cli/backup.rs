@@ -1,4 +1,4 @@
-//! `backup` and `restore` of the embedded store. PostgreSQL has tools of its own, which these commands name.
+//! `backup` and `restore` of the embedded store. For PostgreSQL, these commands print the `pg_dump` or `pg_restore` to run.
 
 use std::fs;
 use std::io::Read;
@@ -109,7 +109,7 @@ fn chosen<'a>(place: Option<&'a PathBuf>, name: Option<&'a PathBuf>) -> Result<&
     place.or(name).ok_or_else(|| Error::internal("name the file"))
 }
 
-/// Copies the backup beside the store and proves that it is whole before anything is replaced.
+/// Copies the backup beside the store and checks that it is complete before anything is replaced.
 async fn check(from: &Path, incoming: &Path) -> Result<()> {
     remove_with_log(incoming);
     copy_with_log(from, incoming).map_err(|error| Error::internal(format!("{}: {error}", from.display())))?;
@@ -118,7 +118,7 @@ async fn check(from: &Path, incoming: &Path) -> Result<()> {
     Err(Error::internal(format!("{} is not a whole backup: {problem}", from.display())))
 }
 
-/// And lets it forget where the server was reached that it is a copy of, and who has read it since.
+/// Checks the integrity of the copy, and removes from it the base URL of its server and the positions of its change readers.
 async fn prove_whole(incoming: &Path) -> Result<(), String> {
     let text = |error: Error| error.cause().unwrap_or_else(|| error.to_string());
     if is_cut_off(incoming).map_err(|error| error.to_string())? {
@@ -127,15 +127,15 @@ async fn prove_whole(incoming: &Path) -> Result<(), String> {
     let store = Store::open(Options::sqlite(incoming.to_owned()), World::default()).await.map_err(text)?;
     let checked = store.self_check().await;
     let pending = store.pending_migrations(MIGRATIONS).await;
-    // An empty file is a sound database too, but not one of ours.
+    // An empty file is a valid database too, but not one of this service.
     let all = store.system(Purpose::Cli);
     let ours = find_tenant(&all, "").await;
-    // One that was made before servers noted anything has no such table.
+    // A backup of an early release has no table for the base URL.
     let forgotten = match noted_base_url(&store).await {
         Ok(Some(_)) => forget_base_url(&store).await,
         Ok(None) | Err(_) => Ok(()),
     };
-    // Nor had it readers.
+    // Such a backup has no table of change readers either.
     let forgotten = match (forgotten, changes::has_readers(&all).await) {
         (Ok(()), Ok(true)) => changes::forget_readers(&all).await,
         (forgotten, _) => forgotten,
@@ -150,15 +150,15 @@ async fn prove_whole(incoming: &Path) -> Result<(), String> {
     ours.map(drop).map_err(|_| "it holds no store of this service".to_owned())
 }
 
-/// SQLite reads what is missing of the last page as zeros, and would not complain.
+/// SQLite reads the missing part of the last page as zeros, without an error.
 fn is_cut_off(path: &Path) -> std::io::Result<bool> {
     let mut header = [0; 18];
     let mut file = fs::File::open(path)?;
     if file.read_exact(&mut header).is_err() {
-        // Too short for a header: opening it tells what it is.
+        // The file is too short for a header: opening it reports the error.
         return Ok(false);
     }
-    // The value 1 stands for 65,536, which does not fit.
+    // The value 1 means 65,536, which does not fit into 16 bits.
     let page_bytes = match u16::from_be_bytes([header[16], header[17]]) {
         0 => return Ok(false),
         1 => 65_536,
@@ -167,14 +167,14 @@ fn is_cut_off(path: &Path) -> std::io::Result<bool> {
     Ok(file.metadata()?.len() % page_bytes != 0)
 }
 
-/// A store that was set aside may have its newest writes in a log beside it.
+/// A store that was set aside may have its newest writes in a write-ahead log beside it.
 fn copy_with_log(from: &Path, to: &Path) -> std::io::Result<()> {
     copy_private(from, to)?;
     let log = with_suffix(from, "-wal");
     if log.exists() { copy_private(&log, &with_suffix(to, "-wal")) } else { Ok(()) }
 }
 
-/// Whoever could read the backup where it lay, the store is its owner's alone.
+/// The copy is readable by its owner only, whatever the permissions of the backup are.
 fn copy_private(from: &Path, to: &Path) -> std::io::Result<()> {
     let mut source = fs::File::open(from)?;
     let mut options = fs::OpenOptions::new();
@@ -189,7 +189,7 @@ fn copy_private(from: &Path, to: &Path) -> std::io::Result<()> {
     copy.sync_all()
 }
 
-/// Moves the present store out of the way, with its write-ahead log.
+/// Renames the present store and its write-ahead log.
 fn set_aside(target: &Path) -> Result<Option<PathBuf>> {
     if !target.exists() {
         remove_with_log(target);
@@ -227,7 +227,7 @@ fn sync_dir(path: &Path) -> Result<()> {
     fs::File::open(path).and_then(|dir| dir.sync_all()).map_err(Error::internal)
 }
 
-/// The service's own role sees all tenants only when it says so; without that, pg_dump refuses.
+/// The service's own role sees all tenants only with this option; without it, `pg_dump` refuses.
 fn dump_command(to: &Path) -> String {
     let show_all = "PGOPTIONS='-c tc.tenant=*'";
     format!(
@@ -236,7 +236,7 @@ fn dump_command(to: &Path) -> String {
     )
 }
 
-/// The command on stdout, so that it can be used; the reason on stderr.
+/// Prints the command to stdout, so that it can be piped, and the reason to stderr.
 fn use_tools(command: &str) -> ExitCode {
     fail("this store is on PostgreSQL: back it up with pg_dump and restore it with pg_restore");
     warn("hint: the secrets file is not in the database; keep a copy of it apart");

@@ -1,68 +1,68 @@
-//! `admin clock`: tenants' clocks that ran ahead of the time, and setting one back.
+//! `admin clock`: lists tenants' clocks, and repairs one that ran ahead of the wall clock.
 //!
-//! A repair takes out of the future what a clock that was ahead has put there, and only what does harm there. It goes table by
-//! table, some rows at a time, and sets the clock back at the very end: if it is interrupted, the clock still stands where it
-//! stood, `list` and `doctor` still say so, and the next repair goes on. Nothing is moved to later than it was.
+//! A repair clamps the future timestamps that a clock that was ahead has left, but only those that do harm. It works table
+//! by table, some rows at a time, and sets the clock back last: after an interruption the clock is unchanged, `list` and
+//! `doctor` still report it, and the next repair continues. No timestamp is moved to a later time.
 //!
-//! What becomes of each time of the schema; a test asks for those that are missing here:
+//! What a repair does with each timestamp of the schema; a test fails if one is missing here:
 //!
 //! | table | times | become |
 //! |---|---|---|
 //! | `sessions` | created_at last_seen_at expires_at | the session ends if it was seen in the future |
 //! | `signin_links` | expires_at | the link ends if it is good for longer than one made now |
-//! | `api_key_uses` | last_used_at | now at most: a later use is only noted when it is later |
+//! | `api_key_uses` | last_used_at | now at most: a use is only saved if it is later than the stored one |
 //! | `api_keys` | created_at updated_at revoked_at | now at most |
-//! | `api_keys` | expires_at | of a key made in the future as long from now; of any that was changed there a year from now at most |
-//! | `api_key_secrets` | valid_until | beyond the longest overlap: as long from now as from the key's last change |
+//! | `api_keys` | expires_at | of a key created in the future: its lifetime from now; of one changed there: a year at most |
+//! | `api_key_secrets` | valid_until | if beyond the longest overlap: as long from now as from the key's last change |
 //! | `idempotency_records` | expires_at | a day from now at most |
-//! | `events` | at | now at most, in their order: what is kept and what is recovered goes by it |
+//! | `events` | at | now at most, in order: retention and recoveries use it |
 //! | `tickets` | created_at updated_at first_responded_at resolved_at closed_at | now at most |
 //! | `tickets` | sla_paused_at sla_pauses sla_counted_until | now at most |
-//! | `tickets` | first_response_due_at first_response_risk_at resolution_due_at resolution_risk_at | counted anew from those |
-//! | `tickets` | due_at | stays: it is what somebody has asked for |
+//! | `tickets` | first_response_due_at first_response_risk_at resolution_due_at resolution_risk_at | recomputed from those |
+//! | `tickets` | due_at | stays: a user has set it |
 //! | `webhooks` | created_at updated_at deleted_at | now at most |
-//! | `webhook_secrets` | valid_until | as that of keys |
+//! | `webhook_secrets` | valid_until | like `api_key_secrets` |
 //! | `webhook_states` | last_success_at last_failure_at failing_since | now at most |
 //! | `webhook_states` | paused_until | none, if beyond the longest wait of a retry |
 //! | `deliveries` | next_attempt_at | now, if beyond the longest wait of a retry |
 //! | `workflows` | created_at updated_at deleted_at | now at most |
-//! | `workflows` | next_run_at | the next moment of its schedule from now |
-//! | `workflow_runs` | deadline_at | as far from now as a run may last at most |
-//! | `workflow_runs` | ended_at | now at most: what is kept goes by it |
-//! | `steps` | next_at | now, if beyond the time of a run |
+//! | `workflows` | next_run_at | the next time of its schedule from now |
+//! | `workflow_runs` | deadline_at | the longest duration of a run from now at most |
+//! | `workflow_runs` | ended_at | now at most: retention uses it |
+//! | `steps` | next_at | now, if beyond the longest duration of a run |
 //! | `devices` | created_at updated_at first_seen_at deleted_at | now at most |
-//! | `device_reports` | last_seen_at inventory_at check_at | now at most; whether it is silent is looked at anew |
-//! | `organizations` `users` | created_at updated_at | now at most: who follows changes goes by it |
+//! | `device_reports` | last_seen_at inventory_at check_at | now at most; whether the device is offline is checked again |
+//! | `organizations` `users` | created_at updated_at | now at most: readers of changes use it |
 //! | `lanes` | due_at not_before | now, if beyond the longest wait of a retry |
 //! | `lanes` | leased_until | the length of a lease from now at most |
-//! | `change_readers` | seen_at | stays: it is noted anew every few seconds |
+//! | `change_readers` | seen_at | stays: it is written again every few seconds |
 //! | `tenant_clocks` | last_at | now, last of all |
 //! | `audit_entries` | at | stays: a trail is not rewritten |
-//! | `ticket_comments` | created_at | stays: only shown, in the order of their numbers |
+//! | `ticket_comments` | created_at | stays: only shown; comments are ordered by number |
 //! | `ticket_changes` | at | stays, likewise |
-//! | `deliveries` | succeeded_at created_at | stays: only shown; their order is that of their ids |
+//! | `deliveries` | succeeded_at created_at | stays: only shown; deliveries are ordered by id |
 //! | `delivery_attempts` | at | stays: only shown |
-//! | `webhook_recoveries` | since until started_at finished_at | stays: only shown; it works by numbers |
-//! | `workflow_runs` | created_at updated_at started_at | stays: only shown; their order is that of their ids |
+//! | `webhook_recoveries` | since until started_at finished_at | stays: only shown; a recovery works by sequence |
+//! | `workflow_runs` | created_at updated_at started_at | stays: only shown; runs are ordered by id |
 //! | `workflow_revisions` | saved_at | stays: only shown, and a revision is kept for longer |
-//! | `steps` | ready_at started_at ended_at deadline_at | stays: only shown; a run ends by its own time |
-//! | `devices` | last_boot_at patch_last_installed_at | stays: what was reported |
-//! | `device_changes` | at | stays: only shown, in the order of their versions |
+//! | `steps` | ready_at started_at ended_at deadline_at | stays: only shown; the run's own deadline ends it |
+//! | `devices` | last_boot_at patch_last_installed_at | stays: reported by the agent |
+//! | `device_changes` | at | stays: only shown; changes are ordered by version |
 //! | `device_identities` | added_at | stays: only compared with each other |
 //! | `tenants` | created_at updated_at | stays: only shown |
 //! | `users` | last_signed_in_at | stays: only shown |
-//! | `user_identities` | created_at | stays: nobody reads it |
-//! | `sso_flows` | expires_at used_at | stays: what finishes one is in a browser that forgets it in ten minutes |
-//! | `sso_used_states` | expires_at | stays: the sign-on itself is in a browser that forgets it in ten minutes |
+//! | `user_identities` | created_at | stays: never read |
+//! | `sso_flows` | expires_at used_at | stays: a flow needs a browser cookie, which expires in ten minutes |
+//! | `sso_used_states` | expires_at | stays: a flow needs a browser cookie, which expires in ten minutes |
 //! | `sso_providers` | created_at updated_at | stays: only shown |
-//! | `sso_domains` | created_at verified_at | stays: only shown; that it is verified, no clock decides |
+//! | `sso_domains` | created_at verified_at | stays: only shown; verification does not depend on the time |
 //! | `sla_targets` | updated_at | stays: only shown |
-//! | `ingest_keys` | created_at revoked_at | stays: only shown; whether it is revoked, no clock decides |
-//! | `rate_usage` | window_start | stays: of no tenant, and nobody counts a minute that is not now |
-//! | `schema_migrations` | applied_at | stays: of no tenant |
-//! | `service_notes` | noted_at | stays: of no tenant |
+//! | `ingest_keys` | created_at revoked_at | stays: only shown; revocation does not depend on the time |
+//! | `rate_usage` | window_start | stays: belongs to no tenant, and only the current minute is counted |
+//! | `schema_migrations` | applied_at | stays: belongs to no tenant |
+//! | `service_notes` | noted_at | stays: belongs to no tenant |
 //!
-//! A wait or an end that is wrong by less than the longest there can be cannot be told from a right one, and stays.
+//! A wait or an expiry that is wrong but within the longest valid one cannot be recognized as wrong, and stays.
 
 use clap::Subcommand;
 use kernel::auth::{TenantClock, bring_credentials_back, find_stuck_clock, list_clocks, operate, set_clock_back};
@@ -108,7 +108,7 @@ pub async fn run(command: ClockCommand) -> Result<()> {
     }
 }
 
-/// What a repair has come to, as programs read it.
+/// The JSON output of a repair.
 #[derive(Serialize)]
 struct Report<'a> {
     tenant: &'a str,
@@ -116,10 +116,10 @@ struct Report<'a> {
     repaired: Repaired,
 }
 
-/// What was brought back by a repair, and from when to when the clock was set.
+/// How many records a repair changed, and from when to when the clock was set.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Repaired {
-    /// None if the clock was not so far ahead that it needs repair.
+    /// `None` if the clock was not so far ahead that it needed a repair.
     pub from: Option<Timestamp>,
     pub to: Timestamp,
     pub api_keys: u64,
@@ -129,8 +129,8 @@ pub struct Repaired {
     pub workflow_steps: u64,
 }
 
-/// Repairs the clock of a tenant, if it is so far ahead that nothing can be written. Credentials come first, because somebody
-/// may use them for longer than was meant, and the clock last.
+/// Repairs the clock of a tenant, if it is so far ahead that nothing can be written. Credentials come first, because they
+/// could be used for longer than intended, and the clock last.
 pub async fn repair(db: &Db) -> Result<Repaired> {
     let Some((stood, now)) = find_stuck_clock(db).await? else {
         return Ok(Repaired {
@@ -158,7 +158,7 @@ pub async fn repair(db: &Db) -> Result<Repaired> {
     Ok(Repaired { from: Some(stood), to, api_keys, tickets, devices, deliveries, workflow_steps })
 }
 
-/// What was done before it failed stays done.
+/// The error of an interrupted repair; the steps already done stay done.
 fn interrupted(error: &Error) -> Error {
     let reason = error.cause().unwrap_or_else(|| error.detail().to_owned());
     Error::unavailable(format!("{reason}; the clock is not set back yet: run the same command again, and it goes on"))
@@ -177,7 +177,6 @@ fn said(report: &Report<'_>) -> String {
     }
 }
 
-/// A clock in one line.
 fn line(clock: &TenantClock) -> String {
     let ahead = match clock.ahead_ms {
         0 => String::new(),

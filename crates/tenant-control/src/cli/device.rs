@@ -1,4 +1,4 @@
-//! `admin device`: what operators do with devices, beside what agents report.
+//! `admin device`: imports, deletes, tags and merges devices.
 
 use std::fs;
 use std::path::PathBuf;
@@ -99,7 +99,7 @@ pub async fn run(command: DeviceCommand) -> Result<()> {
             match (imported.errors.is_empty(), imported.tried) {
                 (true, _) => Ok(()),
                 (false, true) => Err(Error::internal("nothing was imported: see the rows above")),
-                // What was right when it was tried: an organization was archived since, or a device deleted.
+                // The check had passed, but an organization was archived or a device deleted since.
                 (false, false) => Err(Error::internal(
                     "not everything was imported, for something has changed meanwhile: mend the rows above, and import \
                      the file again",

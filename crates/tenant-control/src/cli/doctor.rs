@@ -1,4 +1,4 @@
-//! `doctor`: what would stop the server, or surprise its operator, found before it does.
+//! `doctor`: finds what would stop the server or surprise its operator.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -77,7 +77,7 @@ async fn database(args: &StoreArgs, store: &Store) -> Vec<Check> {
     checks
 }
 
-/// A clock that is far ahead of the time keeps its tenant from writing anything.
+/// A tenant's clock that is far ahead of the wall clock blocks all writes of the tenant.
 async fn tenants_clocks(store: &Store) -> Check {
     const NAME: &str = "tenants' clocks";
     let clocks = match list_clocks(&store.system(Purpose::Cli)).await {
@@ -96,7 +96,7 @@ async fn tenants_clocks(store: &Store) -> Check {
     Check::failed(NAME, problem)
 }
 
-/// Who signs in at another provider than their address leads to. That may be meant so.
+/// Lists users who sign in at another identity provider than their address leads to. It never fails: that may be intended.
 async fn vouching(store: &Store) -> Check {
     const NAME: &str = "single sign-on";
     const SHOWN_MAX: usize = 5;
@@ -117,7 +117,7 @@ async fn vouching(store: &Store) -> Check {
     Check::fine(NAME, detail)
 }
 
-/// The index of the server that uses this data directory.
+/// Checks the search index in this data directory.
 async fn search_index(args: &StoreArgs, store: &Store) -> Check {
     const NAME: &str = "search index";
     match health(&args.search_folder(), &store.system(Purpose::Cli)).await {
@@ -138,7 +138,7 @@ fn secrets_file(args: &StoreArgs) -> Check {
     }
 }
 
-/// What webhooks may reach: an allowed network is open to the endpoints of every tenant.
+/// Shows which networks webhooks may reach: an allowed network is open to the endpoints of every tenant.
 fn outbound(args: &OutboundArgs) -> Check {
     match Outbound::new(args.settings()) {
         Err(error) => Check::failed("webhook targets", error.cause().unwrap_or_else(|| error.to_string())),
@@ -151,7 +151,7 @@ fn outbound(args: &OutboundArgs) -> Check {
     }
 }
 
-/// Only the owner may look at it.
+/// Checks that only the owner can read the path.
 fn private(name: &'static str, path: &Path, mode: &str) -> Check {
     let place = path.display();
     if !path.exists() {

@@ -1,4 +1,4 @@
-//! `admin ingest-key`: what agents report with.
+//! `admin ingest-key`: the keys that agents report with.
 
 use clap::Subcommand;
 use kernel::auth::{Tenant, operate};
@@ -58,7 +58,7 @@ pub async fn run(command: IngestKeyCommand) -> Result<()> {
                 None => None,
             };
             let base_url = url.base_url(&store).await?;
-            // Those of the server: a hash under another pepper would never be found right.
+            // The server's secrets: a hash with another pepper would never match.
             let secrets = kernel::startup::load_secrets(&store, &common.store.secrets()).await?;
             let made = ingest_keys::create(&db, organization.as_ref(), &secrets).await?;
             let id = made.record.id;
@@ -96,7 +96,7 @@ async fn find_organization(db: &Db, tenant: &Tenant, slug: &str) -> Result<Organ
     organizations::find_by_slug(db, slug).await?.ok_or_else(missing)
 }
 
-/// What is no id at all is as unknown as one of another tenant.
+/// A malformed id is reported like the id of another tenant's key: as unknown.
 async fn revoke(store: &Store, tenant: &Tenant, id: &str) -> Result<IngestKey> {
     let missing = || {
         Error::internal(format!(
@@ -109,12 +109,11 @@ async fn revoke(store: &Store, tenant: &Tenant, id: &str) -> Result<IngestKey> {
     revoked.map_err(|error| if error.code() == Code::NotFound { missing() } else { error })
 }
 
-/// With the credentials in it, where agents take them from.
+/// The URL for agents, with the credentials in it, where agents read them.
 fn ingest_url(base_url: &BaseUrl, credentials: &str) -> String {
     base_url.as_str().replacen("://", &format!("://{credentials}@"), 1) + inventory::routes::PATH
 }
 
-/// A key in one line.
 fn line(key: &IngestKey) -> String {
     let organization = key.organization.as_deref().unwrap_or("(all)");
     let revoked = key.revoked_at.map(|at| format!("  revoked {at}")).unwrap_or_default();

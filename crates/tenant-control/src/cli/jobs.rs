@@ -1,4 +1,4 @@
-//! What the features do on their own, beside what the kernel does.
+//! The background jobs of the features; the kernel has its own.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const MEASURE_EVERY: Duration = Duration::from_secs(15);
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 const INDEX_EVERY: Duration = Duration::from_secs(2);
 
-/// Runs until it is dropped.
+/// Runs all jobs until it is dropped.
 pub async fn run(node: Node, delivery_retention_ms: i64, run_retention_ms: i64) {
     tokio::join!(
         every(&node, ANNOUNCE_EVERY, "telling of keys that expire", |node| async move {

@@ -14,17 +14,17 @@ use tokio::sync::watch::channel;
 
 use super::log;
 
-/// From a cached read to a request that is about to be given up.
+/// From a cached read to a request shortly before its timeout.
 const SECONDS_BUCKETS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
-/// Starts counting and listening. Tells the address that was bound.
+/// Installs the recorder and starts the listener. Returns the bound address.
 pub async fn start(address: SocketAddr) -> Result<SocketAddr> {
     let handle = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS_BUCKETS)
         .and_then(PrometheusBuilder::install_recorder)
         .map_err(|error| Error::internal(error.to_string()))?;
-    // Never told to stop: metrics are served to the end of the process.
+    // The stop signal is never sent: metrics are served to the end of the process.
     let (_, running) = channel(false);
     let listener = Listener::bind(address, None).await?;
     let bound = listener.address().map_err(Error::internal)?;

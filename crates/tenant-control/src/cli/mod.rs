@@ -59,11 +59,11 @@ struct MigrateArgs {
     output: Output,
 }
 
-/// Wrong usage, and what cannot be done this way.
+/// The exit code for wrong usage, and for commands that this store does not support.
 const EXIT_USAGE: u8 = 2;
 
-/// Runs a command line and tells how it ended: 0, 1 for a failure, 2 for wrong usage. It takes no generic argument: what is
-/// generic is compiled where it is called, and with this function all that it awaits.
+/// Runs a command line and returns its exit code: 0, 1 for a failure, 2 for wrong usage. It takes no generic argument,
+/// because generic code is compiled in the calling crate, and with it everything that this function awaits.
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
     let arguments = match config::with_file(with_default_command(arguments), &Cli::command()) {
         Ok(arguments) => arguments,
@@ -95,7 +95,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     };
     let ended = runtime.block_on(dispatch(cli.command));
     log::finish();
-    // Whatever is still stuck on a thread of its own must not keep the process.
+    // A blocking task that is still running must not keep the process alive.
     runtime.shutdown_background();
     match ended {
         Ok(code) => code,
@@ -118,7 +118,7 @@ async fn dispatch(command: Command) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// No command, only flags or nothing at all, means `serve`.
+/// Inserts `serve` if no command is given.
 fn with_default_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let first = arguments.get(1).and_then(|argument| argument.to_str());
     let is_own = |text: &str| ["-h", "--help", "-V", "--version"].contains(&text) || !text.starts_with('-');
@@ -129,7 +129,7 @@ fn with_default_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
     arguments
 }
 
-/// What a person at a terminal should read: the cause if there is one, else what was refused.
+/// The error text for a person at a terminal: the fields if there are any, else the cause, else the detail.
 fn explain(error: &Error) -> String {
     let mut text = error.cause().unwrap_or_else(|| error.detail().to_owned());
     if !error.fields().is_empty() {
@@ -142,8 +142,8 @@ fn explain(error: &Error) -> String {
     text
 }
 
-/// Tasks that a thread works on before it looks for what has come in. Usually that is 61; but a large page takes
-/// milliseconds, and 61 of them would keep everybody's next request waiting for most of a second.
+/// Tasks that a runtime thread polls before it checks for I/O events. The default is 61; but rendering a large page takes
+/// milliseconds, and 61 of them would delay every other request by most of a second.
 const EVENT_INTERVAL: u32 = 8;
 
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {

@@ -105,7 +105,7 @@ pub async fn run(command: OrganizationCommand) -> Result<()> {
     }
 }
 
-/// The organization that a command names.
+/// The organization with this slug, or an error that says how to list them.
 pub async fn find_organization(db: &Db, tenant: &Tenant, slug: &str) -> Result<Organization> {
     let missing = || {
         Error::internal(format!(
@@ -116,7 +116,7 @@ pub async fn find_organization(db: &Db, tenant: &Tenant, slug: &str) -> Result<O
     organizations::find_by_slug(db, slug).await?.ok_or_else(missing)
 }
 
-/// By the same rules as the body of a request.
+/// Parses the flags by the same rules as a request body.
 fn read_input(name: String, slug: Option<String>, external_id: Option<String>, domains: Vec<String>) -> Result<Input> {
     let mut body = Map::new();
     body.insert("name".to_owned(), Value::from(name));
@@ -129,7 +129,7 @@ fn read_input(name: String, slug: Option<String>, external_id: Option<String>, d
     read_object::<Input>(body).into_result().map(|(input, _)| input).map_err(|error| flagged(&error))
 }
 
-/// With the flag that each field comes from.
+/// Replaces the pointers of field errors by those of the flags.
 fn flagged(error: &Error) -> Error {
     let flag = |field: &FieldError| {
         let is_domain = field.pointer.starts_with("/domains");
@@ -146,7 +146,6 @@ fn read_update(name: Option<&str>, new_slug: Option<&str>, archived: Option<bool
     Ok(Update { name, slug, archived })
 }
 
-/// An organization in one line.
 fn line(one: &Organization) -> String {
     let archived = if one.archived { "  archived" } else { "" };
     format!("{}  {}  {}{archived}", one.id, one.slug, one.name)

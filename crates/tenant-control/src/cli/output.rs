@@ -1,4 +1,4 @@
-//! The one place that prints: for people, or with `--json` for programs.
+//! The only module that prints: for people, or with `--json` for programs.
 
 use std::io::Write;
 use std::sync::mpsc;
@@ -16,7 +16,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Prints a value as one JSON document, or what `text` makes of it.
+    /// Prints a value as one JSON document, or as the text that `text` returns.
     pub fn print<T: Serialize>(self, value: &T, text: impl FnOnce(&T) -> String) -> Result<()> {
         let line = if self.json { serde_json::to_string(value).map_err(Error::internal)? } else { text(value) };
         say(&line);
@@ -24,7 +24,7 @@ impl Output {
     }
 }
 
-/// A closed pipe is the reader's choice, not a failure of ours.
+/// A closed pipe is ignored: the reader chose to stop reading.
 pub fn say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
@@ -33,7 +33,7 @@ pub fn warn(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// How long the last word of a process waits for a reader who has stalled.
+/// How long the final error message of the process waits for a stalled reader of stderr.
 const LAST_WORD_MAX: Duration = Duration::from_secs(1);
 
 pub fn fail(problem: &str) {

@@ -1,4 +1,4 @@
-//! `serve`: from the settings to a server that runs until it is told to stop.
+//! `serve`: starts the server from its settings and runs it until it is stopped.
 
 use std::future::Future;
 use std::path::Path;
@@ -25,7 +25,7 @@ use workflows::engine::Engine;
 
 pub async fn run(args: ServeArgs) -> Result<()> {
     log::start(args.log_format, &args.log_level)?;
-    // Asked for before anything can be told to stop.
+    // Signal handlers are installed first, so that no early signal is lost.
     let stop = stop_signal()?;
     let _lock = match args.store.database_url {
         None => Some(store::DataLock::take(&args.store)?),
@@ -70,9 +70,9 @@ pub async fn run(args: ServeArgs) -> Result<()> {
         tokio::spawn(reload(node.clone(), certificates));
     }
 
-    // A disk that is full must keep nobody from reading.
+    // Not fatal: with a full disk, the server can still answer reads.
     if let Err(error) = kernel::startup::note_base_url(&store, &base_url).await {
-        tracing::warn!(%error, "where the service is reached was not noted for the commands beside it");
+        tracing::warn!(%error, "failed to save the base URL");
     }
     say(&format!(
         "Tenant Control {} listens on {bound} and is reached at {}",
@@ -95,8 +95,8 @@ pub async fn run(args: ServeArgs) -> Result<()> {
     jobs.abort();
     announcing.abort();
     indexing.abort();
-    // Attempts under way have had the time that requests took; what is not noted by then is sent again by whoever comes
-    // next.
+    // Attempts under way already had the time in which requests were finished; attempts whose outcome is not saved by
+    // then are repeated by the next node that leases their lane.
     let had = stopped_at.get().map_or(Duration::ZERO, Instant::elapsed);
     let ending = async { tokio::join!(sending, running) };
     let _ = tokio::time::timeout(SENDING_MAX.saturating_sub(had).max(SENDING_MIN), ending).await;
@@ -107,7 +107,7 @@ pub async fn run(args: ServeArgs) -> Result<()> {
     Ok(())
 }
 
-/// On an empty store: a first tenant, its admin, and the link that lets a person in.
+/// Creates, on an empty store, the first tenant and its admin, and prints a sign-in link.
 async fn welcome(store: &Store, base_url: &BaseUrl, args: &ServeArgs) -> Result<()> {
     let Some((tenant, user)) = create_first_admin(store).await? else { return Ok(()) };
     let token = create_signin_link(store, tenant.id, user.id).await?;
@@ -126,7 +126,7 @@ async fn welcome(store: &Store, base_url: &BaseUrl, args: &ServeArgs) -> Result<
     Ok(())
 }
 
-/// What a command must be told as well to find this store. Not the database's URL: it may hold a password.
+/// The flag that a command needs to find this store. The database URL is left out: it may contain a password.
 fn told_otherwise(args: &ServeArgs) -> String {
     let elsewhere = args.store.database_url.is_none() && args.store.data_dir != Path::new(config::DATA_DIR);
     if elsewhere { format!(" --data-dir {}", args.store.data_dir.display()) } else { String::new() }
@@ -136,17 +136,17 @@ async fn until_stopping(mut stopping: Receiver<bool>) -> Result<(), RecvError> {
     stopping.wait_for(|stopping| *stopping).await.map(drop)
 }
 
-/// How soon a new certificate is in use.
+/// How often the certificate files are checked.
 const RELOAD_EVERY: Duration = Duration::from_secs(1);
 
-/// Reads the certificate again when its files change.
+/// Reloads the certificate when its files change.
 async fn reload(node: Node, certificates: Arc<Certificates>) {
     let job = move |_| {
         let certificates = certificates.clone();
         async move {
             let read = tokio::task::spawn_blocking(move || certificates.reload());
             if read.await.map_err(Error::internal)?? {
-                tracing::info!("the TLS certificate was read again");
+                tracing::info!("TLS certificate reloaded");
             }
             Ok(())
         }
@@ -154,26 +154,26 @@ async fn reload(node: Node, certificates: Arc<Certificates>) {
     every(&node, RELOAD_EVERY, "reading the TLS certificate", job).await;
 }
 
-/// An allowed network is open to the endpoints of every tenant, which an operator should not find out by accident.
+/// Warns that an allowed network is open to the endpoints of every tenant, so that the operator knows.
 fn warn_of_allowed(node: &Node) {
     for network in node.outbound.allowed() {
-        tracing::warn!(%network, "webhooks of every tenant may reach this network (webhook-allow-cidr)");
+        tracing::warn!(%network, "webhooks of every tenant may reach this network (--webhook-allow-cidr)");
     }
 }
 
-/// For attempts under way, from the moment the process is told to stop: a little more than the sender gives them.
+/// How long attempts under way may take after the stop signal: a little more than the sender gives them.
 const SENDING_MAX: Duration = Duration::from_secs(8);
-/// And this much after the last request, however long that took.
+/// How long they may take at least after the last request has finished.
 const SENDING_MIN: Duration = Duration::from_millis(500);
 
-/// What the 25 s for the whole end leave after the 20 s in which requests are finished.
+/// The timeout of the final saves: shutdown has 25 s in all, and requests may take 20 s of them.
 const FINISH_MAX: Duration = Duration::from_secs(3);
 
-/// What is in memory goes to disk, unless the database stays silent: nothing that was acknowledged waits for this.
+/// Saves what is only in memory, unless the database does not answer. No acknowledged write depends on this.
 async fn finish(node: &Node) {
     let finished = tokio::time::timeout(FINISH_MAX, async {
         if let Err(error) = kernel::jobs::note_uses(node).await {
-            tracing::warn!(%error, "the last uses of credentials were not written down");
+            tracing::warn!(%error, "failed to save the last uses of credentials");
         }
         node.store.close().await;
     });

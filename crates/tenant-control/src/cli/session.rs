@@ -1,4 +1,4 @@
-//! `admin session`: signing people in, and out.
+//! `admin session`: signs people in and out.
 
 use clap::{Args, Subcommand};
 use kernel::auth::{
@@ -90,7 +90,7 @@ pub async fn run(command: SessionCommand) -> Result<()> {
                     tenant.slug, tenant.slug
                 ))
             };
-            // What is no id at all is as unknown as one of another tenant.
+            // A malformed id is reported like the id of another tenant's session: as unknown.
             let session: SessionId = id.parse().map_err(|_| missing())?;
             if !revoke_session(&operate(&store, &tenant), session).await? {
                 return Err(missing());
@@ -135,7 +135,6 @@ async fn create(whom: &Whom, link: bool, url: &LinkArgs, session: SessionArgs, c
     })
 }
 
-/// A session in one line.
 fn line(session: &SessionEntry) -> String {
     let SessionEntry { id, email, created_at, last_seen_at, expires_at } = session;
     format!("{id}  {email}  made {created_at}  seen {last_seen_at}  until {expires_at}")

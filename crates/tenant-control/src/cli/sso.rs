@@ -1,4 +1,4 @@
-//! `admin sso`: where the people of a tenant sign in.
+//! `admin sso`: the identity providers and domains of a tenant.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -183,7 +183,7 @@ pub fn parse_id(text: &str) -> Result<ProviderId, String> {
     text.parse().map_err(|_| "is not the id of a provider, such as sso_01jd8z6v2mfkpb7h3q9xw5t4rd".to_owned())
 }
 
-/// None refuses whoever fits no rule.
+/// `None` refuses users who match no role rule.
 #[derive(Clone, Copy)]
 struct DefaultRole(Option<Role>);
 
@@ -264,7 +264,7 @@ async fn add(args: AddArgs) -> Result<()> {
     let tenant = tenant(&store, &of).await?;
     let needs_leave = check_issuer(&issuer, &args.outbound, &tenant).await?;
     let base_url = args.url.base_url(&store).await?;
-    // Those of the server: what is sealed with others would never open.
+    // The server's secrets: a client secret sealed with others could never be opened.
     let secrets = kernel::startup::load_secrets(&store, &store_args.secrets()).await?;
     let new = NewProvider {
         name,
@@ -285,7 +285,7 @@ async fn add(args: AddArgs) -> Result<()> {
     output.print(&added, |added| instructions(added, &tenant))
 }
 
-/// Where the provider sends people back to who have signed out there, if any are led to it.
+/// The URI to which the provider redirects after a sign-out, if users are sent there to sign out.
 fn signed_out_uri(provider: &Provider, base_url: &BaseUrl) -> Option<String> {
     provider.sign_out_at_provider.then(|| format!("{}{SIGNED_OUT_PATH}", base_url.as_str()))
 }
@@ -323,7 +323,7 @@ async fn update(args: UpdateArgs) -> Result<()> {
     })
 }
 
-/// A provider that may have changed, and what it has to know since people are led to it when they sign out.
+/// The provider after an update, and the URI to register there if users sign out at it from now on.
 #[derive(Serialize)]
 struct Updated {
     #[serde(flatten)]
@@ -336,7 +336,7 @@ fn logout_line(uri: &str) -> String {
     format!("Register this post-logout redirect URI there:\n  {uri}")
 }
 
-/// A new provider, and what it has to know.
+/// A new provider, and the URIs to register there.
 #[derive(Serialize)]
 struct Added {
     #[serde(flatten)]
@@ -344,14 +344,14 @@ struct Added {
     redirect_uri: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     post_logout_redirect_uri: Option<String>,
-    /// It is inside a private network, which the server calls only if its operator allows it.
+    /// Whether the provider is inside a private network, which the server calls only if its operator allows it.
     needs_leave: bool,
 }
 
-/// More than a secret may have, so that one that is too long is seen to be.
+/// Larger than any valid secret, so that one that is too long is detected.
 const SECRET_FILE_BYTES_MAX: u64 = 64 * 1024;
 
-/// As people write it into a file, with the end of its line.
+/// Reads a secret from a file, without the newline at its end.
 fn read_secret(path: &Path) -> Result<String> {
     let failed = |error: io::Error| Error::internal(format!("{}: {error}", path.display()));
     let mut text = String::new();
@@ -359,8 +359,8 @@ fn read_secret(path: &Path) -> Result<String> {
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// What the server would refuse at every sign-on is refused here, too. What its operator may have allowed, only the server knows:
-/// whether it must have is told, and decided there.
+/// Refuses an issuer that the server would refuse at every sign-on. Only the server knows which private networks its
+/// operator allows, so this returns whether the issuer needs such permission.
 async fn check_issuer(issuer: &str, outbound: &OutboundArgs, tenant: &Tenant) -> Result<bool> {
     let wrong = |detail: String| Error::invalid("/issuer", "invalid_url", detail);
     let target = Target::parse(issuer).map_err(|bad| wrong(bad.to_string()))?;
@@ -422,7 +422,7 @@ fn unknown(error: Error, tenant: &Tenant, id: ProviderId) -> Error {
     ))
 }
 
-/// Whether the owner of the domain has published what only they can.
+/// Checks that the domain's owner has published the expected TXT record.
 async fn look_up(store: &Store, domain: &Domain, server: Option<SocketAddr>) -> Result<()> {
     let found = look_up_txt(&domain.txt.name, server, &store.world().chance).await?;
     if found.iter().any(|text| text.trim() == domain.txt.value) {
@@ -436,7 +436,7 @@ async fn look_up(store: &Store, domain: &Domain, server: Option<SocketAddr>) -> 
     )))
 }
 
-/// A provider, and below it each of its domains.
+/// The provider, and below it each of its domains.
 fn lines(provider: &Provider) -> String {
     let state = if provider.enabled { "enabled" } else { "disabled" };
     let scope = provider.scope.as_ref().map(|scope| format!("  asked for {scope}")).unwrap_or_default();

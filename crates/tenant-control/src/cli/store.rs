@@ -1,4 +1,4 @@
-//! Opening the store for a command.
+//! Opens the store for a command or for the server.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -12,12 +12,12 @@ use super::output::{Output, warn};
 use crate::config::{self, StoreArgs};
 use crate::migrations::MIGRATIONS;
 
-/// The store, with its schema brought up to date, for a command: whoever waits for it is told why.
+/// Opens the store for a command and migrates it. While it waits for another process, it says so on stderr.
 pub async fn open(args: &StoreArgs) -> Result<Store> {
     migrated(open_as_it_is(args).await?).await
 }
 
-/// The same for a server, which tells the log and nobody else.
+/// Opens the store for the server and migrates it. The server writes only to its log.
 pub async fn open_to_serve(args: &StoreArgs) -> Result<Store> {
     make_private_dir(&args.data_dir)?;
     migrated(Store::open(args.options(), World::default()).await?).await
@@ -30,15 +30,15 @@ async fn migrated(store: Store) -> Result<Store> {
     Ok(store)
 }
 
-/// For a command, without a look at the schema.
+/// Opens the store for a command without migrating it.
 pub async fn open_as_it_is(args: &StoreArgs) -> Result<Store> {
     make_private_dir(&args.data_dir)?;
     let world = World { operator: operator_name(), ..World::default() };
     Store::open(args.options().tell_wait(tell_wait), world).await
 }
 
-/// Who runs a command, for the trail: through sudo the person who did, else the user of the operating system, by number if
-/// that has no name for them. They could write anything to the store, so this tells colleagues apart and proves nothing.
+/// The operator's name for the audit trail: the user behind sudo, else the user of the operating system, by number if it has
+/// no name. An operator could write anything to the store, so this distinguishes colleagues and proves nothing.
 fn operator_name() -> OperatorName {
     let number = || OperatorName::parse(&format!("uid {}", fs::metadata("/proc/self").ok()?.uid()));
     let user = || whoami::username().ok().and_then(|name| OperatorName::parse(&name));
@@ -60,7 +60,7 @@ pub async fn migrate(args: &StoreArgs, output: &Output) -> Result<()> {
     })
 }
 
-/// Only the owner may look: the data is everybody's, and the secrets are beside it.
+/// Creates the data directory with access for its owner only: it holds the data of all tenants, and the secrets.
 fn make_private_dir(path: &Path) -> Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -77,7 +77,7 @@ fn make_private_dir(path: &Path) -> Result<()> {
         .map_err(|error| Error::internal(format!("cannot make the data directory {}: {error}", path.display())))
 }
 
-/// Held while a server or a restore works on the embedded store; freed by the system when the process ends.
+/// Held while a server or a restore uses the embedded store; the operating system releases it when the process ends.
 pub struct DataLock(#[expect(dead_code, reason = "the lock lives as long as the file is open")] fs::File);
 
 impl DataLock {

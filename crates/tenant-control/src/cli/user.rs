@@ -117,7 +117,7 @@ pub async fn run(command: UserCommand) -> Result<()> {
     }
 }
 
-/// What is said of those alone who cannot sign in.
+/// The suffix of users who cannot sign in.
 fn aside(user: &User) -> &'static str {
     match user.status {
         Status::Active => "",

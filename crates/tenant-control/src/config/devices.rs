@@ -1,4 +1,4 @@
-//! What `serve` can be told about devices.
+//! The arguments of `serve` about devices.
 
 use clap::Args;
 use kernel::base::{DAY_MS, HOUR_MS};
@@ -31,7 +31,7 @@ impl DeviceArgs {
         }
     }
 
-    /// What is stale has been offline before.
+    /// A device must go offline before it becomes stale, and not before its next report is due.
     pub fn check(self) -> Result<(), String> {
         let (hours, days) = (self.device_offline_hours, self.device_stale_days);
         if hours >= days * 24 {

@@ -1,4 +1,4 @@
-//! What `serve` can be told about workflows.
+//! The arguments of `serve` about workflows.
 
 use clap::Args;
 use kernel::base::{DAY_MS, HOUR_MS};
@@ -43,12 +43,11 @@ impl WorkflowArgs {
         }
     }
 
-    /// How long runs that are over are kept.
     pub fn history_ms(self) -> i64 {
         self.workflow_history_days * DAY_MS
     }
 
-    /// A run reads its event for as long as it lasts.
+    /// A run reads its event as long as it lasts, so it must not outlive the event.
     pub fn check(self, event_days: i64) -> Result<(), String> {
         match self.workflow_run_days {
             Some(days) if days >= event_days => Err(format!(

@@ -19,7 +19,7 @@ pub const FEATURE: Feature = Feature {
 
 const PATH: &str = "/api/openapi.json";
 
-/// The document, or 304 if the caller has it.
+/// The document, or 304 if the client has it already.
 pub struct Published {
     document: Arc<Document>,
     unchanged: bool,
@@ -34,7 +34,7 @@ impl IntoResponse for Published {
         };
         let headers = response.headers_mut();
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, no-cache"));
-        // Also where there is nothing to compress: a cache keeps what 304 says of the answer that it has.
+        // Set on 304 too, although it has no body: a cache updates the headers of its stored response from it.
         headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
         if let Ok(etag) = HeaderValue::try_from(&self.document.etag) {
             headers.insert(header::ETAG, etag);
@@ -71,7 +71,7 @@ pub async fn get(
     query.parse()?;
     let document = document.get()?;
     let known = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
-    // As RFC 9110 compares them here: a weak tag is as good as a strong one.
+    // RFC 9110 prescribes the weak comparison here: a weak tag equals a strong one.
     let opaque = |tag: &str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();
     let unchanged = known.flat_map(|line| line.split(',')).any(|tag| {
         let tag = tag.trim();

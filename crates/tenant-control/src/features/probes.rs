@@ -1,4 +1,4 @@
-//! `/healthz` and `/readyz`, for whatever watches the process.
+//! `/healthz` and `/readyz`, for load balancers and monitoring.
 
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,9 @@ pub const FEATURE: Feature = Feature {
     ..Feature::NEW
 };
 
-/// As long as a request waits for a connection. A database that is silent for longer does not serve.
+/// The timeout of a readiness check: as long as a request waits for a connection.
 const READY_MAX: Duration = Duration::from_secs(5);
-/// A result is shared for this long: anybody may ask, and each question is a job of the database's writer.
+/// A result is cached for this long: anybody may probe, and each check is a job of the database's writer.
 const READY_SHARED: Duration = Duration::from_secs(1);
 
 /// The process runs and answers.
@@ -23,7 +23,7 @@ pub async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// The database answers, so traffic may come.
+/// The database answers, so the node can take traffic.
 pub async fn readyz(State(app): State<Shared>) -> (StatusCode, &'static str) {
     if is_ready(&app).await {
         (StatusCode::OK, "ready\n")
@@ -39,7 +39,7 @@ async fn is_ready(app: &App) -> bool {
         Some((_, ready)) => ready,
         None => false,
     };
-    // Already now, so that clients that ask and go away before the answer cost no more than others.
+    // Stored before the check, so that clients that disconnect before the response do not cause one check each.
     *last = Some((Instant::now(), before));
     let ready = ping(app).await;
     *last = Some((Instant::now(), ready));
@@ -50,7 +50,7 @@ async fn ping(app: &App) -> bool {
     match tokio::time::timeout(READY_MAX, app.ping()).await {
         Ok(Ok(())) => return true,
         Ok(Err(error)) => tracing::warn!(%error, "not ready"),
-        Err(_) => tracing::warn!("not ready: the database is silent"),
+        Err(_) => tracing::warn!("not ready: no answer from the database"),
     }
     false
 }

@@ -1,4 +1,4 @@
-//! What steps of workflows do with tickets: what the routes do, with the same bodies and the same answers.
+//! Workflow actions on tickets. They take the same bodies and give the same answers as the routes.
 
 use futures_util::future::BoxFuture;
 use kernel::auth::{Rights, Scope};
@@ -99,7 +99,7 @@ async fn change(
     answer(&store::change(tx, rights, known, &IfMatch::default(), patch).await?)
 }
 
-/// What the route answers.
+/// The same JSON that the route answers.
 fn answer(ticket: &Ticket) -> Result<Value> {
     serde_json::to_value(ticket).map_err(Error::internal)
 }

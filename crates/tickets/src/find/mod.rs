@@ -1,8 +1,7 @@
-//! Which tickets are wanted, in which order, and by which terms they can be found.
+//! The filter of the ticket list, and the terms of the inverted index.
 //!
-//! Every ticket has a row in `ticket_terms` for each thing it can be found by. A term of a property starts with whether
-//! the ticket is live or done: of the tickets of a technician or a customer, those that are live are few, however many
-//! there have been.
+//! Every ticket has a posting in `ticket_terms` for each value it can be found by. The term of a property starts with
+//! whether the ticket is live or done, because a technician or customer has few live tickets, however many there have been.
 
 mod order;
 pub mod search;
@@ -19,13 +18,13 @@ use people::organizations::OrganizationId;
 
 pub use order::{Key, Order, SortBy};
 
-/// Which tickets are wanted; `None` is all.
+/// Which tickets to list; `None` matches all.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     pub status: Option<Vec<Status>>,
     pub priority: Option<Vec<Priority>>,
     pub r#type: Option<Vec<Type>>,
-    /// Among them perhaps nobody.
+    /// May include "none": assigned to nobody.
     pub assignee_id: Option<Vec<IdOrNone<UserId>>>,
     pub organization_id: Option<Vec<IdOrNone<OrganizationId>>>,
     pub device_id: Option<Vec<DeviceId>>,
@@ -34,7 +33,7 @@ pub struct Filter {
     pub number: Option<Vec<i64>>,
     pub created_since: Option<Timestamp>,
     pub updated_since: Option<Timestamp>,
-    /// Each is the beginning of a word of the subject.
+    /// Prefixes; each must match a word of the subject.
     pub words: Vec<String>,
 }
 
@@ -60,13 +59,13 @@ impl Filter {
             && self.has_words(&ticket.subject)
     }
 
-    /// Whether every word sought is the beginning of one of the subject's.
+    /// Whether every word of the filter is a prefix of a word of the subject.
     fn has_words(&self, subject: &str) -> bool {
         let spoken = if self.words.is_empty() { BTreeSet::new() } else { word_set(subject) };
         self.words.iter().all(|start| spoken.iter().any(|word| word.starts_with(start.as_str())))
     }
 
-    /// How many conditions there are, but for the two that bound a walk in their own order.
+    /// The number of conditions, without the two times, which bound a walk in their own order.
     fn conditions(&self) -> usize {
         let given = [
             self.status.is_some(),
@@ -82,7 +81,7 @@ impl Filter {
         given.into_iter().filter(|given| *given).count() + self.words.len()
     }
 
-    /// A filter that would narrow this one down.
+    /// A filter parameter that would narrow this filter down.
     fn suggestion(&self, short_word: bool) -> &'static str {
         let longer = "a longer word in q";
         let candidates = [
@@ -99,7 +98,7 @@ impl Filter {
         candidates.into_iter().find(|(missing, _)| *missing).map_or(longer, |(_, name)| name)
     }
 
-    /// The sets of terms of which a wanted ticket has at least one each.
+    /// Sets of terms. A matching ticket has at least one term of each set.
     fn terms(&self) -> Vec<Vec<String>> {
         let sets = [
             self.status.as_ref().map(|any| any.iter().map(|status| status_term(*status)).collect()),
@@ -113,18 +112,18 @@ impl Filter {
         sets.into_iter().flatten().collect()
     }
 
-    /// The beginnings of further terms, for each word that is sought.
+    /// The term prefixes for each word of the filter.
     fn starts(&self) -> Vec<Vec<String>> {
         self.words.iter().map(|word| self.spell(WORD, std::slice::from_ref(word))).collect()
     }
 
-    /// These values of live tickets, of done ones, or of both.
+    /// The terms of these values for live tickets, done ones or both, as the status filter needs them.
     fn spell(&self, letter: char, values: &[String]) -> Vec<String> {
         let lives = self.lives();
         lives.iter().flat_map(|live| values.iter().map(|value| term(*live, letter, value))).collect()
     }
 
-    /// The tickets of the customers that are asked for, or else of the technicians.
+    /// The organizations of the filter, or else its assignees.
     fn owners(&self) -> Option<Owners> {
         let of = |column, letter, values: Vec<String>| {
             let ids = values.iter().map(|value| Some(value.clone()).filter(|value| value != NO_ID)).collect();
@@ -134,35 +133,35 @@ impl Filter {
         organizations.or_else(|| self.assignee_id.as_deref().map(|any| of("assignee_id", ASSIGNEE, texts(any))))
     }
 
-    /// The smallest index that has everything wanted, whatever else is asked for.
+    /// The smallest index that has every matching ticket.
     fn all(&self) -> Among {
         if self.is_live() { Among::Live } else { Among::All }
     }
 
-    /// Whether nothing is wanted that is done.
+    /// Whether only live tickets match.
     fn is_live(&self) -> bool {
         self.lives() == [true]
     }
 
-    /// Whether live tickets are wanted, done ones, or both.
+    /// `true` for live tickets, `false` for done ones, or both.
     fn lives(&self) -> Vec<bool> {
         let wanted = |live: bool| self.status.as_ref().is_none_or(|any| any.iter().any(|one| one.is_done() != live));
         [true, false].into_iter().filter(|live| wanted(*live)).collect()
     }
 }
 
-/// Which tickets an index in some order has.
+/// Which tickets an index contains.
 enum Among {
     All,
     Live,
-    /// In the order of updates alone.
+    /// Only in the order of updates.
     Owners(Owners),
 }
 
-/// Customers or technicians whose tickets are wanted.
+/// The organizations or assignees of a filter.
 struct Owners {
     column: &'static str,
-    /// None: what has none.
+    /// `None` matches tickets without an owner.
     ids: Vec<Option<String>>,
     terms: Vec<String>,
 }
@@ -191,7 +190,7 @@ fn term(live: bool, letter: char, value: &str) -> String {
     format!("{}{letter}:{value}", if live { '+' } else { '-' })
 }
 
-/// Everything a ticket can be found by.
+/// The terms of all postings of a ticket.
 pub fn terms_of(ticket: &Ticket) -> BTreeSet<String> {
     let live = !ticket.status.is_done();
     let mut terms = BTreeSet::from([

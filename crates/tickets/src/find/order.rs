@@ -1,4 +1,4 @@
-//! The orders of a list, and places in them.
+//! Sort orders of the ticket list, and sort keys in them.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -11,7 +11,7 @@ use super::Filter;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SortBy {
-    /// The order of numbers, too.
+    /// The same order as by number.
     CreatedAt,
     UpdatedAt,
     Priority,
@@ -41,7 +41,7 @@ impl Order {
         Ok(Order { by, descending })
     }
 
-    /// Newest first; with `updated_since` in the order of the updates, so that a reader can go on from the last one.
+    /// Newest first; with `updated_since` in the order of updates, so that a reader can continue from the last one.
     pub fn default_of(filter: &Filter) -> Self {
         match filter.updated_since {
             Some(_) => Order { by: SortBy::UpdatedAt, descending: false },
@@ -49,7 +49,7 @@ impl Order {
         }
     }
 
-    /// Where a ticket stands of which no more is known than what can be sorted by.
+    /// The sort key of a ticket, from the values that lists can be sorted by.
     pub fn key(self, number: i64, changed: Tick, rank: i64, due_at: Option<Timestamp>) -> Key {
         let (value, sequence) = match self.by {
             SortBy::CreatedAt => (None, 0),
@@ -73,13 +73,13 @@ impl Order {
         missing.then(if self.descending { places.reverse() } else { places })
     }
 
-    /// Whether a reader may follow the changes in this order.
+    /// Whether a reader can follow updates in this order.
     pub fn follows(self) -> bool {
         self.by == SortBy::UpdatedAt && !self.descending
     }
 }
 
-/// As the query spells it.
+/// The value of the `sort` parameter.
 impl fmt::Display for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self.by {
@@ -92,7 +92,7 @@ impl fmt::Display for Order {
     }
 }
 
-/// A place in an order: what it is sorted by, the sequence of the last change in the order of updates, and the ticket's
+/// The position of a ticket in an order: the sorted value, the sequence of its last change in the order of updates, and its
 /// number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
@@ -103,7 +103,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// In the order of numbers.
+    /// The key of a ticket in the order of numbers.
     pub fn of(number: i64) -> Self {
         Key { value: None, sequence: 0, number }
     }
@@ -117,7 +117,7 @@ impl CursorKey for Key {
     fn from_position(position: &[Value]) -> Option<Self> {
         let (value, sequence, number) = match position {
             [value, Value::Int(sequence), Value::Int(number)] => (value, *sequence, *number),
-            // Made before there were sequences: what changed in that very millisecond comes again.
+            // A cursor from before there were sequences: changes of that millisecond are shown again.
             [value, Value::Int(number)] => (value, 0, *number),
             _ => return None,
         };

@@ -1,8 +1,8 @@
-//! How the tickets of a page are found: along one index, or by reading the smallest of several sets whole.
+//! Finding the tickets of a page: by a walk along one index, or by reading the smallest of several sets whole.
 //!
-//! A walk in the wanted order that comes by nothing but what is wanted answers at once. Else a set that is small is read
-//! whole, judged and sorted; and if none is, the walk goes on, judging what it comes by, until the page is full. What
-//! neither can answer within the budget is refused, but for what is promised: that is followed to its end.
+//! A walk in the requested order on which every ticket matches answers at once. Otherwise a small set is read whole,
+//! filtered and sorted. If no set is small, the walk filters tickets until the page is full. A query that neither can answer
+//! within the row budget is refused, except the guaranteed queries (`search_guaranteed`), which have a larger budget.
 
 use std::collections::HashSet;
 
@@ -15,40 +15,40 @@ use super::{Among, Filter, Key, Order, SortBy};
 use feature_kit::QUERY_TOO_BROAD;
 use feature_kit::custom_fields::CUSTOM_BYTES_MAX;
 
-/// Tickets that one request may look at along a walk, and the largest set that is read whole.
+/// The row budget of a walk, and the largest set that is read whole.
 const ROWS_MAX: usize = 10_000;
-/// The same for what is never refused: more than one customer has that are not done.
+/// The row budget of guaranteed queries: more live tickets than one customer has.
 const PROMISED_ROWS_MAX: usize = 200_000;
-/// A walk that has to look at each ticket starts with steps of this many, and doubles them up to the other.
+/// A walk that filters tickets starts with steps of `STEP_MIN` rows and doubles them up to `STEP_MAX`.
 const STEP_MIN: usize = 200;
 const STEP_MAX: usize = 1_000;
-/// A page is read in parts of so many: it may end before its limit, when its texts are long.
+/// Rows of a page that are read at once: a page with long texts may end before its limit.
 const READ_ROWS: usize = 50;
-/// So many entries of an index cost as much as a look at a ticket.
+/// Index entries that cost as much as examining one ticket.
 const ENTRIES_PER_ROW: usize = 8;
-/// So many tickets a request looks at on the threads that serve requests; then it leaves them alone. So small lists wait
-/// for nobody's large ones.
+/// Rows that a request examines on the threads that serve requests. Beyond that it runs elsewhere, so that small lists do
+/// not wait for large ones.
 pub(super) const INLINE_ROWS: usize = 2 * (LIMIT_MAX + 1);
 
-/// A page of tickets, and where the next one starts.
+/// A page of tickets, and the key after which the next page starts.
 pub struct Found {
     pub tickets: Vec<Ticket>,
     pub next: Option<Key>,
 }
 
-/// What is sought.
+/// One search and its progress.
 pub(super) struct Search<'a> {
     pub db: &'a Db,
     pub filter: &'a Filter,
     pub order: Order,
     after: Option<Key>,
-    /// One more than the page, which tells whether there is another.
+    /// One more than the page, to see whether there is another page.
     want: usize,
-    /// Every wanted ticket has a number above this one.
+    /// Every matching ticket has a higher number than this.
     pub above: i64,
-    /// In the order of updates: nothing that changed behind this is shown; it comes when the reader goes on.
+    /// In the order of updates, the last change that is shown. Later ones come when the reader continues.
     pub until: Option<Tick>,
-    /// How many tickets have been looked at, or entries that cost as much.
+    /// Rows examined so far, with index entries at their cost in rows.
     pub looked: usize,
 }
 
@@ -56,7 +56,7 @@ pub async fn find(db: &Db, filter: &Filter, order: Order, after: Option<Key>, li
     let mut search = Search { db, filter, order, after, want: limit + 1, above: 0, until: None, looked: 0 };
     if order.follows() {
         let last = db.last_tick().await?;
-        // Only a clock that was set back leaves a reader there: it would wait for a time that may be far.
+        // The cursor is in the future because the tenant's clock was set back. The reader would wait until then.
         if after.and_then(|key| key.value).is_some_and(|at| at > last.at.as_millis()) {
             let detail =
                 "The cursor is behind all changes: the tenant's clock was set back. Start again without a cursor.";
@@ -88,50 +88,50 @@ pub async fn find(db: &Db, filter: &Filter, order: Order, after: Option<Key>, li
     Ok(Found { tickets, next: last.filter(|_| more) })
 }
 
-/// How much the texts of a ticket take that may be long, about, as JSON writes them.
+/// An estimate of the JSON size of a ticket's long texts.
 fn long_bytes(ticket: &Ticket) -> usize {
     let custom = if ticket.custom_fields.is_empty() { 0 } else { CUSTOM_BYTES_MAX };
     let description = ticket.description.as_deref().unwrap_or_default();
     written(description) + custom + ticket.tags.iter().map(|tag| written(tag)).sum::<usize>()
 }
 
-/// What a text takes at most when it is written. Counted in two runs, which the processor does for many bytes at once.
+/// The largest JSON size of a text. Two passes, because each is vectorized.
 fn written(text: &str) -> usize {
     let of_six = text.bytes().filter(u8::is_ascii_control).count();
     let of_two = text.bytes().filter(|byte| matches!(byte, b'"' | b'\\')).count();
     text.len() + 5 * of_six + of_two
 }
 
-/// Tickets that can be read whole, without regard to the order.
+/// A set of tickets that is read whole, in any order.
 pub(super) enum Set {
-    /// What has any of these terms.
+    /// Tickets with any of these terms.
     Terms(Vec<String>),
-    /// What has a term that starts so: for beginnings that very many words have.
+    /// Tickets with a term of any of these prefixes, where a prefix has too many terms to list.
     Starts(Vec<String>),
-    /// What changed since the moment that is asked for.
+    /// Tickets changed since `updated_since`.
     Changed(Among),
-    /// What was created since the moment that is asked for.
+    /// Tickets created since `created_since`.
     Created,
 }
 
-/// Tickets that come by in the wanted order.
+/// A source of tickets in the requested order.
 enum Walk {
     /// Along an index of tickets.
     Index(Among),
-    /// What has a term of each of these, in the order of numbers.
+    /// Tickets with a term of each of these sets, in the order of numbers.
     Terms(Vec<Vec<String>>),
 }
 
 struct Plan {
     walk: Walk,
-    /// Whether it comes by nothing but what is wanted.
+    /// Whether every ticket of the walk matches.
     exact: bool,
     sets: Vec<Set>,
-    /// Whether a word is so short that it stands for very many.
+    /// Whether a word is so short that it is the prefix of very many.
     short_word: bool,
 }
 
-/// What came by in one step, and how far it went.
+/// The keys of one step of a walk, and how far it went.
 struct Step {
     keys: Vec<Key>,
     last: Option<Key>,
@@ -144,7 +144,7 @@ impl Step {
     }
 }
 
-/// How far a walk has come, what is wanted of all that it has come by, and how far its next step goes.
+/// The position of a walk, the matching keys so far, and the size of its next step.
 struct Walked {
     at: Option<Key>,
     found: Vec<Key>,
@@ -152,7 +152,7 @@ struct Walked {
 }
 
 impl Search<'_> {
-    /// The first of what is wanted, in order, behind where the page starts.
+    /// The keys of the page and one more, in order.
     async fn keys(&mut self) -> Result<Vec<Key>> {
         if let Some(numbers) = self.named().await? {
             return self.whole(numbers).await;
@@ -165,7 +165,7 @@ impl Search<'_> {
         if let Some(numbers) = self.smallest(&plan.sets, INLINE_ROWS).await? {
             return self.whole(numbers).await;
         }
-        // What is frequent fills the page in a step or two.
+        // If most tickets match, a step or two fill the page.
         let mut walked = Walked { at: self.after, found: Vec::new(), rows: STEP_MIN.max(2 * self.want) };
         if self.walk(&plan.walk, &mut walked, INLINE_ROWS).await? {
             return Ok(self.sorted(walked.found));
@@ -182,7 +182,7 @@ impl Search<'_> {
         }
     }
 
-    /// The indexes that could answer.
+    /// Chooses the walk and the sets that could answer the query.
     async fn plan(&self) -> Result<Plan> {
         let (filter, by) = (self.filter, self.order.by);
         let (mut terms, mut starts) = (filter.terms(), Vec::new());
@@ -201,7 +201,7 @@ impl Search<'_> {
         if filter.created_since.is_some() && by != SortBy::CreatedAt {
             sets.push(Set::Created);
         }
-        // What bounds a walk in its own order needs no look at the ticket.
+        // A bound in the walk's own order is checked without examining the ticket.
         let bounded = (filter.updated_since.is_none() || by == SortBy::UpdatedAt)
             && (filter.created_since.is_none() || by == SortBy::CreatedAt);
         let conditions = filter.conditions();
@@ -209,7 +209,7 @@ impl Search<'_> {
         let owners = owners().filter(|_| by == SortBy::UpdatedAt);
         let exact = bounded && (conditions == 0 || conditions == 1 && !short_word && (in_numbers || owners.is_some()));
         let walk = if in_numbers {
-            // It needs no set of them: it is led by what is rare, and ends where that ends.
+            // The terms need no sets: the walk follows the rarest of them, and ends where that ends.
             Walk::Terms(terms)
         } else {
             sets.extend(terms.into_iter().map(Set::Terms));
@@ -218,7 +218,7 @@ impl Search<'_> {
         Ok(Plan { walk, exact, sets, short_word })
     }
 
-    /// The smallest of these, if it has no more than so many. Each is read no further than the smallest before it.
+    /// The numbers of the smallest set, if it has at most `most`. Each set is read no further than the smallest before it.
     async fn smallest(&self, sets: &[Set], most: usize) -> Result<Option<Vec<i64>>> {
         let (mut rows, mut smallest) = (most + 1, None);
         for set in sets {
@@ -231,7 +231,7 @@ impl Search<'_> {
         Ok(smallest)
     }
 
-    /// What is wanted of all these.
+    /// The sorted keys of those of these tickets that match.
     async fn whole(&mut self, numbers: Vec<i64>) -> Result<Vec<Key>> {
         let keys: Vec<Key> = numbers.into_iter().map(Key::of).collect();
         let mut found = Vec::new();
@@ -241,14 +241,14 @@ impl Search<'_> {
         Ok(self.sorted(found))
     }
 
-    /// Goes on until the page is full or nothing more comes, which is true; or until so many have been looked at.
+    /// Continues the walk. True if the page is full or the walk has ended; false if `most` rows have been examined.
     async fn walk(&mut self, walk: &Walk, walked: &mut Walked, most: usize) -> Result<bool> {
         while self.looked < most {
             let step = self.step(walk, walked.at, walked.rows).await?;
             for keys in step.keys.chunks(STEP_MAX) {
                 let wanted = self.judge(keys, Order { by: SortBy::CreatedAt, ..self.order }).await?;
                 let wanted: HashSet<i64> = wanted.iter().map(|key| key.number).collect();
-                // The place is where the walk came by, even if the ticket has moved since.
+                // The key is the one that the walk saw, even if the ticket has moved since.
                 walked.found.extend(keys.iter().filter(|key| wanted.contains(&key.number)));
             }
             if step.ended || walked.found.len() >= self.want {
@@ -284,15 +284,15 @@ impl Search<'_> {
         }
     }
 
-    /// Of steps from one place: that of the rarest terms, but for what another has passed without coming by it. It has
-    /// come to the end with the fewest, or it has come furthest.
+    /// Intersects steps that start at one position. The step of the rarest terms leads: the one that ended with the fewest
+    /// keys, or else the one that went furthest. Keys that another step has passed without finding them are removed.
     fn met(&self, mut steps: Vec<Step>) -> Step {
         let ended = (0..steps.len()).filter(|at| steps[*at].ended).min_by_key(|at| steps[*at].keys.len());
         let placed = steps.iter().enumerate().filter_map(|(at, step)| Some((at, step.last?)));
         let furthest = placed.max_by(|(_, a), (_, b)| self.order.compare(*a, *b)).map(|(at, _)| at);
         let mut lead = steps.swap_remove(ended.or(furthest).unwrap_or(0));
         for other in steps {
-            // One that has ended has passed everything.
+            // A step that has ended has passed every key.
             let passed = other.last.filter(|_| !other.ended);
             let numbers: HashSet<i64> = other.keys.iter().map(|key| key.number).collect();
             let ahead = |key: &Key| passed.is_some_and(|passed| self.order.compare(*key, passed).is_gt());
@@ -301,8 +301,8 @@ impl Search<'_> {
         lead
     }
 
-    /// What is never refused, though the budget is used up: the changes of a customer or a technician in the order of
-    /// numbers, and what of theirs is not done in any order. Both are followed to their end, and the best are kept.
+    /// Answers queries that are never refused: the changes of a customer or technician in the order of numbers, and their
+    /// live tickets in any order. Both are read to the end, and the first keys of the order are kept.
     async fn promised(&mut self) -> Result<Option<Vec<Key>>> {
         let filter = self.filter;
         let Some(owners) = filter.owners() else { return Ok(None) };
@@ -337,13 +337,13 @@ impl Search<'_> {
         Ok(None)
     }
 
-    /// Whether this is no change behind what every statement sees.
+    /// Whether the change is not newer than `until`, up to which every statement sees all changes.
     fn is_seen(&self, key: Key) -> bool {
         let place = |at: i64| Tick { at: Timestamp::from_millis(at), sequence: key.sequence };
         self.until.is_none_or(|until| key.value.is_some_and(|at| place(at) <= until))
     }
 
-    /// The first of what was found, in order, behind where the page starts.
+    /// The first of these keys after the start of the page, sorted and without duplicates.
     fn sorted(&self, mut keys: Vec<Key>) -> Vec<Key> {
         keys.sort_by(|a, b| self.order.compare(*a, *b));
         keys.dedup();
@@ -353,7 +353,7 @@ impl Search<'_> {
     }
 }
 
-/// Each of many parts is read as far as all of them are, so that many go in smaller steps.
+/// Rows per step for each of `parts`: every part is read to this limit, so more parts take smaller steps.
 fn most_of(parts: usize, want: usize) -> usize {
     (ROWS_MAX / parts.max(1)).max(want)
 }

@@ -1,4 +1,4 @@
-//! SQL that finds tickets: one step along each index, and what a set has.
+//! SQL of the ticket search: one step along each index, and the members of a set.
 
 use std::collections::HashMap;
 
@@ -12,16 +12,16 @@ use super::super::{Ticket, TicketId};
 use super::search::{INLINE_ROWS, Search, Set};
 use super::{Among, Filter, Key, Order, Owners, SortBy};
 
-/// Words that one beginning may stand for; more, and it is too short to follow each.
+/// Terms that a prefix may expand to; a prefix with more is too short to read each of them.
 const EXPANDED_MAX: usize = 100;
-/// A query that may read more index entries than this leaves the threads alone that serve requests.
+/// A query that may read more index entries than this does not run on the threads that serve requests.
 const INLINE_MAX: usize = 2_000;
 
-/// What is not done has indexes of its own.
+/// Live tickets have partial indexes with this condition.
 const LIVE: &str = "AND status IN ('new', 'open', 'in_progress', 'pending', 'on_hold')";
 
 kernel::statements! {
-    // The columns of a key, along the index of an order.
+    // The columns of a sort key, along the index of each order.
     NUMBERS = "SELECT CAST(NULL AS BIGINT), CAST(0 AS BIGINT), number FROM tickets WHERE tenant_id = $1";
     UPDATES = "SELECT updated_at, sequence, number FROM tickets WHERE tenant_id = $1";
     PRIORITIES = "SELECT priority, CAST(0 AS BIGINT), number FROM tickets WHERE tenant_id = $1";
@@ -30,7 +30,7 @@ kernel::statements! {
         ORDER BY number LIMIT $5";
     TERM_DOWN = "SELECT number FROM ticket_terms WHERE tenant_id = $1 AND term = $2 AND number > $3 AND number < $4
         ORDER BY number DESC LIMIT $5";
-    /// The different terms with a beginning, from one to the next without looking at the tickets of each.
+    /// The distinct terms with a prefix. Jumps from one term to the next without reading the postings of each.
     EXPAND = "WITH RECURSIVE found (term) AS (
             SELECT MIN(t.term) FROM ticket_terms t WHERE t.tenant_id = $1 AND t.term >= $2 AND t.term < $3
             UNION ALL
@@ -41,7 +41,7 @@ kernel::statements! {
         ORDER BY term, number LIMIT $4";
     BRIEF = "SELECT number, subject, tags, device_ids, external_id, created_at, updated_at, priority, due_at,
         CAST(0 AS BIGINT) FROM tickets WHERE tenant_id = $1";
-    /// The sequence stands behind the long texts of a row, so it is read only where it is sorted by.
+    /// The sequence is stored after the long texts of a row, so it is read only in the order of updates.
     BRIEF_CHANGE = "SELECT number, subject, tags, device_ids, external_id, created_at, updated_at, priority, due_at,
         sequence FROM tickets WHERE tenant_id = $1";
     FIRST_SINCE = "SELECT number FROM tickets WHERE tenant_id = $1 AND id >= $2 ORDER BY id LIMIT 1";
@@ -54,7 +54,7 @@ impl FromRow for Key {
     }
 }
 
-/// What is needed of a ticket to judge and to sort it.
+/// The columns of a ticket that filtering and sorting need.
 struct Brief {
     number: i64,
     subject: String,
@@ -86,7 +86,7 @@ impl FromRow for Brief {
 }
 
 impl Brief {
-    /// What the database has not judged.
+    /// Checks the conditions that the SQL does not.
     fn matches(&self, filter: &Filter) -> bool {
         let list = |text: &str| serde_json::from_str::<Vec<String>>(text).unwrap_or_default();
         filter.tag.as_ref().is_none_or(|any| list(&self.tags).iter().any(|tag| any.contains(tag)))
@@ -105,12 +105,12 @@ impl Brief {
 }
 
 impl Search<'_> {
-    /// The number of the first ticket from this moment on.
+    /// The number of the first ticket that was created at this moment or later.
     pub async fn first_since(&self, since: Timestamp) -> Result<Option<i64>> {
         self.db.find(FIRST_SINCE, args![TicketId::first_at(since)]).await
     }
 
-    /// The numbers of tickets that are named one by one.
+    /// The numbers of the tickets that the filter names by number or external id; `None` if it names none.
     pub async fn named(&self) -> Result<Option<Vec<i64>>> {
         let mut numbers = match (&self.filter.number, &self.filter.external_id) {
             (Some(numbers), _) => numbers.clone(),
@@ -126,7 +126,7 @@ impl Search<'_> {
         Ok(Some(numbers))
     }
 
-    /// The terms that start so, unless there are too many to follow each.
+    /// The terms with these prefixes; `None` if there are too many.
     pub async fn expand(&self, starts: &[String]) -> Result<Option<Vec<String>>> {
         let mut all = Vec::new();
         for start in starts {
@@ -140,13 +140,13 @@ impl Search<'_> {
         Ok(Some(all))
     }
 
-    /// The next keys behind a place in an order. Only in the order of updates are there indexes by owner, of each of whom
-    /// as many are read as are wanted of all.
+    /// The next keys after a position in an order. Indexes by owner exist only in the order of updates; `rows` keys are read
+    /// of each owner.
     pub async fn along(&self, order: Order, among: &Among, at: Option<Key>, rows: usize) -> Result<Vec<Key>> {
         Ok(self.along_counted(order, among, at, rows).await?.0)
     }
 
-    /// The same, and how many entries were read for it.
+    /// Like `walk_index`, with the number of index entries that were read.
     pub async fn along_counted(
         &self,
         order: Order,
@@ -167,7 +167,7 @@ impl Search<'_> {
             keys.dedup();
             keys.truncate(rows);
         }
-        // First what has a date, then what has none.
+        // Tickets without a due date come last.
         if order.by == SortBy::DueAt && keys.len() < rows {
             let at = at.filter(|_| undated);
             let select = undated_walk(order, matches!(among, Among::Live), at, rows - keys.len());
@@ -178,7 +178,7 @@ impl Search<'_> {
         Ok((keys, entries))
     }
 
-    /// The numbers of so many of a set; some may come twice.
+    /// At most `most` numbers of a set; may contain duplicates.
     pub async fn members(&self, set: &Set, most: usize) -> Result<Vec<i64>> {
         match set {
             Set::Terms(terms) if terms.is_empty() => Ok(Vec::new()),
@@ -199,7 +199,7 @@ impl Search<'_> {
                 let updates = Order { by: SortBy::UpdatedAt, descending: false };
                 let since = self.filter.updated_since.map(Timestamp::as_millis);
                 let arms = arms(updates.by, among, most, &|| walk(updates, None, since, self.above));
-                // Any will do, so that of many owners no more are read than of one.
+                // Any rows will do, so that many owners read no more than one.
                 let select = if let [one] = arms.as_slice() { one.clone() } else { Select::union(arms).limit(most) };
                 let keys: Vec<Key> = self.rows(&select, most <= INLINE_MAX).await?;
                 Ok(keys.into_iter().map(|key| key.number).collect())
@@ -211,12 +211,12 @@ impl Search<'_> {
         }
     }
 
-    /// What a query finds, off the threads that serve requests unless it is short.
+    /// Runs a query, off the threads that serve requests unless `inline`.
     async fn rows<T: FromRow + Send + 'static>(&self, select: &Select, inline: bool) -> Result<Vec<T>> {
         if inline { self.db.select(select).await } else { self.db.scan(select).await }
     }
 
-    /// What has any of these terms, in the order of numbers: as many of each as are wanted of all.
+    /// Tickets with any of these terms, in the order of numbers, and the number of postings read: `rows` of each term.
     pub async fn among(&self, terms: &[String], at: Option<Key>, rows: usize) -> Result<(Vec<Key>, usize)> {
         if terms.is_empty() {
             return Ok((Vec::new(), 0));
@@ -241,7 +241,7 @@ impl Search<'_> {
         Ok((numbers.into_iter().map(Key::of).collect(), entries))
     }
 
-    /// Those of these tickets that are wanted, with where they stand now in an order.
+    /// Examines these tickets and returns the matching ones with their current sort keys.
     pub async fn judge(&mut self, keys: &[Key], order: Order) -> Result<Vec<Key>> {
         self.looked += keys.len();
         let inline = self.looked <= INLINE_ROWS;
@@ -251,13 +251,13 @@ impl Search<'_> {
         Ok(wanted.map(|row| order.key(row.number, changed(row), row.priority, row.due_at)).collect())
     }
 
-    /// Those that the database finds to be wanted, with what it cannot judge.
+    /// Selects those of these tickets that meet the conditions that SQL can check.
     fn brief(&self, keys: &[Key], order: Order) -> Select {
         let filter = self.filter;
         let text = if order.by == SortBy::UpdatedAt { BRIEF_CHANGE } else { BRIEF };
         let mut select = Select::new(text).any("number", keys.iter().map(|key| key.number));
         if let Some(any) = &filter.status {
-            // Wrapped, lest PostgreSQL takes the index of what is live for a better start than the numbers.
+            // In COALESCE, so that PostgreSQL does not prefer the index of live tickets to the numbers.
             select = select.any("COALESCE(status, '')", any.iter().map(|status| status.as_str()));
         }
         if let Some(any) = &filter.priority {
@@ -272,11 +272,11 @@ impl Search<'_> {
         if let Some(any) = &filter.organization_id {
             select = select.any("COALESCE(organization_id, 'none')", any.iter().map(ToString::to_string));
         }
-        // Not the times: SQLite would take them for a better start than the numbers, and walk by them.
+        // Without the times: SQLite would prefer their index to the numbers.
         select.limit(keys.len())
     }
 
-    /// The tickets of a page, as they are now; one that has changed and is not wanted any more is left out.
+    /// The current tickets of a page. A ticket that has changed and no longer matches is left out.
     pub async fn read(&self, keys: &[Key]) -> Result<Vec<Ticket>> {
         let select = Select::new(FULL).any("number", keys.iter().map(|key| key.number)).limit(keys.len());
         let rows: Vec<StoredTicket> = self.db.select(&select).await?;
@@ -291,7 +291,7 @@ impl Search<'_> {
     }
 }
 
-/// The index of an order, of what is among these. That of numbers is the table itself.
+/// The index of an order and scope. The order of numbers is that of the table itself.
 fn index(by: SortBy, among: &Among) -> Option<&'static str> {
     Some(match (by, among) {
         (SortBy::CreatedAt, _) => return None,
@@ -306,17 +306,17 @@ fn index(by: SortBy, among: &Among) -> Option<&'static str> {
     })
 }
 
-/// The parts of an index that a walk goes along.
+/// The arms of a walk: one, or one for each owner.
 fn arms(by: SortBy, among: &Among, rows: usize, walk: &dyn Fn() -> Select) -> Vec<Select> {
     let along = || index(by, among).into_iter().fold(walk().limit(rows), Select::along);
     let Among::Owners(Owners { column, ids, .. }) = among else {
         return vec![if matches!(among, Among::Live) { along().raw(LIVE, []) } else { along() }];
     };
-    // Asked for twice, lest PostgreSQL takes the index of the whole tenant for as good.
+    // Compared twice, so that PostgreSQL does not rate the index of the whole tenant as equally good.
     let of = |id: &str| along().compare(column, Compare::Equal, id).compare(column, Compare::AtLeast, id);
     let mut arms: Vec<Select> = ids.iter().flatten().map(|id| of(id)).collect();
     if !arms.is_empty() {
-        // Those that find nothing keep the number of different texts small.
+        // Arms that find nothing pad to a power of two, so that there are few distinct statements.
         arms.resize_with(arms.len().next_power_of_two(), || of(""));
     }
     if ids.contains(&None) {
@@ -329,7 +329,7 @@ fn direction(order: Order) -> Direction {
     if order.descending { Direction::Descending } else { Direction::Ascending }
 }
 
-/// Along the index of an order, from its beginning or behind a place.
+/// Selects along the index of an order, from its start or after a position.
 fn walk(order: Order, at: Option<Key>, since: Option<i64>, above: i64) -> Select {
     let edge = if order.descending { i64::MAX } else { i64::MIN };
     let at = at.unwrap_or(Key { value: Some(edge), sequence: edge, number: edge });
@@ -340,7 +340,7 @@ fn walk(order: Order, at: Option<Key>, since: Option<i64>, above: i64) -> Select
         SortBy::Priority => (PRIORITIES, &["priority", "number"], vec![value, at.number]),
         SortBy::DueAt => (DATES, &["due_at", "number"], vec![value, at.number]),
     };
-    // Of two beginnings SQLite might take the wrong one.
+    // One lower bound only: of two, SQLite might seek by the wrong one.
     let (mut select, first) = (Select::new(text), fields[0]);
     let bound = match order.by {
         SortBy::CreatedAt => Some(vec![above]),
@@ -355,7 +355,7 @@ fn walk(order: Order, at: Option<Key>, since: Option<i64>, above: i64) -> Select
     select.after(fields, direction(order), place.into_iter().map(Value::Int).collect()).order(fields, direction(order))
 }
 
-/// Along what has no date, in the order of numbers.
+/// Selects tickets without a due date, in the order of numbers.
 fn undated_walk(order: Order, live: bool, at: Option<Key>, rows: usize) -> Select {
     let edge = if order.descending { i64::MAX } else { i64::MIN };
     let number = Value::Int(at.map_or(edge, |key| key.number));
@@ -370,7 +370,7 @@ fn limit_of(rows: usize) -> Result<i64> {
     i64::try_from(rows).map_err(Error::internal)
 }
 
-/// One arm for each term. Those that find nothing keep the number of different texts small.
+/// One arm for each term. Arms that find nothing pad to a power of two, so that there are few distinct statements.
 fn term_arms(terms: &[String], above: i64, below: i64, rows: usize) -> Vec<Vec<Value>> {
     let arm = |term: &str| -> Vec<Value> { vec![term.into(), above.into(), below.into(), Value::Int(rows as i64)] };
     let mut arms: Vec<Vec<Value>> = terms.iter().map(|term| arm(term)).collect();
@@ -378,7 +378,7 @@ fn term_arms(terms: &[String], above: i64, below: i64, rows: usize) -> Vec<Vec<V
     arms
 }
 
-/// Every walk with its index, for the test that asks both engines how they would go.
+/// Every walk with its index, for the test that checks the query plans of both engines.
 pub fn walks() -> Vec<(Option<&'static str>, Select)> {
     let owners = |column| Among::Owners(Owners { column, ids: vec![Some("org_".to_owned()), None], terms: Vec::new() });
     let at = Key { value: Some(1), sequence: 1, number: 1 };
@@ -403,7 +403,7 @@ pub fn walks() -> Vec<(Option<&'static str>, Select)> {
     all
 }
 
-/// Behind everything that starts so.
+/// An exclusive upper bound of all texts with this prefix.
 fn end_of(start: &str) -> String {
     format!("{start}{}", char::MAX)
 }

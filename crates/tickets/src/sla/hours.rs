@@ -1,19 +1,19 @@
-//! Business hours: which moments count, and how long it takes until so many of them have passed.
+//! Business hours: how much of a period counts, and when a given amount of counted time has passed.
 
 use jiff::ToSpan;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use kernel::base::{MINUTE_MS, Timestamp};
 
-/// What `days@from-to` may be made of: more windows than this in a week are a mistake.
+/// More windows than this in a week are a mistake.
 const WINDOWS_MAX: usize = 50;
 const DAY_MINUTES: i64 = 24 * 60;
-/// Any promise ends within so many weeks; hours in which it would not are refused.
+/// Every target must be reached within this many weeks; business hours that are too few are refused.
 const WEEKS_MAX: i64 = 520;
-/// Nothing is looked for beyond: a few weeks more, for the changes of the clocks.
+/// The end of the search for windows: a few weeks more than `WEEKS_MAX`, for daylight saving changes.
 const DAYS_MAX: usize = 540 * 7;
 
-/// When the clock of a promise runs.
+/// The times in which the SLA clock runs.
 #[derive(Clone, Debug)]
 pub enum Hours {
     /// Day and night.
@@ -21,16 +21,16 @@ pub enum Hours {
     Weekly(Weekly),
 }
 
-/// Windows of a week in a time zone. Each day's are sorted and do not touch.
+/// Windows of a week in a time zone. The windows of a day are sorted and do not touch.
 #[derive(Clone, Debug)]
 pub struct Weekly {
     zone: TimeZone,
-    /// Monday first; minutes of the day, the end not included.
+    /// Monday first. Windows are in minutes of the day, the end exclusive.
     days: [Vec<(i64, i64)>; 7],
 }
 
 impl Hours {
-    /// `mon-fri@09:00-17:00`, several with commas between; without hours, always.
+    /// Parses `mon-fri@09:00-17:00`, or a comma list of such windows. Without hours, every moment counts.
     pub fn parse(hours: Option<&str>, zone: Option<&str>) -> Result<Self, String> {
         let Some(hours) = hours else {
             return if zone.is_some() { Err("a time zone needs hours".to_owned()) } else { Ok(Hours::Always) };
@@ -61,7 +61,7 @@ impl Hours {
         Ok(Hours::Weekly(Weekly { zone, days }))
     }
 
-    /// Whether so many minutes pass in a time that somebody will see.
+    /// Whether so many minutes pass within `WEEKS_MAX`.
     pub fn can_hold(&self, minutes: i64) -> bool {
         match self {
             Hours::Always => true,
@@ -72,7 +72,7 @@ impl Hours {
         }
     }
 
-    /// How much of the time between the two counts, in milliseconds.
+    /// How many milliseconds between the two moments count.
     pub fn between(&self, from: Timestamp, to: Timestamp) -> i64 {
         match self {
             Hours::Always => (to.as_millis() - from.as_millis()).max(0),
@@ -83,7 +83,7 @@ impl Hours {
         }
     }
 
-    /// The moment at which so many milliseconds that count have passed since `start`.
+    /// The moment at which `ms` of counted time have passed since `start`.
     pub fn after(&self, start: Timestamp, ms: i64) -> Timestamp {
         let Hours::Weekly(weekly) = self else { return start.plus(ms) };
         let mut left = ms;
@@ -111,7 +111,7 @@ impl Weekly {
     /// Windows as moments, from the day before `start` on.
     fn windows(&self, start: Timestamp) -> impl Iterator<Item = (i64, i64)> {
         let at = jiff::Timestamp::from_millisecond(start.as_millis()).unwrap_or_default();
-        // A day of margin: the local date may be another on the other side of a change of the clocks.
+        // A day of margin, because the local date may differ across a daylight saving change.
         let first = self.zone.to_datetime(at).date().saturating_sub(1.day());
         let dates = std::iter::successors(Some(first), |date| date.checked_add(1.day()).ok()).take(DAYS_MAX);
         dates.flat_map(|date| self.on(date))
@@ -122,14 +122,15 @@ impl Weekly {
         let mut windows: Vec<(i64, i64)> = Vec::new();
         for (from, to) in day {
             let (Some(from), Some(to)) = (self.moment(date, *from), self.moment(date, *to)) else { continue };
-            // A window that ends in an hour that is skipped reaches into the next.
+            // A window that ends in a skipped hour would overlap the next one.
             let from = windows.last().map_or(from, |(_, end)| from.max(*end));
             windows.push((from, to.max(from)));
         }
         windows
     }
 
-    /// A local time as a moment. One that the clocks skip is as much later; of one that comes twice, the first.
+    /// A local time in UTC milliseconds. A skipped local time moves by the length of the gap; of a repeated one, the first
+    /// counts.
     fn moment(&self, date: Date, minute: i64) -> Option<i64> {
         let (date, minute) = if minute == DAY_MINUTES { (date.checked_add(1.day()).ok()?, 0) } else { (date, minute) };
         let (hour, minute) = (i8::try_from(minute / 60).ok()?, i8::try_from(minute % 60).ok()?);
@@ -140,7 +141,7 @@ impl Weekly {
 
 const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 
-/// `mon` or `mon-fri`; `fri-mon` goes over the weekend.
+/// Parses `mon` or `mon-fri`; `fri-mon` spans the weekend.
 fn range(text: &str) -> Option<Vec<usize>> {
     let day = |name: &str| DAYS.iter().position(|known| name.eq_ignore_ascii_case(known));
     let (first, last) = text.split_once('-').unwrap_or((text, text));
@@ -152,7 +153,7 @@ fn range(text: &str) -> Option<Vec<usize>> {
     Some(days)
 }
 
-/// Minutes since midnight; `24:00` is the end of the day.
+/// Parses `09:00` into minutes since midnight; `24:00` is the end of the day.
 fn minute(text: &str) -> Option<i64> {
     let (hour, minute) = text.split_once(':')?;
     let number = |text: &str, max: i64| {
@@ -174,7 +175,6 @@ fn merged(mut windows: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
     apart
 }
 
-/// How long a promise of so many minutes is.
 pub const fn minutes_ms(minutes: i64) -> i64 {
     minutes.saturating_mul(MINUTE_MS)
 }

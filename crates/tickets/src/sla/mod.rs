@@ -1,4 +1,4 @@
-//! What is promised for a ticket: due times in business hours, pauses, and how a ticket stands.
+//! Service level agreements: due times in business hours, pauses, and the SLA state of a ticket.
 
 pub mod hours;
 pub mod store;
@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use super::{Priority, SlaState, Status};
 use hours::{Hours, minutes_ms};
 
-/// The longest promise: a year.
+/// The longest target: a year.
 pub const MINUTES_MAX: i64 = 366 * 24 * 60;
-/// From here on a ticket is at risk, in percent of the promised time.
+/// A ticket is at risk after this share of the target time.
 const RISK_PERCENT: i64 = 80;
 
-/// What is promised for tickets of one priority. A ticket keeps the policy it was given, also when it is changed later.
+/// The targets for tickets of one priority. A ticket keeps a copy of its policy, also when the policy is changed later.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
     pub first_response_minutes: i64,
@@ -23,7 +23,7 @@ pub struct Policy {
     pub timezone: Option<String>,
 }
 
-/// A policy with the priority that it is for, as the command line shows it.
+/// A policy with its priority, as the command line shows it.
 #[derive(Clone, Debug, Serialize)]
 pub struct PriorityPolicy {
     pub priority: Priority,
@@ -32,7 +32,7 @@ pub struct PriorityPolicy {
 }
 
 impl Policy {
-    /// The policy, if its minutes and hours make sense.
+    /// Returns the policy if its minutes and hours are valid.
     pub fn check(self) -> Result<Self> {
         for (pointer, minutes) in
             [("/first_response_minutes", self.first_response_minutes), ("/resolution_minutes", self.resolution_minutes)]
@@ -54,24 +54,24 @@ impl Policy {
     }
 }
 
-/// When something is due, and since when it is at risk.
+/// When a target is due, and from when on it is at risk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline {
     pub due_at: Timestamp,
     pub risk_at: Timestamp,
 }
 
-/// Pauses that are remembered one by one. Of more, the oldest are not: what counted before them has been added up by then.
+/// Pauses that are kept one by one. Older ones are folded into [`CountedTime`].
 const PAUSES_MAX: usize = 100;
 
-/// How much time counted until a moment, in the hours of the policy that held then; without one, day and night.
+/// How much time counted until a moment, in the business hours of the policy at that time; without a policy, day and night.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted {
     pub until: Timestamp,
     pub ms: i64,
 }
 
-/// The clock of a ticket. What is due follows from the policy, the moment the ticket was created, and the pauses.
+/// The SLA clock of a ticket. The deadlines follow from the policy, the creation time and the pauses.
 #[derive(Clone, Debug)]
 pub struct Clock {
     pub created_at: Timestamp,
@@ -79,11 +79,11 @@ pub struct Clock {
     pub first_response: Option<Deadline>,
     pub resolution: Option<Deadline>,
     pub first_responded_at: Option<Timestamp>,
-    /// It stands since then.
+    /// When the current pause began.
     pub paused_at: Option<Timestamp>,
-    /// What counted before the pauses below; none as long as they are all there are.
+    /// The time that counted before `pauses`; `None` while `pauses` has all of them.
     pub counted: Option<Counted>,
-    /// When it stood before.
+    /// Ended pauses, oldest first.
     pub pauses: Vec<(Timestamp, Timestamp)>,
 }
 
@@ -104,8 +104,8 @@ impl Clock {
         Ok(clock)
     }
 
-    /// Another policy, as if it had held from the start; but what has been added up stays so. How the first response was,
-    /// once there is one, stays.
+    /// Sets the policy as if it had applied from the start. Time that was counted already stays counted, and so does the
+    /// deadline of a first response that was given.
     pub fn promise(&mut self, policy: Option<Policy>) -> Result<()> {
         self.policy = policy;
         self.resolution = None;
@@ -115,7 +115,7 @@ impl Clock {
         self.set()
     }
 
-    /// The ticket's status changes: some statuses stop the clock, and leaving them moves what is due.
+    /// Pauses or resumes the clock for a new status. Resuming moves the deadlines.
     pub fn turn(&mut self, to: Status, now: Timestamp) -> Result<()> {
         match (self.paused_at, to.stops_the_clock()) {
             (None, true) => self.paused_at = Some(now),
@@ -130,7 +130,7 @@ impl Clock {
         Ok(())
     }
 
-    /// Somebody has answered, perhaps while the clock stood.
+    /// Records the first response, which may come during a pause.
     pub fn respond(&mut self, now: Timestamp) -> Result<()> {
         if self.first_responded_at.is_some() {
             return Ok(());
@@ -142,8 +142,8 @@ impl Clock {
         self.set()
     }
 
-    /// Nothing began, ended or was answered later than now. What is due is counted anew where that makes a difference; time
-    /// that was added up in the future cannot be told apart, and does not count.
+    /// Clamps creation, pauses and response to `now`, and recomputes the deadlines if that changes them. Counted time that
+    /// reaches into the future cannot be split, and is dropped.
     pub fn bring_back(&mut self, now: Timestamp) -> Result<()> {
         let ended = self.pauses.last().map(|(_, until)| *until);
         let added_up = self.counted.map(|counted| counted.until);
@@ -158,13 +158,13 @@ impl Clock {
         self.paused_at = self.paused_at.map(|at| at.min(now));
         self.pauses.iter_mut().for_each(|pause| *pause = (pause.0.min(now), pause.1.min(now)));
         self.counted = self.counted.filter(|counted| counted.until <= now);
-        // How a response was that somebody gave in time stays.
+        // The deadline of a response that was given by now stays.
         self.first_response = self.first_response.filter(|_| responded_then);
         let policy = self.policy.take();
         self.promise(policy)
     }
 
-    /// Of too many pauses the oldest become the time that counted before them.
+    /// Folds the oldest of too many pauses into the counted time.
     fn add_up(&mut self) -> Result<()> {
         let calendar = self.policy.as_ref().map_or(Ok(Hours::Always), Policy::calendar)?;
         while self.pauses.len() > PAUSES_MAX {
@@ -188,13 +188,13 @@ impl Clock {
         Ok(())
     }
 
-    /// When the first response is due, or was.
+    /// The deadline of the first response.
     fn response_deadline(&self, policy: &Policy, calendar: &Hours) -> Deadline {
         let pauses = self.pauses_until(self.first_responded_at);
         self.deadline(calendar, policy.first_response_minutes, self.first_response, &pauses)
     }
 
-    /// The pauses before a moment, with the one under way if it has begun before it.
+    /// The pauses before a moment, including the current one if it began before it.
     fn pauses_until(&self, moment: Option<Timestamp>) -> Vec<(Timestamp, Timestamp)> {
         let Some(moment) = moment else { return self.pauses.clone() };
         let under_way = self.paused_at.map(|paused_at| (paused_at, moment));
@@ -202,8 +202,8 @@ impl Clock {
         all.filter(|(from, _)| *from < moment).map(|(from, until)| (from, until.min(moment))).collect()
     }
 
-    /// When so many minutes have passed that count and in which the clock did not stand. What lies in the time that was
-    /// added up is as it was known before, for nothing that came later has moved it.
+    /// When so many minutes of business hours have passed outside of pauses. A deadline within the counted time keeps its
+    /// known value, because later pauses do not move it.
     fn deadline(
         &self,
         calendar: &Hours,
@@ -233,7 +233,7 @@ impl Clock {
         Deadline { due_at: moment(total, due_at), risk_at: moment(total / 100 * RISK_PERCENT, risk_at) }
     }
 
-    /// How the ticket stands at a moment.
+    /// The SLA state at a moment.
     pub fn state(&self, status: Status, now: Timestamp) -> SlaState {
         let at = self.paused_at.unwrap_or(now);
         let responded_at = self.first_responded_at.unwrap_or(at);

@@ -1,4 +1,4 @@
-//! SQL of what is promised, which the operator sets at the command line.
+//! SQL of SLA policies, which the operator sets at the command line.
 
 use kernel::args;
 use kernel::audit::{self, Changes, Entry};
@@ -42,7 +42,7 @@ pub async fn find(tx: &mut Tx, priority: Priority) -> Result<Option<Policy>> {
     tx.find(FIND, args![priority.rank()]).await
 }
 
-/// The same, told by [`Tx::answer`].
+/// Sends the query without waiting for its rows.
 pub async fn ask(tx: &mut Tx, priority: Priority) -> Result<Ahead<Policy>> {
     tx.ask(FIND, vec![priority.rank().into()]).await
 }
@@ -51,7 +51,7 @@ pub async fn list(db: &Db) -> Result<Vec<PriorityPolicy>> {
     db.list(LIST, args![]).await
 }
 
-/// Holds for tickets that are made, or get this priority, from now on.
+/// Applies to tickets that are created, or get this priority, from now on.
 pub async fn set(db: &Db, target: PriorityPolicy) -> Result<PriorityPolicy> {
     let PriorityPolicy { priority, policy } = target;
     let policy = policy.check()?;
@@ -77,7 +77,7 @@ pub async fn set(db: &Db, target: PriorityPolicy) -> Result<PriorityPolicy> {
     .await
 }
 
-/// Tickets keep what they were promised.
+/// Existing tickets keep their copy of the policy.
 pub async fn delete(db: &Db, priority: Priority) -> Result<()> {
     db.write(async move |tx| {
         tx.tick().await?;

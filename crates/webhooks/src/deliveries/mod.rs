@@ -1,6 +1,6 @@
-//! The log of deliveries: for every event and endpoint, what became of it and why; and sending again.
+//! The delivery log: one delivery for every event and endpoint, with its attempts; and the actions that send again.
 
-/// Finding deliveries.
+/// Lists deliveries by filter.
 pub mod log {
     pub mod store;
 }
@@ -20,7 +20,7 @@ impl Identified for Delivery {
     const PREFIX: &'static str = "dlv";
 }
 
-/// Of an endpoint's answer, kept and shown.
+/// How much of an endpoint's response body is stored and shown.
 pub const RESPONSE_BYTES_KEPT: usize = 4 << 10;
 
 kernel::words! {
@@ -112,7 +112,7 @@ pub struct Timings {
     pub first_byte_ms: Option<i64>,
 }
 
-/// What POST takes.
+/// The body of POST.
 #[derive(Clone, Copy, Debug)]
 pub enum Action {
     Resend(DeliveryId),
@@ -152,7 +152,7 @@ impl FromBody for Action {
 #[derive(ToSchema)]
 #[schema(as = ResendAction, example = json!({"action": "resend", "delivery_id": "dlv_01jd8z6v2mfkpb7h3q9xw50000"}))]
 #[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "the document's description of what Action::from_fields reads")]
+#[expect(dead_code, reason = "the document's description of what DeliveryAction::from_fields reads")]
 pub struct Resend {
     #[schema(pattern = "^resend$")]
     action: String,
@@ -165,7 +165,7 @@ pub struct Resend {
     "action": "recover", "webhook_id": "wh_01jd8z6v2mfkpb7h3q9xw5t4ra", "since": "2026-11-14T08:00:00Z"
 }))]
 #[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "the document's description of what Action::from_fields reads")]
+#[expect(dead_code, reason = "the document's description of what DeliveryAction::from_fields reads")]
 pub struct Recover {
     #[schema(pattern = "^recover$")]
     action: String,
@@ -182,7 +182,7 @@ pub struct Recover {
 #[derive(ToSchema)]
 #[schema(as = TestAction, example = json!({"action": "test", "webhook_id": "wh_01jd8z6v2mfkpb7h3q9xw5t4ra"}))]
 #[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "the document's description of what Action::from_fields reads")]
+#[expect(dead_code, reason = "the document's description of what DeliveryAction::from_fields reads")]
 pub struct Test {
     #[schema(pattern = "^test$")]
     action: String,

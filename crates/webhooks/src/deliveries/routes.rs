@@ -51,7 +51,7 @@ impl FromParams for ListQuery {
     }
 }
 
-/// A delivery has no version, so it is shown without an `ETag`.
+/// The response of GET. A delivery has no version, so a single one has no `ETag`.
 pub enum Found {
     One(Box<Delivery>),
     Page(Page<Delivery>),
@@ -92,7 +92,7 @@ pub async fn list(caller: Access<Reading>, query: Query<ListQuery>) -> Result<Fo
     page.page_before(&caller, PATH, deliveries, next).map(Found::Page)
 }
 
-/// What POST answers.
+/// The response of POST.
 pub enum Taken {
     Delivery(Box<Delivery>),
     Recovery(Recovery),
@@ -111,7 +111,7 @@ impl IntoResponses for Taken {
     fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
         let mut answers =
             documented::<Self>("202", "Taken on: the delivery that is sent, or the recovery that has begun.");
-        // The record is named in the body.
+        // Added by hand: the record is named in the body, not in the query.
         answers.insert("404".to_owned(), RefOr::Ref(Ref::from_response_name("NotFound")));
         answers
     }
@@ -126,7 +126,7 @@ impl PartialSchema for Taken {
     }
 }
 
-/// The body of POST, for the document.
+/// The schema of the POST body in the OpenAPI document.
 impl PartialSchema for Action {
     fn schema() -> RefOr<Schema> {
         let names = [Resend::name(), Recover::name(), Test::name()];

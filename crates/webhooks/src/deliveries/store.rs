@@ -1,4 +1,4 @@
-//! SQL of the log of deliveries, and of sending again.
+//! SQL of the delivery log, and of resends, recoveries and tests.
 
 use std::collections::HashMap;
 
@@ -39,10 +39,10 @@ kernel::statements! {
     ];
     GET = kernel::sql![LIST, " AND d.id = $2"];
     ATTEMPTS = kernel::sql![AttemptColumns::SELECT, " AND delivery_id = $2 ORDER BY number DESC LIMIT $3"];
-    /// Whether what was sent is still kept.
+    /// Finds the event of a delivery, if its payload is still kept.
     HAS_PAYLOAD = "SELECT e.sequence FROM events e WHERE e.tenant_id = $1 AND e.sequence =
         (SELECT d.event_sequence FROM deliveries d WHERE d.tenant_id = $1 AND d.id = $2)";
-    /// Held, like any other, while an earlier event of the record is not done with.
+    /// The delivery is held, like any other, while an earlier event of its record is unfinished.
     RESEND = "UPDATE deliveries SET status = 'pending', skipped_reason = NULL, tries = 0, resends = resends + 1,
             next_attempt_at = CASE WHEN EXISTS (SELECT 1 FROM deliveries e WHERE e.tenant_id = $1
                 AND e.webhook_id = deliveries.webhook_id AND e.record_id = deliveries.record_id
@@ -50,12 +50,12 @@ kernel::statements! {
                 ELSE CAST($3 AS BIGINT) END,
             generation = (SELECT w.generation FROM webhooks w WHERE w.tenant_id = $1 AND w.id = deliveries.webhook_id)
         WHERE tenant_id = $1 AND id = $2";
-    /// One that was made when order did not count.
+    /// For a delivery that was created while the endpoint was unordered.
     FILL_RECORD = "UPDATE deliveries SET record_id = (SELECT e.record_id FROM events e
             WHERE e.tenant_id = $1 AND e.sequence = deliveries.event_sequence)
         WHERE tenant_id = $1 AND id = $2 AND record_id IS NULL";
     RECORD = "SELECT record_id, event_sequence FROM deliveries WHERE tenant_id = $1 AND id = $2 AND record_id IS NOT NULL";
-    /// Later events of a record that is waiting again wait too.
+    /// Later events of a record wait while an earlier one is pending again.
     HOLD_LATER = "UPDATE deliveries /* INDEXED BY deliveries_in_order */ SET next_attempt_at = NULL
         WHERE tenant_id = $1 AND webhook_id = $2 AND record_id = $3 AND event_sequence > $4 AND status = 'pending'
             AND status IN ('pending', 'delivering')";
@@ -63,7 +63,7 @@ kernel::statements! {
     CLEAN_ATTEMPTS = "DELETE FROM delivery_attempts WHERE tenant_id = $1 AND delivery_id IN
         (SELECT d.id FROM deliveries d WHERE d.tenant_id = $1 AND d.id < $2 AND d.status NOT IN ('pending', 'delivering')
             ORDER BY d.id LIMIT $3)";
-    /// What is not done with stays, however old it is.
+    /// Unfinished deliveries stay, however old they are.
     CLEAN = "DELETE FROM deliveries WHERE tenant_id = $1 AND id IN
         (SELECT d.id FROM deliveries d WHERE d.tenant_id = $1 AND d.id < $2 AND d.status NOT IN ('pending', 'delivering')
             ORDER BY d.id LIMIT $3)";
@@ -84,7 +84,7 @@ kernel::statements! {
         WHERE tenant_id = $1 AND webhook_id = $2 AND finished_at IS NULL";
     RECOVERABLE = "SELECT sequence, id, type, record_id, at FROM events
         WHERE tenant_id = $1 AND sequence > $2 AND sequence <= $3 ORDER BY sequence LIMIT $4";
-    /// A delivery that succeeded, or is on its way, stays as it is.
+    /// A delivery that succeeded, is pending or is being sent stays as it is.
     REQUEUE = "INSERT INTO deliveries (tenant_id, id, webhook_id, event_sequence, event_id, event_type, record_id, status,
             generation, next_attempt_at, tries, attempts, created_at)
         SELECT w.tenant_id, 'dlv_' || substr($3, 5, 22) || w.code, w.id, $4, $3, $5,
@@ -135,7 +135,7 @@ impl FromRow for StoredDelivery {
 }
 
 impl StoredDelivery {
-    /// Says why it is not sent yet, from what is known at this moment.
+    /// The delivery as shown at `now`, with the reason why it is not sent yet.
     fn at(mut self, now: Timestamp) -> Delivery {
         let record = &mut self.record;
         if record.status != Status::Pending {
@@ -179,7 +179,7 @@ impl FromRow for StoredAttempt {
     }
 }
 
-/// The first or last id that a delivery of this event can have.
+/// The lowest (`'0'`) or highest (`'z'`) id that a delivery of this event can have.
 pub(super) fn bound(event: EventId, digit: char) -> String {
     let text = event.to_string();
     let shared = text.strip_prefix(EventId::PREFIX).and_then(|rest| rest.get(..rest.len() - 4)).unwrap_or_default();
@@ -191,10 +191,10 @@ pub async fn get(db: &Db, id: DeliveryId) -> Result<Delivery> {
     complete(db, found).await?.pop().ok_or_else(Error::not_found)
 }
 
-/// Attempts of one delivery that are shown: a schedule has ten, and some are sent again and again.
+/// How many attempts of one delivery are shown. A schedule has ten; a delivery that is resent often has more.
 pub const ATTEMPTS_SHOWN: usize = 100;
 
-/// The records with their attempts.
+/// Loads the attempts of these deliveries.
 pub(super) async fn complete(db: &Db, found: Vec<StoredDelivery>) -> Result<Vec<Delivery>> {
     let attempts = match attempts_of(&found) {
         Some(select) => db.select(&select).await?,
@@ -203,12 +203,12 @@ pub(super) async fn complete(db: &Db, found: Vec<StoredDelivery>) -> Result<Vec<
     Ok(filed(found, attempts, db.world().now()))
 }
 
-/// The newest attempts of each.
+/// Selects the newest attempts of each delivery; `None` when none has been attempted.
 fn attempts_of(found: &[StoredDelivery]) -> Option<Select> {
     let arm = |id: DeliveryId, rows: usize| vec![id.into(), Value::Int(rows as i64)];
     let tried: Vec<DeliveryId> = found.iter().filter(|one| one.attempts > 0).map(|one| one.record.id).collect();
     let mut arms: Vec<Vec<Value>> = tried.iter().map(|id| arm(*id, ATTEMPTS_SHOWN)).collect();
-    // Arms that find nothing keep the number of different texts small.
+    // Padding to a power of two with arms that find nothing keeps the number of distinct statements small.
     arms.resize(tried.len().next_power_of_two(), arm(*tried.first()?, 0));
     Some(Select::union_all(ATTEMPTS, arms))
 }
@@ -236,35 +236,35 @@ async fn read(tx: &mut Tx, id: DeliveryId) -> Result<Delivery> {
     filed(found, attempts, now).pop().ok_or_else(Error::not_found)
 }
 
-/// The next tenant that has or had endpoints, in the order of their ids.
+/// The next tenant, by id, that has or had endpoints.
 pub async fn tenant_after(db: &Db, after: Option<TenantId>) -> Result<Option<TenantId>> {
     let after = after.map(|tenant| tenant.to_string()).unwrap_or_default();
     db.one(NEXT_TENANT, args![after]).await
 }
 
-/// Rows of one step of cleaning.
+/// Rows that one cleaning step deletes.
 const CLEAN_ROWS: i64 = 500;
 
-/// Removes the oldest deliveries of a tenant that are of events before this moment. Whether there may be more.
+/// Deletes the oldest deliveries of a tenant whose events were before this time. Returns whether there may be more.
 pub async fn clean(tx: &mut Tx, before: Timestamp) -> Result<bool> {
     let first_kept = DeliveryId::first_at(before);
     tx.exec(CLEAN_ATTEMPTS, args![first_kept, CLEAN_ROWS]).await?;
     let removed = tx.exec(CLEAN, args![first_kept, CLEAN_ROWS]).await?;
     let more = removed == CLEAN_ROWS.unsigned_abs();
-    // Last, because a tenant without endpoints is not looked at any more.
+    // Endpoints are deleted last, because a tenant without endpoints is no longer cleaned.
     if !more {
         tx.exec(CLEAN_WEBHOOKS, args![before]).await?;
     }
     Ok(more)
 }
 
-/// How many deliveries of all tenants wait, counted up to `max`.
+/// Counts the pending deliveries of all tenants, up to `max`.
 pub async fn waiting(db: &Db, max: i64) -> Result<i64> {
     let counted: Vec<i64> = db.scan(&Select::system(WAITING).bind(max)).await?;
     Ok(counted.first().copied().unwrap_or(0))
 }
 
-/// Only an endpoint that is switched on can be sent to.
+/// The endpoint, or 409 if it is disabled.
 async fn require_enabled(tx: &mut Tx, id: WebhookId) -> Result<super::super::Webhook> {
     let now = tx.tick().await?.at;
     let webhook = webhooks::read(tx, id).await?.at(now);
@@ -274,8 +274,8 @@ async fn require_enabled(tx: &mut Tx, id: WebhookId) -> Result<super::super::Web
     }
 }
 
-/// Makes a delivery pending again, due now, with the whole schedule before it. If an attempt is just under way, what becomes
-/// of that does not count as what was asked for: settling sees that `resends` has risen.
+/// Makes a delivery pending again, due now and with the whole retry schedule. An attempt that is just under way does not
+/// count as the resend: `save_outcomes` sees that `resends` has risen.
 pub async fn resend(tx: &mut Tx, rights: &Rights, id: DeliveryId) -> Result<Delivery> {
     let delivery = read(tx, id).await?;
     let webhook = match require_enabled(tx, delivery.webhook_id).await {
@@ -284,7 +284,7 @@ pub async fn resend(tx: &mut Tx, rights: &Rights, id: DeliveryId) -> Result<Deli
         }
         found => found?,
     };
-    // An endpoint may have been given to another reader since, with other events.
+    // The endpoint's events may have changed since, and with them what its readers may see.
     if !matches(&webhook.events, &delivery.event_type) && delivery.event_type != WEBHOOK_TEST.name() {
         check_subscription(rights, std::slice::from_ref(&delivery.event_type))?;
     }
@@ -308,7 +308,7 @@ pub async fn resend(tx: &mut Tx, rights: &Rights, id: DeliveryId) -> Result<Deli
     read(tx, id).await
 }
 
-/// Keeps the order of a record whose earlier event waits again.
+/// Holds the later events of a record whose earlier event is pending again.
 pub async fn hold_later(tx: &mut Tx, webhook: WebhookId, record: &str, sequence: i64) -> Result<()> {
     tx.exec(HOLD_LATER, args![webhook, record, sequence]).await.map(drop)
 }
@@ -321,7 +321,7 @@ pub async fn recover(tx: &mut Tx, webhook: WebhookId, since: Timestamp, until: O
         return Err(Error::conflict("A recovery of this endpoint is under way; its record shows how far it has come."));
     }
     let until = until.map_or(now.plus(1), |until| until.min(now.plus(1)));
-    // Times rise with the sequence, so that a window of time is one of numbers.
+    // Event times rise with the sequence, so a time window is a range of sequences.
     let first: Option<i64> = tx.find(FIRST_SINCE, args![since]).await?;
     let through: Option<i64> = tx.find(LAST_BEFORE, args![until]).await?;
     let (position, through) = (first.map_or(i64::MAX, |first| first - 1), through.unwrap_or(0));
@@ -332,30 +332,31 @@ pub async fn recover(tx: &mut Tx, webhook: WebhookId, since: Timestamp, until: O
     recovery.ok_or_else(|| Error::internal("a recovery that was just written is missing"))
 }
 
-/// Deliveries that a recovery lets be due at once.
+/// A recovery pauses while this many deliveries are due.
 const RECOVERY_AHEAD: i64 = 100;
-/// Events that one step of a recovery looks at.
+/// Events that one recovery step examines.
 const RECOVERY_STEP: i64 = 100;
 
-/// Whether so little is due that a recovery may add to it. What waits for a retry does not count: it may wait for hours.
+/// Whether few enough deliveries are due for a recovery to add more. Deliveries that wait for a retry do not count: they may
+/// wait for hours.
 pub async fn may_recover(tx: &mut Tx, id: WebhookId) -> Result<bool> {
     let now = tx.world().now();
     let due: i64 = tx.one(COUNT_DUE, args![id, now, RECOVERY_AHEAD]).await?;
     Ok(due < RECOVERY_AHEAD)
 }
 
-/// What a step of a recovery has come to.
+/// The result of one recovery step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovered {
-    /// The lane is another node's.
+    /// Another node has the lane's lease.
     Lost,
-    /// Enough is waiting already.
+    /// Enough deliveries are due already.
     Full,
     More,
     Done,
 }
 
-/// One step of a recovery: the next events of its window that match and have had no success.
+/// Runs one recovery step: queues the next events of the window that match and have not been delivered.
 pub async fn recover_step(lane: &Lane, id: WebhookId, patterns: Vec<String>, ordered: bool) -> Result<Recovered> {
     let held = lane.clone();
     lane.db()
@@ -392,7 +393,7 @@ pub async fn recover_step(lane: &Lane, id: WebhookId, patterns: Vec<String>, ord
         .await
 }
 
-/// Whether an endpoint with these patterns is told of events of this kind.
+/// Whether an endpoint with these patterns receives events of this kind.
 fn matches(subscribed: &[String], kind: &str) -> bool {
     !is_for_one_endpoint(kind) && matching_patterns(kind).iter().any(|pattern| subscribed.contains(pattern))
 }

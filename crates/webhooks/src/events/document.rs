@@ -1,4 +1,4 @@
-//! What the document says of the two pages, so that a reader can tell one from the other by what it gets.
+//! The schemas of the two kinds of pages, made so that exactly one of them validates a response.
 
 use std::borrow::Cow;
 
@@ -10,10 +10,10 @@ use utoipa::{PartialSchema, ToSchema};
 
 use super::{Event, EventType};
 
-/// A page of the catalogue: there is always something on it.
+/// A page of the catalogue, which is never empty.
 pub struct CataloguePage;
 
-/// A page of the feed: it may be empty, and always has a cursor.
+/// A page of the feed, which may be empty and always has a cursor.
 pub struct FeedPage;
 
 impl PartialSchema for CataloguePage {

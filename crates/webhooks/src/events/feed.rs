@@ -1,4 +1,4 @@
-//! The feed: a tenant's events from where a reader has come to, and the wait for more.
+//! The event feed: a tenant's events from a reader's position on, and long polling for more.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use super::routes::{Feed, ListQuery, PATH, Reading};
 use super::store::{self, Told};
 use feature_kit::registry;
 
-/// Numbers of a tenant's writes looked at in one step: most are not events that the reader may see.
+/// Sequences examined in one step: most writes are not events that the reader may see.
 const WINDOW: i64 = 2_000;
-/// Steps of one request; a reader that is so far behind gets a cursor further on and asks again.
+/// Steps of one request; a reader that is further behind gets a cursor and asks again.
 const STEPS_MAX: usize = 50;
 
-/// Where a reader of the feed is: behind which number, and the moment since which it needs what is kept. That is the
-/// moment of the next event, of whichever kind, while there is one; else when the reader was told that there is none.
+/// Where a reader stands in the feed: after which sequence, and since when it needs events to be kept. That time is the time
+/// of the next event, of any kind, if there is one; else the time at which the reader was told that there is none.
 #[derive(Clone, Copy)]
 struct FeedPosition {
     sequence: i64,
@@ -29,12 +29,12 @@ struct FeedPosition {
 }
 
 impl FeedPosition {
-    /// Right before an event.
+    /// The position right before an event.
     fn before((sequence, at): (i64, Timestamp)) -> Self {
         FeedPosition { sequence: sequence - 1, at }
     }
 
-    /// Behind all that a batch has.
+    /// Moves past the end of a batch.
     fn pass(&mut self, batch: &FeedBatch) {
         if self.sequence < batch.through {
             *self = FeedPosition { sequence: batch.through, at: batch.read_at };
@@ -42,7 +42,7 @@ impl FeedPosition {
     }
 }
 
-/// What a reader wants and may see.
+/// Which events a reader selects and may see, and how many of them.
 struct FeedFilter {
     families: Vec<&'static str>,
     wanted: Wanted,
@@ -55,11 +55,11 @@ impl FeedFilter {
     }
 }
 
-/// Events of a page, and whether there are more behind it.
+/// The events of a page, and whether there are more.
 type FeedSlice = (Vec<Box<RawValue>>, bool);
 
-/// Answers as soon as there is something, and at the latest when the wait is over. Where the node's reader of the tenant has
-/// read on from this very position, nothing is asked of the database.
+/// Answers as soon as there are events, and at the latest when the wait is over. If the last batch of the node's reader
+/// reaches back to this position, the database is not queried.
 pub async fn read_feed(caller: &Access<Reading>, db: &Db, query: ListQuery) -> Result<Feed> {
     let ListQuery { from_now, types, page, .. } = query;
     let wanted = types.map_or(Ok(Wanted::All), |types| Wanted::of(&types))?;
@@ -90,7 +90,7 @@ pub async fn read_feed(caller: &Access<Reading>, db: &Db, query: ListQuery) -> R
         }
         given = None;
         let Some(joined) = &mut waiter else {
-            // Joining before the last look: what is written in between is heard.
+            // Added to the waiters before the last look, so that a write in between is noticed.
             batch = waiter.insert(readers.join(caller, db)).find_latest();
             continue;
         };
@@ -100,7 +100,8 @@ pub async fn read_feed(caller: &Access<Reading>, db: &Db, query: ListQuery) -> R
             WaitOutcome::Alone => *joined = readers.join(caller, db),
         }
         batch = joined.find_latest();
-        // What the credential may read now, and not when it came. What was read with the events holds for them alone.
+        // The rights as they are now, not as they were when the request arrived. Rights of a batch are valid for its events
+        // alone.
         let judged = batch.as_ref().filter(|batch| batch.events_behind(position.sequence).is_some());
         let rights = match judged.and_then(|batch| caller.judge(&batch.rights)) {
             Some(rights) => rights?,
@@ -110,17 +111,17 @@ pub async fn read_feed(caller: &Access<Reading>, db: &Db, query: ListQuery) -> R
     }
 }
 
-/// How a wait has ended.
+/// How a wait ended.
 enum WaitOutcome {
-    /// There is something to look at.
+    /// There may be events for this caller.
     News,
-    /// Nothing has come in time, or the process is about to end.
+    /// The time is over, or the process is stopping.
     Over,
-    /// There is no reader any more.
+    /// The reader has ended.
     Alone,
 }
 
-/// Waits for something that concerns this caller, and passes over what does not.
+/// Waits for a batch with events for this caller, and moves the position past batches without.
 async fn wait_for_news(
     caller: &Access<Reading>,
     waiter: &mut FeedWaiter,
@@ -142,7 +143,7 @@ async fn wait_for_news(
             batch = waiter.next() => batch,
         };
         let Some(batch) = batch else {
-            // A reader that fails at once must not be begun again and again.
+            // The pause keeps a reader that fails at once from being restarted in a tight loop.
             let pause = tokio::time::sleep(Duration::from_millis(POLL_MS.unsigned_abs()));
             tokio::select! {
                 () = &mut over => {}
@@ -151,7 +152,7 @@ async fn wait_for_news(
             return WaitOutcome::Alone;
         };
         let Some(mut events) = batch.events_behind(position.sequence) else { return WaitOutcome::News };
-        // Rights that are others than when it came are looked at with the events they hold for.
+        // If the rights have changed, they must be applied together with the events of their batch.
         let rights = caller.judge(&batch.rights).and_then(Result::ok);
         let is_same = rights.is_some_and(|rights| registry().readable_families(&rights.scopes) == filter.families);
         if !is_same || events.any(|event| filter.includes(&event.0)) {
@@ -161,7 +162,7 @@ async fn wait_for_news(
     }
 }
 
-/// The caller's events of a batch that goes on from its position, which is moved; none if it does not.
+/// The caller's events of a batch, and moves the position past them; `None` if the batch does not reach back to it.
 fn take_from_batch(batch: &FeedBatch, filter: &FeedFilter, position: &mut FeedPosition) -> Option<FeedSlice> {
     let (mut data, mut bytes) = (Vec::new(), PageBytes::default());
     for event in batch.events_behind(position.sequence)?.filter(|event| filter.includes(&event.0)) {
@@ -176,8 +177,8 @@ fn take_from_batch(batch: &FeedBatch, filter: &FeedFilter, position: &mut FeedPo
     Some((data, false))
 }
 
-/// The caller's events as the database has them; the position is moved. A cursor that was `given` is refused if events behind it
-/// are gone.
+/// The caller's events from the database, and moves the position past them. The cursor in `given` is refused if events after
+/// it have been deleted.
 async fn read_from_store(
     caller: &Caller,
     db: &Db,
@@ -187,7 +188,7 @@ async fn read_from_store(
 ) -> Result<FeedSlice> {
     let read_at = caller.app().world.now();
     let (data, has_more) = read_windows(db, filter, position).await?;
-    // After the reading: what is there now was there then.
+    // Checked after reading: events that are kept now were kept during the read.
     if let Some(given) = given {
         check_kept(caller, db, given).await?;
     }
@@ -197,7 +198,7 @@ async fn read_from_store(
     Ok((data, has_more))
 }
 
-/// Refuses a cursor behind which events were removed: going on from it would leave them out without a word.
+/// Refuses a cursor if events after it have been deleted: going on would skip them silently.
 async fn check_kept(caller: &Caller, db: &Db, given: FeedPosition) -> Result<()> {
     let kept_since = caller.app().world.now().plus(-caller.app().settings.event_retention_ms);
     if given.at >= kept_since || store::is_kept(db, given.sequence).await? || store::head(db).await? == given.sequence {
@@ -207,7 +208,7 @@ async fn check_kept(caller: &Caller, db: &Db, given: FeedPosition) -> Result<()>
     Err(Error::new(Code::InvalidCursor, detail))
 }
 
-/// Window by window, as far as a page or so many steps reach.
+/// Reads window by window until a page is full or [`STEPS_MAX`] is reached.
 async fn read_windows(db: &Db, filter: &FeedFilter, position: &mut FeedPosition) -> Result<FeedSlice> {
     let FeedFilter { families, wanted, limit } = filter;
     let head = store::head(db).await?;
@@ -219,7 +220,7 @@ async fn read_windows(db: &Db, filter: &FeedFilter, position: &mut FeedPosition)
         let mut found = store::window(db, families, wanted, (position.sequence, through), limit + 1).await?;
         let mut bytes = PageBytes::default();
         let fit = found.iter().take(*limit).take_while(|told| bytes.fits(told.bytes)).count();
-        // Behind a window that is read to its end, numbers without an event are passed over in one leap.
+        // After a window that was read to its end, sequences without an event are skipped in one query.
         let next = match found.get(fit) {
             Some(left) => Some((left.sequence, left.at)),
             None if through < head => store::find_next(db, through).await?,

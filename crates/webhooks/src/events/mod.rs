@@ -1,4 +1,4 @@
-//! The catalogue of events, and the feed of a tenant's own events for those who would rather ask than be told.
+//! The catalogue of events, and the feed of a tenant's own events for clients that poll instead of receiving webhooks.
 
 pub mod document;
 pub mod feed;
@@ -60,17 +60,17 @@ pub struct Event {
     pub data: Value,
 }
 
-/// Which events of the feed a reader wants.
+/// Which events of the feed a reader selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
     All,
     AllButTests,
-    /// `custom.*` are all that tenants name themselves.
+    /// `custom.*` stands for every event that tenants name themselves.
     Kinds(Vec<String>),
 }
 
 impl Wanted {
-    /// What an endpoint that subscribes to these patterns would be told, and tests where they are named.
+    /// The events that an endpoint with these patterns would receive, and tests if they are named.
     pub fn of(patterns: &[String]) -> Result<Self> {
         let kinds = registry().matching_kinds(patterns)?;
         if !patterns.iter().any(|pattern| pattern == EVERYTHING) {
@@ -79,7 +79,6 @@ impl Wanted {
         Ok(if kinds.iter().any(|kind| kind == WEBHOOK_TEST.name()) { Wanted::All } else { Wanted::AllButTests })
     }
 
-    /// Whether an event is among them.
     pub fn includes(&self, family: &str, kind: &str) -> bool {
         match self {
             Wanted::All => true,

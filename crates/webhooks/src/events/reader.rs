@@ -1,10 +1,11 @@
-//! One reader for all who wait for a tenant's events on this node: a write is read once, however many wait for it.
+//! One reader per tenant and node for all requests that wait for the tenant's events: a write is read once, however many
+//! wait.
 //!
-//! A round asks how far the tenant's writes have come, reads what is new, and asks for the rights of all who wait, after the
-//! events: whoever lost theirs by one of them is not told of it. What came of it is one [`FeedBatch`], which everybody takes their
-//! own events from. It has the last events of the rounds before as well, so that a waiter that wakes late needs nothing else; one
-//! that is further behind reads for itself. Only the last batch is kept, and nobody who is slow or gone holds memory. The reader
-//! begins with the first who waits, and ends when nobody does.
+//! A round reads the tenant's head, then the new events, then the rights of all waiters. Rights are read after the events,
+//! so a caller that lost its rights by one of these events does not receive it. The result is one [`FeedBatch`], from which
+//! each waiter takes its own events. A batch also has the last events of earlier rounds, so that a waiter that wakes late
+//! needs no query; one that is further behind reads from the store itself. Only the last batch is kept, so slow or dead
+//! waiters hold no memory. The reader starts with the first waiter and ends with the last.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,42 +25,42 @@ use tokio::time::Instant;
 
 use super::store::{self, Told};
 
-/// An event that all who wait share.
+/// An event that all waiters share.
 pub type FeedEvent = Arc<(Told, Box<RawValue>)>;
 
-/// What is kept in memory of a tenant's last events, while somebody waits for more: a page, or a few of the largest.
+/// How much of a tenant's last events is kept in memory while a request waits for more: a page, or a few of the largest.
 const BATCH_EVENTS_MAX: usize = 200;
 const BATCH_BYTES_MAX: usize = 512 << 10;
 
-/// What is known after a round.
+/// The result of a round.
 pub struct FeedBatch {
     /// All events above `after` and up to `through` are here.
     after: i64,
     pub through: i64,
     events: Vec<FeedEvent>,
-    /// Of those who waited when it was read.
+    /// The rights of the callers that waited when the batch was read.
     pub rights: RightsOfMany,
     pub read_at: Timestamp,
 }
 
 impl FeedBatch {
-    /// The events for somebody who has seen all up to this number; none if they must read for themselves.
+    /// The events after this sequence; `None` if the batch does not reach back that far.
     pub fn events_behind(&self, sequence: i64) -> Option<impl Iterator<Item = &FeedEvent>> {
         let is_seen = move |event: &&FeedEvent| event.0.sequence <= sequence;
         (self.after <= sequence).then(|| self.events.iter().skip_while(is_seen))
     }
 }
 
-/// The readers of a node, each for a tenant that somebody waits for.
+/// The readers of a node, one for each tenant with waiting requests.
 #[derive(Clone, Default)]
 pub struct FeedReaders(Arc<Mutex<HashMap<TenantId, Arc<TenantFeed>>>>);
 
-/// None until the first round is over.
+/// `None` until the first round is over.
 type LastFeedBatch = Option<Arc<FeedBatch>>;
 
 struct TenantFeed {
     batches: watch::Receiver<LastFeedBatch>,
-    /// Who waits, each by a number of their own.
+    /// The waiting callers, each under its own number.
     waiting: Mutex<HashMap<u64, Standing>>,
     next_number: AtomicU64,
 }
@@ -69,15 +70,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl FeedReaders {
-    /// What the reader of a tenant has read last, if there is one: for whoever may not have to wait at all.
+    /// The last batch of a tenant's reader, if one is running: a caller that finds its events there need not wait.
     pub fn find_latest(&self, tenant: TenantId) -> Option<Arc<FeedBatch>> {
         let feeds = lock(&self.0);
         let feed = feeds.get(&tenant).filter(|feed| feed.is_alive())?;
         feed.batches.borrow().clone()
     }
 
-    /// Counts the caller among those who wait, and begins to read if there is no reader yet. It reads by the handle of whoever
-    /// came first, and hands out by the rights of each.
+    /// Adds the caller to the waiters, and starts a reader if there is none. The reader uses the first caller's database
+    /// handle; each waiter filters events by its own rights.
     pub fn join(&self, caller: &Caller, db: &Db) -> FeedWaiter {
         let mut feeds = lock(&self.0);
         let tenant = caller.tenant_id();
@@ -86,7 +87,7 @@ impl FeedReaders {
             let feed = TenantFeed { batches, waiting: Mutex::default(), next_number: AtomicU64::new(0) };
             let feed = Arc::new(feed);
             feeds.insert(tenant, feed.clone());
-            // Listening before the first look: what is written in between is heard.
+            // Subscribed before the first read, so that a write in between is noticed.
             let reader = FeedReader { readers: self.clone(), feed: feed.clone(), tenant, db: db.clone() };
             tokio::spawn(reader.run(sender, caller.app().news()));
             feed
@@ -96,13 +97,13 @@ impl FeedReaders {
         FeedWaiter { batches: feed.batches.clone(), feed, number }
     }
 
-    /// How many wait for a tenant's events, for tests.
+    /// How many callers wait for a tenant's events, for tests.
     #[doc(hidden)]
     pub fn waiting(&self, tenant: TenantId) -> usize {
         lock(&self.0).get(&tenant).map_or(0, |feed| lock(&feed.waiting).len())
     }
 
-    /// Forgets a reader that nobody waits for. Whoever comes from now on begins another.
+    /// Removes a reader without waiters, and returns whether it had none. The next caller starts a new one.
     fn end_if_unused(&self, tenant: TenantId, feed: &Arc<TenantFeed>) -> bool {
         let mut feeds = lock(&self.0);
         let is_unused = lock(&feed.waiting).is_empty();
@@ -114,13 +115,13 @@ impl FeedReaders {
 }
 
 impl TenantFeed {
-    /// Whether its reader has not ended.
+    /// Whether the reader is still running.
     fn is_alive(&self) -> bool {
         self.batches.has_changed().is_ok()
     }
 }
 
-/// Somebody who waits, until this is dropped.
+/// A waiting caller; it stops waiting when this is dropped.
 pub struct FeedWaiter {
     batches: watch::Receiver<LastFeedBatch>,
     feed: Arc<TenantFeed>,
@@ -128,12 +129,12 @@ pub struct FeedWaiter {
 }
 
 impl FeedWaiter {
-    /// What was read last.
+    /// The last batch.
     pub fn find_latest(&mut self) -> Option<Arc<FeedBatch>> {
         self.batches.borrow_and_update().clone()
     }
 
-    /// Waits for the next; none when the reader has ended, because the database is away or because it has failed.
+    /// Waits for the next batch; `None` when the reader has ended, because the database is unreachable or a read failed.
     pub async fn next(&mut self) -> Option<Arc<FeedBatch>> {
         self.batches.changed().await.ok()?;
         self.find_latest()
@@ -163,14 +164,14 @@ impl FeedReader {
                     last = Some(Arc::new(batch));
                     batches.send_replace(last.clone());
                 }
-                // Whoever waits now reads for themselves, and is told what is wrong.
+                // The waiters now read from the store themselves, and report the error.
                 Err(error) => return tracing::debug!(%error, tenant = %self.tenant, "failed to read the feed"),
             }
             await_news(&mut news, self.tenant).await;
         }
     }
 
-    /// What is known after another round; none if nothing has come since the last.
+    /// Reads another round; `None` if nothing was written since the last.
     async fn read(&self, last: Option<&FeedBatch>) -> Result<Option<FeedBatch>> {
         let read_at = self.db.world().now();
         let through = store::head(&self.db).await?;
@@ -186,7 +187,7 @@ impl FeedReader {
         Ok(Some(FeedBatch { after, through, events, rights, read_at }))
     }
 
-    /// The last events up to `through`, and behind which number they are all that there are.
+    /// The last events up to `through`, and the sequence after which they are complete.
     async fn read_on(&self, last: &FeedBatch, through: i64) -> Result<(i64, Vec<FeedEvent>)> {
         let most = (BATCH_EVENTS_MAX, BATCH_BYTES_MAX);
         let Some(fresh) = store::list_fresh(&self.db, (last.through, through), most).await? else {
@@ -204,7 +205,8 @@ impl FeedReader {
     }
 }
 
-/// Waits for news of this tenant, and so long at most: another node may have written. Many at once are heard as one.
+/// Waits for a write of this tenant, at most for the poll interval, because another node may have written. Queued
+/// notifications are drained, so that many writes cause one round.
 async fn await_news(news: &mut Receiver<TenantId>, tenant: TenantId) {
     let poll = Instant::now() + Duration::from_millis(POLL_MS.unsigned_abs());
     loop {

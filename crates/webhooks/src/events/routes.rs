@@ -63,14 +63,14 @@ impl FromParams for ListQuery {
     }
 }
 
-/// A page of the catalogue or of the feed, or one event.
+/// The response of GET: a page of the catalogue or of the feed, or one event.
 pub enum Listed {
     Catalogue(Page<EventType>),
     Feed(Feed),
     One(Box<RawValue>),
 }
 
-/// A piece of the feed; `next_cursor` is always there.
+/// A page of the feed; `next_cursor` is always set.
 #[derive(Serialize)]
 pub struct Feed {
     pub(super) data: Vec<Box<RawValue>>,

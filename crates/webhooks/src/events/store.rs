@@ -1,4 +1,4 @@
-//! SQL of the feed.
+//! SQL of the event feed.
 
 use std::collections::HashMap;
 
@@ -15,20 +15,20 @@ kernel::statements! {
     HEAD = "SELECT sequence FROM tenant_clocks WHERE tenant_id = $1";
     KEPT = "SELECT sequence FROM events WHERE tenant_id = $1 AND sequence <= $2 ORDER BY sequence DESC LIMIT 1";
     NEXT = "SELECT sequence, at FROM events WHERE tenant_id = $1 AND sequence > $2 ORDER BY sequence LIMIT 1";
-    /// With the bodies that are short; a long one is read when it is known to fit on the page.
+    /// Short bodies are included; a long one is read once it is known to fit on the page.
     WINDOW = "SELECT sequence, at, CAST(octet_length(body) AS BIGINT),
             CASE WHEN octet_length(body) <= CAST($2 AS BIGINT) THEN body END, family, type
         FROM events WHERE tenant_id = $1";
-    /// The same of every kind, for all who wait.
+    /// The same without a filter, for the reader that all waiters share.
     FRESH = kernel::sql![WINDOW, " AND sequence > $3 AND sequence <= $4 ORDER BY sequence LIMIT $5"];
     BODIES = "SELECT sequence, body FROM events WHERE tenant_id = $1";
     ONE = "SELECT body FROM events WHERE tenant_id = $1 AND id = $2";
 }
 
-/// A body that is short enough to be read before it is known whether it fits: a whole page of them does.
+/// Bodies up to this size are read with their rows: a whole page of them fits.
 const SHORT_BYTES_MAX: i64 = 4 << 10;
 
-/// An event of the feed, without its body if that is long.
+/// A row of the feed, without its body if that is long.
 pub struct Told {
     pub sequence: i64,
     pub at: Timestamp,
@@ -52,31 +52,30 @@ impl FromRow for Told {
     }
 }
 
-/// The highest number that the tenant's writes have reached. Everything up to it is committed, because a tenant's
-/// writes come one after the other.
+/// The highest sequence of the tenant. Everything up to it is committed, because a tenant's writes are serialized.
 pub async fn head(db: &Db) -> Result<i64> {
     Ok(db.find(HEAD, args![]).await?.unwrap_or(0))
 }
 
-/// Whether all events behind this number are still there. They are removed in their order: while the very next one is
-/// there, or any before it, none behind it is gone.
+/// Whether all events after this sequence are still kept. Events are deleted in order: while the very next one exists, or
+/// any before it, none after it has been deleted.
 pub async fn is_kept(db: &Db, after: i64) -> Result<bool> {
     Ok(db.find::<i64>(KEPT, args![after.saturating_add(1)]).await?.is_some())
 }
 
-/// The number and the moment of the first event behind a number, whatever it tells of.
+/// The sequence and time of the first event after a sequence, of any kind.
 pub async fn find_next(db: &Db, after: i64) -> Result<Option<(i64, Timestamp)>> {
     db.find(NEXT, args![after]).await
 }
 
-/// The body of one event of these families.
+/// The body of one event, if it is of these families.
 pub async fn get(db: &Db, families: &[&'static str], id: EventId) -> Result<Box<RawValue>> {
     let select = Select::new(ONE).bind(id).any("family", families.iter().copied()).limit(1);
     let found: Vec<String> = db.select(&select).await?;
     raw(found.into_iter().next().ok_or_else(Error::not_found)?)
 }
 
-/// Events of these families that are wanted, above `after` and up to `through`, in their order.
+/// The selected events of these families above `after` and up to `through`, in order.
 pub async fn window(
     db: &Db,
     families: &[&'static str],
@@ -100,7 +99,7 @@ pub async fn window(
     db.select(&select.order(&["sequence"], Direction::Ascending).limit(limit)).await
 }
 
-/// Every event above `after` and up to `through`, with its body; none if they are more than so many or so many bytes.
+/// Every event above `after` and up to `through`, with its body; `None` if there are more than `events_max` or `bytes_max`.
 pub async fn list_fresh(
     db: &Db,
     (after, through): (i64, i64),
@@ -114,7 +113,7 @@ pub async fn list_fresh(
     bodies(db, told).await.map(Some)
 }
 
-/// These with their bodies, in their order. What is not there any more has been cleaned away meanwhile.
+/// The rows with their bodies, in order. A row whose body is missing has been cleaned away meanwhile and is left out.
 pub async fn bodies(db: &Db, told: Vec<Told>) -> Result<Vec<(Told, Box<RawValue>)>> {
     let long: Vec<i64> = told.iter().filter(|one| one.body.is_none()).map(|one| one.sequence).collect();
     let mut read: HashMap<i64, String> = HashMap::new();

@@ -1,12 +1,12 @@
-//! SQL of telling endpoints of an event, in the transaction that publishes it.
+//! SQL that creates the deliveries of an event, in the transaction that publishes it.
 //!
-//! By one `INSERT … SELECT` over the subscriptions there is one delivery for every endpoint that wants the event.
+//! One `INSERT … SELECT` over the subscriptions creates one delivery for every endpoint whose patterns match the event.
 
 use kernel::store::{Follower, Happening, Value};
 
 use feature_kit::subscription::matching_patterns;
 
-/// The endpoints that an event's three patterns match, numbered from here.
+/// The endpoints that an event's three patterns match; the arguments are the numbers of the three parameters.
 macro_rules! subscribers {
     ($first:literal, $second:literal, $third:literal) => {
         concat!(
@@ -21,7 +21,8 @@ macro_rules! subscribers {
     };
 }
 
-/// Rows of this event's own, beside the lanes: whoever publishes holds the tenant's clock, and waits for no lane with it.
+/// Wakes lanes by inserting rows beside them: the publishing transaction holds the tenant's clock and must not wait for a
+/// lane's lock.
 macro_rules! wake {
     ($which:expr) => {
         concat!(
@@ -33,8 +34,9 @@ macro_rules! wake {
     };
 }
 
-/// The id of a delivery is that of its event with the endpoint's own four digits at the end. All are due at once, also where
-/// order counts: what an earlier event of the record is not done with is held back by the sender alone, which knows.
+/// A delivery's id is its event's id with the endpoint's four-digit code at the end. Every delivery is due at once, even on
+/// ordered endpoints: only the sender knows whether an earlier event of the record is unfinished, and it holds later ones
+/// back.
 macro_rules! deliver {
     ($which:expr) => {
         concat!(
@@ -54,7 +56,7 @@ macro_rules! deliver {
 }
 
 kernel::statements! {
-    /// Whether anybody wants an event. Three looks: an `IN` is a table of its own to SQLite, made each time.
+    /// Whether any endpoint subscribes to an event. Three lookups, because SQLite builds a temporary table for each `IN`.
     SUBSCRIBED = "SELECT webhook_id FROM webhook_subscriptions WHERE tenant_id = $1 AND pattern = $2
         UNION ALL SELECT webhook_id FROM webhook_subscriptions WHERE tenant_id = $1 AND pattern = $3
         UNION ALL SELECT webhook_id FROM webhook_subscriptions WHERE tenant_id = $1 AND pattern = $4 LIMIT 1";
@@ -64,13 +66,13 @@ kernel::statements! {
     DELIVER_ONE = deliver!("($8)");
 }
 
-/// Every endpoint that wants to know.
+/// Delivers an event to every endpoint that subscribes to it.
 pub const SUBSCRIBERS: Follower = Follower {
     name: "webhooks",
     only_if: Some((SUBSCRIBED, subscribed)),
     statements: &[(WAKE, waking), (DELIVER, delivering)],
 };
-/// The endpoint alone that the event is of, whatever it or others have subscribed to: tests.
+/// Delivers an event only to the endpoint it is about, whatever the subscriptions are. Test events use it.
 pub const ITSELF: Follower =
     Follower { name: "webhooks", only_if: None, statements: &[(WAKE_ONE, waking_one), (DELIVER_ONE, delivering_one)] };
 

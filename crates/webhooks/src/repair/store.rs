@@ -1,4 +1,4 @@
-//! SQL that takes endpoints and what waits for them out of the future, into which a clock that was ahead has put them.
+//! SQL that clamps future timestamps of endpoints and deliveries, left by a clock that was ahead.
 
 use kernel::args;
 use kernel::base::{HOUR_MS, Result, Timestamp};
@@ -9,15 +9,15 @@ use super::super::sender::WAIT_MAX_MS;
 use super::super::{OVERLAP_HOURS_MAX, WEBHOOK_LANE, WebhookId};
 
 kernel::statements! {
-    /// Deleted ones among them, whose deliveries may wait to be noted as skipped.
+    /// Deleted endpoints are included: their deliveries may still wait to be marked as skipped.
     NEXT_ENDPOINT = "SELECT id FROM webhooks WHERE tenant_id = $1 AND id > $2 ORDER BY id LIMIT 1";
     CHANGED_AT = "SELECT updated_at FROM webhooks WHERE tenant_id = $1 AND id = $2";
     BRING_BACK = "UPDATE webhooks SET updated_at = $3,
             created_at = CASE WHEN created_at > $3 THEN $3 ELSE created_at END,
             deleted_at = CASE WHEN deleted_at > $3 THEN $3 ELSE deleted_at END
         WHERE tenant_id = $1 AND id = $2 AND updated_at > $3";
-    /// An overlap that no rotation until now can have made ($5) lasts as long from now ($4) as from the endpoint's last
-    /// change, which is $3 later.
+    /// An overlap that ends later than any rotation until now could have set ($5) is moved back by $3, the time by which the
+    /// endpoint's last change is ahead of now ($4), but not to before now.
     BRING_OVERLAP_BACK = "UPDATE webhook_secrets SET valid_until = CASE WHEN valid_until - $3 < $4 THEN $4
             WHEN valid_until - $3 > $5 THEN $5 ELSE valid_until - $3 END
         WHERE tenant_id = $1 AND webhook_id = $2 AND valid_until > $5";
@@ -28,7 +28,8 @@ kernel::statements! {
             paused_reason = CASE WHEN paused_until > $4 THEN NULL ELSE paused_reason END,
             paused_until = CASE WHEN paused_until > $4 THEN NULL ELSE paused_until END
         WHERE tenant_id = $1 AND webhook_id = $2";
-    /// A few that were under way when a node went; they wait again when the lane is taken up.
+    /// Attempts that were under way when their node died, only a few; they become pending again when the lane is next
+    /// leased.
     BRING_UNDER_WAY_BACK = "UPDATE deliveries /* INDEXED BY deliveries_under_way */ SET next_attempt_at = $3
         WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'delivering' AND next_attempt_at > $4";
     BRING_WAITING_BACK = "UPDATE deliveries SET next_attempt_at = $3 WHERE tenant_id = $1 AND id IN
@@ -36,8 +37,8 @@ kernel::statements! {
             AND d.webhook_id = $2 AND d.status = 'pending' AND d.next_attempt_at > $4 ORDER BY d.next_attempt_at, d.event_sequence LIMIT $5)";
 }
 
-/// Takes a tenant's endpoints and deliveries out of the future, before the tenant's clock is set back. What waits for later
-/// than a retry can is due now. Tells how many deliveries there were.
+/// Clamps future timestamps of a tenant's endpoints and deliveries, before the tenant's clock is set back. A delivery that
+/// waits longer than any retry can is due now. Returns how many deliveries changed.
 pub async fn bring_back(db: &Db, now: Timestamp) -> Result<u64> {
     let mut all = 0;
     let mut after = String::new();
@@ -54,11 +55,11 @@ pub async fn bring_back(db: &Db, now: Timestamp) -> Result<u64> {
     Ok(all)
 }
 
-/// One step of an endpoint. The endpoint, its lane, its state and its deliveries: the order of locks.
+/// One step for one endpoint. The lock order is: endpoint, lane, state, deliveries.
 async fn bring_endpoint_back(tx: &mut Tx, id: WebhookId, now: Timestamp) -> Result<u64> {
     let (latest, overlap_end) = (now.plus(WAIT_MAX_MS), now.plus(OVERLAP_HOURS_MAX * HOUR_MS));
     let lane = id.to_string();
-    // It may have been removed meanwhile.
+    // The endpoint may have been removed meanwhile.
     let Some(changed_at) = tx.find::<Timestamp>(CHANGED_AT, args![id]).await? else { return Ok(0) };
     let later_ms = (changed_at.as_millis() - now.as_millis()).max(0);
     tx.exec(BRING_BACK, args![id, now]).await?;

@@ -1,4 +1,4 @@
-//! One attempt: what is sent, and what its answer means.
+//! One attempt: builds the request, and reads the verdict from its response.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use super::outcome::{Due, Fate, GONE, Outcome};
 use super::schedule::{HOLDING, bounded, next_attempt, retry_after};
 use super::{Endpoint, Settings, sign, store};
 
-/// Of an answer, read at most; the rest is dropped.
+/// How much of a response body is read; the rest is dropped.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 const USER_AGENT: &str = concat!("tenant-control/", env!("CARGO_PKG_VERSION"));
 static WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 static WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 static WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
-/// These three, what the body is and how long, and who sends it.
+/// The three above, `content-type`, `content-length` and `user-agent`.
 const OUR_HEADERS: usize = 6;
 
 /// Sends one delivery once.
@@ -31,9 +31,9 @@ pub async fn send(app: Arc<App>, db: Db, settings: Arc<Settings>, endpoint: Arc<
     let body = match body(&db, &mut due).await {
         Ok(Some(body)) => body,
         Ok(None) => return Outcome::unsent(due, asked, Fate::Expired),
-        // The database is away: nothing was sent, and nothing is counted.
+        // The database is unreachable: nothing was sent, and no attempt is counted.
         Err(error) => {
-            tracing::warn!(%error, delivery = %due.id, "a payload could not be read; the delivery waits");
+            tracing::warn!(%error, delivery = %due.id, "failed to read the payload of a delivery");
             return Outcome::unsent(due, asked, again);
         }
     };
@@ -42,7 +42,7 @@ pub async fn send(app: Arc<App>, db: Db, settings: Arc<Settings>, endpoint: Arc<
     };
     let (attempt, not_before) = match app.outbound.send(request).await {
         Ok(response) => read_answer(at, app.world.now(), &response),
-        // Our own bound is no failure of the endpoint, and costs no attempt.
+        // Our own limit held the request back, which is no failure of the endpoint and costs no attempt.
         Err(failure) if failure.kind == FailureKind::HeldBack => return Outcome::unsent(due, asked, again),
         Err(failure) => read_failure(at, app.world.now(), &failure),
     };
@@ -62,7 +62,7 @@ pub async fn send(app: Arc<App>, db: Db, settings: Arc<Settings>, endpoint: Arc<
     Outcome { due, attempt: Some(attempt), fate, asked, hold }
 }
 
-/// What is sent; none when it is no longer kept.
+/// The payload; `None` when it is no longer kept.
 async fn body(db: &Db, due: &mut Due) -> Result<Option<Bytes>> {
     match due.body.take() {
         Some(body) => Ok(Some(body)),
@@ -72,8 +72,7 @@ async fn body(db: &Db, due: &mut Due) -> Result<Option<Bytes>> {
 
 pub type Headers = HeaderMap;
 
-/// What every request to an endpoint starts with: its owner's headers, and those of ours that are always the same. None if
-/// one cannot be sent.
+/// The headers that every request to an endpoint has: the tenant's own, and our constant ones. `None` if one cannot be sent.
 pub fn headers(of_owner: &BTreeMap<String, String>) -> Option<Headers> {
     let mut headers = HeaderMap::with_capacity(of_owner.len() + OUR_HEADERS);
     for (name, value) in of_owner {
@@ -123,7 +122,8 @@ fn read_answer(at: Timestamp, now: Timestamp, response: &Response) -> (Attempt, 
     (attempt, asked_for(&response.headers, now))
 }
 
-/// A status counts as soon as it is there, for the body is but for the log; only a success has to be whole.
+/// A status counts even if the body then breaks off, because the body is only for the log. Only a success needs a whole
+/// body.
 fn read_failure(at: Timestamp, now: Timestamp, failure: &Failure) -> (Attempt, Option<Timestamp>) {
     let broken = format!("{}: {}", failure.kind.as_str(), failure.detail);
     let error = match failure.status.and_then(fault_of) {
@@ -142,7 +142,7 @@ fn read_failure(at: Timestamp, now: Timestamp, failure: &Failure) -> (Attempt, O
     (attempt, asked_for(&failure.headers, now))
 }
 
-/// Why an answer with this status is no success.
+/// Why a response with this status is no success.
 fn fault_of(status: u16) -> Option<String> {
     match status {
         200..=299 => None,
@@ -151,13 +151,13 @@ fn fault_of(status: u16) -> Option<String> {
     }
 }
 
-/// When the next attempt may be, if the answer says so.
+/// The time in the response's `Retry-After`, if it has one.
 fn asked_for(headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
     retry_after(text, now)
 }
 
-/// The start of an answer as text that both databases can keep.
+/// The start of a response body, as text that both databases can store.
 fn kept(body: &[u8]) -> String {
     let start = &body[..body.len().min(RESPONSE_BYTES_KEPT)];
     String::from_utf8_lossy(start).replace('\0', "\u{fffd}")

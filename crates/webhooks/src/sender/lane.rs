@@ -1,4 +1,4 @@
-//! The work on one endpoint, while this node has its lane.
+//! The work on one endpoint while this node leases its lane.
 
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
@@ -24,7 +24,7 @@ use super::settle::store::settle;
 use super::store::{self, Look};
 use super::{Endpoint, Sending, attempt};
 
-/// How often a recovery goes on while attempts are under way.
+/// How often a recovery step runs while attempts are under way.
 const RECOVERED_EVERY: Duration = Duration::from_millis(POLL_MS.unsigned_abs());
 
 pub struct EndpointLane {
@@ -34,17 +34,16 @@ pub struct EndpointLane {
     endpoint: Option<Loaded>,
     ready: Ready,
     tally: Tally,
-    /// Whether nothing is shown any more as under way by a node that had the lane before.
+    /// Whether deliveries that a previous node left as `delivering` have been reset to pending.
     unmarked: bool,
-    /// Whether nothing is held any more for the sake of an order that the endpoint does not ask for.
+    /// Whether deliveries that were held for order have been released, since the endpoint is unordered now.
     unheld: bool,
-    /// Whether a recovery has yet to come to its end.
+    /// Whether a recovery is running.
     recovering: bool,
     recovered_at: Instant,
-    /// The version of the endpoint that has said that it wants no more. Noting that makes another version of it, so this is
-    /// never taken back.
+    /// The version of the endpoint that answered 410. Saving that creates a new version, so this is never reset.
     gone: Option<i64>,
-    /// Why the write under way switches the endpoint off, if it does, and the version that gave the reason.
+    /// If the write under way disables the endpoint: the version that gave the reason, and the reason.
     switching_off: Option<(i64, &'static str)>,
 }
 
@@ -53,7 +52,7 @@ struct Loaded {
     pace: Pace,
 }
 
-/// One attempt to be made.
+/// One attempt to make.
 pub struct Job {
     endpoint: Arc<Endpoint>,
     due: Due,
@@ -85,7 +84,8 @@ impl LaneWork for EndpointLane {
             if endpoint.is_drained() {
                 break endpoint;
             }
-            // What waited when the endpoint was switched off is noted as skipped, after what is under way has ended.
+            // Deliveries that were pending when the endpoint was disabled are skipped once the attempts under way have
+            // ended.
             self.ready.clear();
             if !under_way.is_empty() {
                 return Ok(Load::Rest);
@@ -98,7 +98,7 @@ impl LaneWork for EndpointLane {
             return Ok(Load::Rest);
         }
         if endpoint.ordered && endpoint.state.records_missing {
-            // What is under way was looked up without its record, and would let nothing go that waits for it.
+            // Attempts under way were loaded without their record id, so their end would not release held deliveries.
             self.ready.clear();
             if !under_way.is_empty() {
                 return Ok(Load::Rest);
@@ -163,7 +163,7 @@ impl LaneWork for EndpointLane {
             let _permit = permit;
             let sent = AssertUnwindSafe(sending).catch_unwind().await;
             Ended::ToNote(sent.unwrap_or_else(|_| {
-                tracing::error!(delivery = %spare.id, "an attempt panicked");
+                tracing::error!(delivery = %spare.id, "delivery attempt panicked");
                 Outcome::unsent(spare, asked, Fate::Retry(again))
             }))
         })
@@ -194,8 +194,8 @@ impl LaneWork for EndpointLane {
         })
     }
 
-    /// The pace follows an outcome at once, not when it is on disk: a write takes as long as many attempts. What another
-    /// version of the endpoint has answered says nothing about this one, but for the time the same place asks for.
+    /// The pace follows an outcome at once, not when it is on disk: a write takes as long as many attempts. Responses of an
+    /// older version of the endpoint are ignored, except for a `Retry-After` of the same URL.
     fn learn(&mut self, outcome: &Outcome) {
         self.tally.count(outcome);
         let now = self.now();
@@ -252,12 +252,12 @@ impl EndpointLane {
         self.sending.node.world.now()
     }
 
-    /// Reads the endpoint as it is now; none when it is gone for good.
+    /// Reloads the endpoint if it has changed; `None` when it has been deleted for good.
     async fn read(&mut self) -> Result<Option<Arc<Endpoint>>> {
         let (secrets, tenant) = (&self.sending.node.secrets, self.lane.tenant_id);
         let known = self.endpoint.as_ref().map(|loaded| &loaded.endpoint);
         match store::endpoint(self.lane.db(), secrets, tenant, self.id, known.map(AsRef::as_ref)).await? {
-            // One that is sent again goes first, and what was looked up behind it has to wait.
+            // A resent delivery goes first, and later events of its record that are already in the queue have to wait.
             Look::Same if known.is_some_and(|known| known.ordered) => self.ready.clear(),
             Look::Same => self.ready.start_over(),
             Look::Gone => self.endpoint = None,
@@ -271,8 +271,7 @@ impl EndpointLane {
     fn change(&mut self, read: Box<Endpoint>) {
         self.ready.clear();
         self.unheld = false;
-        // What was learnt holds until the endpoint is switched off or moves; enabling it is a new start, and so is another
-        // place.
+        // The pace is kept until the endpoint is disabled or its URL changes; enabling it or a new URL starts over.
         let goes_on = |known: &Endpoint| {
             known.target.is_some() && known.target == read.target && known.generation == read.generation
         };
@@ -293,7 +292,7 @@ impl EndpointLane {
         self.endpoint.as_mut().and_then(|loaded| loaded.pace.pause(now))
     }
 
-    /// Notes as skipped what waited when the endpoint was switched off. False when the lane is lost.
+    /// Skips the deliveries that were pending when the endpoint was disabled. False when the lease is lost.
     async fn drain(&self, endpoint: &Endpoint) -> Result<bool> {
         loop {
             match store::drain(&self.lane, self.id, endpoint.generation, endpoint.skip_reason).await? {
@@ -304,7 +303,7 @@ impl EndpointLane {
         }
     }
 
-    /// Tells deliveries their record that waited when order was switched on. False when the lane is lost.
+    /// Sets the record id of deliveries that were pending when order was enabled. False when the lease is lost.
     async fn fill_records(&self, version: i64) -> Result<bool> {
         let mut place = FRONT;
         loop {
@@ -316,7 +315,7 @@ impl EndpointLane {
         }
     }
 
-    /// As many attempts as the pace allows. None when the lane is lost.
+    /// As many jobs as the pace and the request permits allow. `None` when the lease is lost.
     async fn fill(
         &mut self,
         endpoint: &Arc<Endpoint>,
@@ -343,7 +342,7 @@ impl EndpointLane {
         Ok(Some(jobs))
     }
 
-    /// Whether it is time for a step of a recovery: when nothing else is left to start.
+    /// Whether a recovery step is due: only when no other delivery is left to start.
     fn is_to_recover(&self, under_way: &UnderWay<DeliveryId>) -> bool {
         let is_time = under_way.is_empty() || self.recovered_at.elapsed() >= RECOVERED_EVERY;
         self.recovering && self.ready.is_empty() && is_time

@@ -1,8 +1,8 @@
-//! What sends deliveries. Each endpoint is a lane, which one node at a time works on: see `kernel/jobs/dispatch`.
+//! Sends deliveries. Each endpoint has a lane, which one node at a time works on: see `kernel/jobs/dispatch`.
 //!
-//! `lane` is the work on one endpoint, `ready` is what it sends next, `pace` says how fast, `attempt` is one request, `settle`
-//! notes what became of it, `order` holds back what has to wait for an earlier event, `schedule` says when it is tried again. The log and the lanes are the only state; a node that
-//! dies leaves nothing behind but requests whose answers nobody noted.
+//! `lane` is the work on one endpoint, `ready` its queue of due deliveries, `pace` decides how fast they are sent, `attempt`
+//! is one request, `settle` saves outcomes, `order` holds deliveries that wait for an earlier event, `schedule` computes the
+//! backoff. The delivery log and the lanes are the only state: if a node dies, only responses that were not saved are lost.
 
 mod attempt;
 mod lane;
@@ -32,20 +32,20 @@ use lane::EndpointLane;
 use pace::Pause;
 pub use schedule::{SCHEDULE_MS, WAIT_MAX_MS};
 
-/// What the operator decides about sending.
+/// The operator's settings for sending.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The waits between attempts; after the last a delivery is given up.
+    /// The waits between attempts; after the last one a delivery is given up.
     pub schedule_ms: Vec<i64>,
-    /// For one attempt, the answer's body included.
+    /// The timeout of one attempt, the response body included.
     pub timeout: Duration,
-    /// An endpoint that only fails for this long is switched off.
+    /// An endpoint that only fails for this long is disabled.
     pub auto_disable_ms: i64,
     /// See [`Limits::lanes_max`].
     pub lanes_max: usize,
-    /// How long a lane is worked on while others wait for a turn.
+    /// How long a node works on a lane while other lanes wait.
     pub tenure: Duration,
-    /// How long attempts under way are waited for when the process stops.
+    /// How long a stopping process waits for attempts under way.
     pub stop_max: Duration,
 }
 
@@ -72,9 +72,9 @@ impl Settings {
 /// An endpoint as the sender needs it.
 pub struct Endpoint {
     version: i64,
-    /// None when nothing may be sent to it.
+    /// `None` when nothing may be sent to the endpoint.
     target: Option<Target>,
-    /// What every request to it starts with; none if its owner's cannot be sent.
+    /// The headers that every request has; `None` if a header of the tenant cannot be sent.
     headers: Option<attempt::Headers>,
     secrets: Vec<SigningSecret>,
     rate_limit_per_second: Option<i64>,
@@ -82,36 +82,36 @@ pub struct Endpoint {
     generation: i64,
     deleted: bool,
     events: Vec<String>,
-    /// Why what waits is not sent, if the endpoint is off.
+    /// Why pending deliveries are skipped, if the endpoint is disabled or deleted.
     skip_reason: &'static str,
     recovering: bool,
     state: State,
 }
 
 impl Endpoint {
-    /// Whether nothing is left of what waited when it was last switched off.
+    /// Whether all deliveries that were pending when the endpoint was last disabled have been skipped.
     fn is_drained(&self) -> bool {
         self.state.drained >= self.generation
     }
 }
 
-/// A key that signs, until it does no more.
+/// A signing key, and when it stops signing.
 pub struct SigningSecret {
     key: HmacKey,
     valid_until: Option<Timestamp>,
 }
 
-/// What was noted of an endpoint when its lane was last worked on.
+/// The saved state of an endpoint, as its lane last left it.
 pub struct State {
     consecutive_failures: i64,
     failing_since: Option<Timestamp>,
     paused: Option<(Timestamp, Pause)>,
     drained: i64,
-    /// Whether deliveries that waited when order was switched on have yet to be told their record.
+    /// Whether deliveries that were pending when order was enabled still need their record id.
     records_missing: bool,
 }
 
-/// Sends what is due. Cheap to clone.
+/// Sends due deliveries. Cheap to clone.
 #[derive(Clone)]
 pub struct Sender(Dispatcher<Sending>);
 
@@ -131,7 +131,7 @@ impl Sender {
     }
 }
 
-/// What the lanes of all endpoints share.
+/// Shared by the lanes of all endpoints.
 #[derive(Clone)]
 struct Sending {
     node: Node,
@@ -153,7 +153,7 @@ impl Work for Sending {
 
     fn open(&self, lane: Lane) -> Option<EndpointLane> {
         let Ok(id) = lane.key.parse() else {
-            tracing::error!(lane = lane.key, "a lane is not named after an endpoint");
+            tracing::error!(lane = lane.key, "lane key is not an endpoint id");
             return None;
         };
         Some(EndpointLane::new(self.clone(), lane, id))

@@ -1,4 +1,4 @@
-//! What is to be sent, and what became of it.
+//! A due delivery, and the outcome of its attempt.
 
 use std::collections::HashMap;
 
@@ -18,17 +18,17 @@ pub struct Due {
     pub record_id: Option<String>,
     pub tries: i64,
     pub attempts: i64,
-    /// How often it was asked for again; more by the end of an attempt means that it is to be sent once more.
+    /// How often it was resent; if this has risen by the end of an attempt, the delivery is sent once more.
     pub resends: i64,
     pub next_attempt_at: Timestamp,
-    /// What is sent, if it was looked up already.
+    /// The payload, if it was loaded with the row.
     pub body: Option<Bytes>,
-    /// Whether it has to wait for an earlier event of its record.
+    /// Whether an earlier event of its record is unfinished.
     pub is_behind: bool,
 }
 
 impl Due {
-    /// The same, for whoever does not send it.
+    /// A copy without the payload, for recording a failure.
     pub fn without_body(&self) -> Due {
         let Due { id, event_id, event_sequence, tries, attempts, resends, next_attempt_at, is_behind, .. } = *self;
         let record_id = self.record_id.clone();
@@ -47,55 +47,55 @@ impl Due {
     }
 }
 
-/// The receiver wants no more, for good.
+/// HTTP 410: the endpoint wants no more deliveries, for good.
 pub const GONE: i64 = 410;
 
-/// What became of a delivery by an attempt.
+/// What an attempt means for its delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Succeeded,
     Retry(Timestamp),
     GivenUp,
-    /// The endpoint wants no more. When to try again if it is another by now, to which that does not apply.
+    /// The endpoint answered 410. The time is that of the retry if the endpoint has changed meanwhile, so that 410 no longer
+    /// applies.
     Gone(Option<Timestamp>),
-    /// There is nothing left to send.
+    /// The payload is no longer kept.
     Expired,
 }
 
-/// An attempt that has come to its end. Without `attempt` nothing was sent.
+/// A finished attempt. Without `attempt`, nothing was sent.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     pub due: Due,
     pub attempt: Option<Attempt>,
     pub fate: Fate,
-    /// The version of the endpoint that was asked, and that its answer is about.
+    /// The version of the endpoint that the request was sent to.
     pub asked: i64,
-    /// This place asked for no request at all before then.
+    /// The `Retry-After` that pauses the whole endpoint: until when, and the URL that sent it.
     pub hold: Option<(Timestamp, Target)>,
 }
 
 impl Outcome {
-    /// Nothing was sent.
     pub fn unsent(due: Due, asked: i64, fate: Fate) -> Self {
         Outcome { due, attempt: None, fate, asked, hold: None }
     }
 
-    /// Whether the endpoint of this version wants no more.
+    /// Whether this version of the endpoint answered 410.
     pub fn is_gone(&self, version: i64) -> bool {
         matches!(self.fate, Fate::Gone(_)) && self.asked == version
     }
 
-    /// Whether the endpoint of this version was asked, and did not take what was sent.
+    /// Whether a request to this version of the endpoint failed.
     pub fn has_failed(&self, version: i64) -> bool {
         self.attempt.is_some() && self.fate != Fate::Succeeded && self.asked == version
     }
 
-    /// The moment before which this place wants no request at all, if it said so.
+    /// Until when this URL asked for no request at all, if it did.
     pub fn held_by(&self, place: &str) -> Option<Timestamp> {
         self.hold.as_ref().filter(|(_, asked)| asked.as_str() == place).map(|(until, _)| *until)
     }
 
-    /// What becomes of the delivery when its endpoint has this version and is sent to, or is not.
+    /// The verdict, given the endpoint's present version and whether it is enabled.
     pub fn fate_at(&self, version: i64, enabled: bool) -> Fate {
         match self.fate {
             Fate::Gone(retry) if enabled && version != self.asked => retry.map_or(Fate::GivenUp, Fate::Retry),
@@ -103,7 +103,7 @@ impl Outcome {
         }
     }
 
-    /// What `/metrics` counts an attempt as.
+    /// The `outcome` label under which `/metrics` counts the attempt.
     pub fn name(&self) -> &'static str {
         match (&self.attempt, self.fate) {
             (None, _) => "not_sent",
@@ -127,7 +127,7 @@ impl Outcome {
     }
 }
 
-/// Attempts in figures, by outcome. What counts one is kept: finding it by its labels takes longer than counting.
+/// Counters of attempts by outcome. The handles are cached, because finding one by its labels takes longer than counting.
 #[derive(Default)]
 pub struct Tally(HashMap<&'static str, Counter>);
 

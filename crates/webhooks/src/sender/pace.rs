@@ -1,25 +1,25 @@
-//! How fast an endpoint is sent to: a window that opens with success, a breaker with one probe at a time, and the
-//! endpoint's own rate limit. Plain state, moved by the time it is given.
+//! How fast an endpoint is sent to: a concurrency window that grows with success, a circuit breaker with one probe at a
+//! time, and the endpoint's own rate limit. Plain state; the caller gives the time.
 
 use kernel::base::{MINUTE_MS, Timestamp};
 
 use super::State;
 
-/// Attempts under way to one endpoint.
+/// The largest number of attempts under way to one endpoint.
 pub const WINDOW_MAX: usize = 16;
-/// What a healthy endpoint starts with.
+/// The window of a healthy endpoint at the start.
 const WINDOW_START: usize = 2;
-/// Failures in a row after which an endpoint is tried one attempt at a time.
+/// After this many consecutive failures the breaker opens: the endpoint is probed with one attempt at a time.
 pub const BREAKER_AFTER: i64 = 20;
-/// Between two such attempts at most; the first waits are the schedule's first, doubled each time.
+/// The longest wait between two probes. The first wait is the schedule's first, and each further one is doubled.
 const PROBE_WAIT_MAX_MS: i64 = MINUTE_MS;
 
-/// What holds an endpoint back.
+/// Why nothing is sent to an endpoint for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
     Failing,
     RateLimit,
-    /// The endpoint asked for it.
+    /// The endpoint asked for it with `Retry-After`.
     RetryAfter,
 }
 
@@ -48,21 +48,21 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Goes on from what was noted of the endpoint before.
+    /// Continues from the endpoint's saved state.
     pub fn new(rate_per_second: Option<i64>, state: &State, probe_wait_ms: i64, now: Timestamp) -> Self {
         let (failures, failing_since) = (state.consecutive_failures, state.failing_since);
         let window = if failures == 0 { WINDOW_START } else { 1 };
         let paused = |why: Pause| state.paused.filter(|(_, reason)| *reason == why).map(|(until, _)| until);
         let mut bucket = rate_per_second.map(|rate| Bucket { rate, tokens: 1_000, at: now });
         if let (Some(bucket), Some(until)) = (&mut bucket, paused(Pause::RateLimit)) {
-            // The next token is there when it was promised, not when somebody looks.
+            // The next token is available at the saved time, not one interval from now.
             bucket.tokens -= bucket.rate * (until.as_millis() - now.as_millis()).clamp(0, MINUTE_MS);
         }
         let (paused_until, held_until) = (paused(Pause::Failing), paused(Pause::RetryAfter));
         Pace { window, failures, failing_since, paused_until, held_until, probe_wait_ms, bucket }
     }
 
-    /// Another rate limit, or none. The same goes on counting.
+    /// Changes the rate limit. The same limit keeps its tokens.
     pub fn limit(&mut self, rate_per_second: Option<i64>, now: Timestamp) {
         if self.bucket.as_ref().map(|bucket| bucket.rate) != rate_per_second {
             self.bucket = rate_per_second.map(|rate| Bucket { rate, tokens: 1_000, at: now });
@@ -97,7 +97,7 @@ impl Pace {
     }
 
     pub fn succeeded(&mut self) {
-        // After a bad time it starts slowly again.
+        // After the breaker was open, the window starts at 1 again.
         self.window = if self.failures >= BREAKER_AFTER { 1 } else { (self.window + 1).min(WINDOW_MAX) };
         self.failures = 0;
         self.failing_since = None;
@@ -115,12 +115,13 @@ impl Pace {
         }
     }
 
-    /// The endpoint wants nothing before this, if it says so. What succeeds meanwhile was under way, and is no sign.
+    /// Holds all attempts until the endpoint's `Retry-After`. A success meanwhile was already under way and does not end the
+    /// hold.
     pub fn hold(&mut self, until: Option<Timestamp>) {
         self.held_until = self.held_until.max(until);
     }
 
-    /// Until when nothing can be started, whatever is due, and why.
+    /// Until when no attempt can start, and why.
     pub fn pause(&mut self, now: Timestamp) -> Option<(Timestamp, Pause)> {
         let failing = self.paused_until.filter(|_| self.failures >= BREAKER_AFTER);
         let empty = self.bucket.as_mut().and_then(|bucket| (bucket.whole(now) == 0).then(|| bucket.next(now)));
@@ -130,7 +131,8 @@ impl Pace {
     }
 }
 
-/// A bucket of thousandths of a token. It starts with one token, so that moving to another node never exceeds the rate.
+/// A token bucket that counts thousandths of a token. It starts with one token, so that a lane that moves to another node
+/// never exceeds the rate.
 struct Bucket {
     rate: i64,
     tokens: i64,
@@ -140,14 +142,13 @@ struct Bucket {
 impl Bucket {
     fn whole(&mut self, now: Timestamp) -> usize {
         let passed = (now.as_millis() - self.at.as_millis()).clamp(0, MINUTE_MS);
-        // A token a second is a thousandth a millisecond. A tenth of a second's worth may be saved up.
+        // One token per second is a thousandth per millisecond. A tenth of a second's worth may be saved up.
         let saved_max = (self.rate * 100).max(1_000);
         self.tokens = (self.tokens + passed * self.rate).min(saved_max);
         self.at = now;
         usize::try_from(self.tokens / 1_000).unwrap_or(0)
     }
 
-    /// When the next token is there.
     fn next(&self, now: Timestamp) -> Timestamp {
         let missing = 1_000 - self.tokens;
         now.plus((missing + self.rate - 1) / self.rate)

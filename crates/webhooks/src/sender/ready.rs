@@ -1,4 +1,4 @@
-//! What is due and waits for its attempt, looked up some at a time.
+//! The queue of due deliveries of one endpoint, loaded page by page.
 
 use std::collections::VecDeque;
 
@@ -13,25 +13,25 @@ use super::outcome::Due;
 use super::pace::WINDOW_MAX;
 use super::store;
 
-/// Deliveries looked up at once: each look begins anew in the index, and what it finds is kept in memory.
+/// Deliveries loaded at once: each load is a new index search, and its rows are kept in memory.
 const LOOK_MAX: usize = 128;
-/// The same of a first look where order counts, for there it is forgotten whenever something was told. When all of that has
-/// to wait, more is looked at.
+/// The size of the first load on an ordered endpoint, where every wake-up discards the queue. When all of these have to
+/// wait, the next load is larger.
 const ORDERED_LOOK_MAX: usize = WINDOW_MAX;
 
-/// A place in the order in which what is due is sent: when it is due, and the sequence of its event.
+/// A position in the sending order: when a delivery is due, and the sequence of its event.
 pub type Place = (Timestamp, i64);
 
-/// Before all that is due.
+/// Before every due delivery.
 pub const FRONT: Place = (Timestamp::from_millis(i64::MIN), 0);
 
-/// What is due, in the order in which it is sent.
+/// Due deliveries in sending order.
 ///
-/// Whatever is under way or not yet noted is still due in the database, and stands at the front. So a look goes on where the
-/// last one ended; and after the end there is none until it is told that something may have come.
+/// Deliveries that are under way or whose outcome is not saved yet are still due in the database, at the front. So each load
+/// resumes where the last one ended; after the end, nothing is loaded until something may have come.
 pub struct Ready {
     waiting: VecDeque<Due>,
-    /// Behind which the next look begins; none after the end.
+    /// The position after which the next load starts; `None` when everything has been loaded.
     place: Option<Place>,
 }
 
@@ -50,23 +50,23 @@ impl Ready {
         self.waiting.pop_front()
     }
 
-    /// Forgets what was looked up: it may not be sent any more, or not as it was.
+    /// Discards the loaded deliveries: they may no longer be due, or have changed.
     pub fn clear(&mut self) {
         *self = Ready::default();
     }
 
-    /// Something may have come: if all was looked up, it is looked again.
+    /// Allows another load from the front if everything had been loaded: new deliveries may be due.
     pub fn look_again(&mut self) {
         self.place.get_or_insert(FRONT);
     }
 
-    /// The next look begins at the front, where something may stand that was not there: clocks of nodes differ.
+    /// Starts the next load at the front, where new deliveries may appear because clocks of nodes differ.
     pub fn start_over(&mut self) {
         self.place = Some(FRONT);
     }
 
-    /// Looks up more if nothing is left, without what is under way. Where order counts, what has to wait is held back. False
-    /// when the lane is lost.
+    /// Loads more if the queue is empty, without deliveries that are under way. On an ordered endpoint, deliveries behind an
+    /// unfinished event are held. False when the lease is lost.
     pub async fn look(
         &mut self,
         lane: &Lane,

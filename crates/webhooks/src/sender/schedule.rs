@@ -1,8 +1,8 @@
-//! When a failed delivery is tried again. Plain functions of the settings, the answer and the time.
+//! The backoff of failed deliveries. Plain functions of the settings, the response and the time.
 
 use kernel::base::{Chance, DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
 
-/// The contract's schedule.
+/// The retry schedule of the contract.
 pub const SCHEDULE_MS: [i64; 9] = [
     5 * SECOND_MS,
     5 * MINUTE_MS,
@@ -15,20 +15,20 @@ pub const SCHEDULE_MS: [i64; 9] = [
     24 * HOUR_MS,
 ];
 
-/// Longer than this an endpoint cannot ask us to wait.
+/// The longest wait that an endpoint's `Retry-After` can ask for.
 const RETRY_AFTER_MAX_MS: i64 = DAY_MS;
 
-/// Answers whose `Retry-After` is about the whole endpoint: too many requests, and not now.
+/// The statuses whose `Retry-After` pauses the whole endpoint: too many requests, and service unavailable.
 pub const HOLDING: [i64; 2] = [429, 503];
 
-/// Waits are drawn from this many thousandths below to as many above, so that failures of one moment do not come back
-/// in one moment.
+/// The jitter: waits vary by up to this many thousandths in both directions, so that deliveries that failed together are not
+/// retried together.
 const SPREAD: i64 = 200;
 
-/// Longer than this nothing waits by the contract's schedule: its last wait, as long as it may be drawn.
+/// The longest wait of the contract's schedule: its last wait with the largest jitter.
 pub const WAIT_MAX_MS: i64 = SCHEDULE_MS[SCHEDULE_MS.len() - 1] / 1_000 * (1_000 + SPREAD);
 
-/// The moment of the next attempt after `tries` failed ones, or none when it is given up.
+/// The time of the next attempt after `tries` failed ones; `None` when the delivery is given up.
 pub fn next_attempt(
     schedule_ms: &[i64],
     tries: usize,
@@ -43,16 +43,16 @@ pub fn next_attempt(
     Some(retry_after.map_or(planned, |at| planned.max(bounded(at, now))))
 }
 
-/// A moment that an endpoint asked for, as far as we wait.
+/// Caps the time that an endpoint asked for.
 pub fn bounded(asked: Timestamp, now: Timestamp) -> Timestamp {
     asked.min(now.plus(RETRY_AFTER_MAX_MS))
 }
 
-/// The moment that `Retry-After` names: seconds from now, or a date.
+/// The time in a `Retry-After`: seconds from now, or a date.
 pub fn retry_after(text: &str, now: Timestamp) -> Option<Timestamp> {
     let text = text.trim();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // More digits than fit mean longer than we wait anyway.
+        // A number that does not fit is above the cap anyway.
         let seconds = text.parse::<u32>().unwrap_or(u32::MAX);
         return Some(now.plus(i64::from(seconds) * SECOND_MS));
     }

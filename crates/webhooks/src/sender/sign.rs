@@ -1,10 +1,10 @@
-//! Signatures as Standard Webhooks says: an HMAC over id, time and body, one for each secret that is in force.
+//! Signatures by Standard Webhooks: an HMAC over id, time and body, one for each secret in force.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use kernel::base::HmacKey;
 
-/// A secret, ready to sign, from the text that its owner has.
+/// The signing key of a secret in its `whsec_` text form.
 pub fn decode(secret: &str) -> Option<HmacKey> {
     BASE64.decode(secret.strip_prefix("whsec_")?).ok().map(|key| HmacKey::new(&key))
 }

@@ -1,4 +1,4 @@
-//! SQL of the sender. Whatever it writes for a lane it writes in a transaction that holds the lane.
+//! SQL of the sender. Every write for a lane is in a transaction that holds the lane's lease.
 
 use std::collections::BTreeMap;
 
@@ -31,8 +31,8 @@ kernel::columns! {
     }
 }
 
-/// What is due from a place on, whether an earlier event of its record is not done with, and what is sent, where that is small:
-/// reading it for each attempt would take as long as sending it.
+/// Due deliveries after a position, with whether an earlier event of the record is unfinished, and with the payload if it is
+/// small: reading it for each attempt would take as long as sending it.
 macro_rules! due {
     ($is_behind:literal) => {
         concat!(
@@ -70,18 +70,18 @@ kernel::statements! {
         WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'delivering' LIMIT 1";
     UNMARK = "UPDATE deliveries /* INDEXED BY deliveries_under_way */ SET status = 'pending'
         WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'delivering'";
-    /// What waited when the endpoint was switched off.
+    /// Deliveries that were pending when the endpoint was disabled.
     DRAIN = "UPDATE deliveries SET status = 'skipped', skipped_reason = $3, next_attempt_at = NULL
         WHERE tenant_id = $1 AND id IN (SELECT d.id FROM deliveries d /* INDEXED BY deliveries_due */
             WHERE d.tenant_id = $1 AND d.webhook_id = $2 AND d.status = 'pending' AND d.generation < $4 LIMIT $5)";
-    /// What came since and was held behind what is now skipped.
+    /// Newer deliveries that were held behind one that is now skipped.
     LET_GO = "UPDATE deliveries /* INDEXED BY deliveries_due */ SET next_attempt_at = $3
         WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'pending' AND next_attempt_at IS NULL
             AND NOT EXISTS (SELECT 1 FROM deliveries e WHERE e.tenant_id = $1 AND e.webhook_id = $2
                 AND e.record_id = deliveries.record_id AND e.event_sequence < deliveries.event_sequence
                 AND e.status IN ('pending', 'delivering'))";
     DRAINED = "UPDATE webhook_states SET drained = $3 WHERE tenant_id = $1 AND webhook_id = $2";
-    /// Held back while the endpoint asked for order, which it no longer does.
+    /// Deliveries that were held while the endpoint was ordered, which it no longer is.
     UNHOLD = "UPDATE deliveries SET next_attempt_at = $3, record_id = NULL
         WHERE tenant_id = $1 AND id IN (SELECT d.id FROM deliveries d /* INDEXED BY deliveries_due */
             WHERE d.tenant_id = $1 AND d.webhook_id = $2 AND d.status = 'pending' AND d.next_attempt_at IS NULL LIMIT $4)";
@@ -158,17 +158,16 @@ fn paused(until: Option<Timestamp>, reason: Option<String>) -> Option<(Timestamp
     Some((until?, Pause::stored(&reason?)?))
 }
 
-/// What a look at the endpoint of a lane has found.
+/// The result of reloading the endpoint of a lane.
 pub enum Look {
-    /// As it was known.
     Same,
     /// With its secrets opened.
     Changed(Box<Endpoint>),
-    /// Gone for good.
+    /// The endpoint has been deleted for good.
     Gone,
 }
 
-/// The endpoint of a lane, if it is another than the one that is known.
+/// Loads the endpoint of a lane, if it differs from the one that is `known`.
 pub async fn endpoint(
     db: &Db,
     secrets: &Secrets,
@@ -208,11 +207,11 @@ pub async fn endpoint(
     Ok(Look::Changed(Box::new(endpoint)))
 }
 
-/// What is sent is looked up with its delivery up to this size: most of it. More is read by each attempt, so that a lane
-/// keeps no more than some hundred kilobytes of what it is not sending yet.
+/// Payloads up to this size, which most are, are loaded with their delivery. Larger ones are read by each attempt, so that a
+/// queue holds at most some hundred kilobytes of payloads.
 const SMALL_BODY_BYTES: i64 = 2 * 1024;
 
-/// What is due behind a place, the first of it. Where order counts it is told what has to wait.
+/// The first due deliveries after a position. On an ordered endpoint, `is_behind` is set.
 pub async fn due(
     db: &Db,
     id: WebhookId,
@@ -225,22 +224,22 @@ pub async fn due(
     db.list(sql, args![id, now, limit as i64, SMALL_BODY_BYTES, at, sequence]).await
 }
 
-/// When the next delivery of an endpoint is due, or was.
+/// When the next delivery of an endpoint is due; the time may be past.
 pub async fn next(db: &Db, id: WebhookId) -> Result<Option<Timestamp>> {
     db.one(NEXT, args![id]).await
 }
 
-/// What is sent; none when it is no longer kept.
+/// The payload of an event; `None` when it is no longer kept.
 pub async fn body(db: &Db, sequence: i64) -> Result<Option<String>> {
     db.find(BODY, args![sequence]).await
 }
 
-/// A pause as it is stored.
+/// The columns of a pause.
 pub fn columns(pause: Option<(Timestamp, Pause)>) -> (Option<Timestamp>, Option<&'static str>) {
     (pause.map(|(until, _)| until), pause.map(|(_, reason)| reason.as_str()))
 }
 
-/// Shows that this node lives, and which attempts take long. False when the lane is lost.
+/// Extends the lease, and marks slow attempts as `delivering`. False when the lease is lost.
 pub async fn tend(lane: &Lane, under_way: Vec<DeliveryId>) -> Result<bool> {
     let held = lane.clone();
     lane.db()
@@ -254,7 +253,7 @@ pub async fn tend(lane: &Lane, under_way: Vec<DeliveryId>) -> Result<bool> {
         .await
 }
 
-/// What a node that went away had under way is pending again. False when the lane is lost.
+/// Resets deliveries that a dead node left as `delivering` to pending. False when the lease is lost.
 pub async fn unmark(lane: &Lane, id: WebhookId) -> Result<bool> {
     if lane.db().find::<DeliveryId>(MARKED, args![id]).await?.is_none() {
         return Ok(true);
@@ -271,11 +270,11 @@ pub async fn unmark(lane: &Lane, id: WebhookId) -> Result<bool> {
         .await
 }
 
-/// Rows of one step; what is left waits for the next.
+/// Rows of one step.
 const STEP_ROWS: i64 = 500;
 
-/// One step of noting as skipped what waited when the endpoint was switched off. Whether there is more, or none when
-/// the lane is lost.
+/// One step of skipping the deliveries that were pending when the endpoint was disabled. Returns whether there are more, or
+/// `None` when the lease is lost.
 pub async fn drain(lane: &Lane, id: WebhookId, generation: i64, reason: &'static str) -> Result<Option<bool>> {
     let held = lane.clone();
     lane.db()
@@ -295,7 +294,8 @@ pub async fn drain(lane: &Lane, id: WebhookId, generation: i64, reason: &'static
         .await
 }
 
-/// One step of letting go what was held for the sake of order. Whether there is more.
+/// One step of releasing deliveries that were held for order. Returns whether there are more, or `None` when the lease is
+/// lost.
 pub async fn unhold(lane: &Lane, id: WebhookId) -> Result<Option<bool>> {
     if lane.db().find::<DeliveryId>(HELD, args![id]).await?.is_none() {
         return Ok(Some(false));
@@ -313,7 +313,7 @@ pub async fn unhold(lane: &Lane, id: WebhookId) -> Result<Option<bool>> {
         .await
 }
 
-/// Ends the lane of an endpoint that was deleted and has nothing left.
+/// Removes the lane of a deleted endpoint without pending deliveries.
 pub async fn retire(lane: &Lane, id: WebhookId) -> Result<()> {
     let held = lane.clone();
     lane.db()
@@ -328,9 +328,8 @@ pub async fn retire(lane: &Lane, id: WebhookId) -> Result<()> {
         .await
 }
 
-/// Gives the lane back. When it is due again is looked up while it is locked, so that nothing published meanwhile is
-/// overlooked; and if the endpoint is another than the one that is known, or is recovering when it was not, or was and is
-/// not, it is due at once.
+/// Releases the lane's lease. The next due time is read while the lane is locked, so that no event published meanwhile is
+/// missed. If the endpoint's version or its recovery has changed since it was loaded, the lane is due at once.
 pub async fn release(
     lane: &Lane,
     id: WebhookId,
@@ -347,14 +346,14 @@ pub async fn release(
                 return Ok(());
             }
             let now = tx.world().now();
-            // Not earlier than now: whoever has had a turn stands behind those that wait for theirs.
+            // Not earlier than now: this lane goes behind the lanes that already wait.
             let next = tx.answer(next).await?.pop().flatten();
             let mut due_at = next.map(|at| at.max(now));
             if recovering && may_recover(tx, id).await? {
                 due_at = Some(now);
             }
             let now_known = tx.answer(known).await?.pop();
-            // What was learnt about another version is not held against this one.
+            // A pause of an older version does not apply to this one.
             let pause = pause.filter(|_| now_known.is_some_and(|(read, _)| read == version));
             let mut not_before = pause.map(|(until, _)| until);
             if let (Some(at), Some(until)) = (due_at, not_before) {
@@ -370,8 +369,8 @@ pub async fn release(
         .await
 }
 
-/// Switches the endpoint off and tells so, unless it is another than the one that gave the reason. The clock of the tenant
-/// is moved before the lane is held, as everywhere.
+/// Disables the endpoint and publishes an event, unless it has changed since the version that gave the reason. The tenant's
+/// clock is locked before the lane, as everywhere.
 pub async fn switch_off(lane: &Lane, id: WebhookId, asked: i64, reason: &'static str) -> Result<()> {
     let held = lane.clone();
     lane.db()

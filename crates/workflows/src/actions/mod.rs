@@ -1,4 +1,4 @@
-//! What steps can do that belongs to no other feature, as they are given it: a request, a wait, a question, an event.
+//! Inputs of the actions that belong to no other feature: a request, a wait, an approval, an event.
 
 pub mod store;
 
@@ -29,21 +29,21 @@ pub const FEATURE: Feature = Feature {
 
 pub const HTTP_REQUEST: &str = "http.request";
 const METHODS: &[&str] = &["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"];
-/// Statuses that are expected beside those that are a success.
+/// Statuses that `expect_status` can list.
 const STATUSES_MAX: usize = 20;
-/// What somebody reads before they approve it.
+/// The message that is shown to those who approve.
 const MESSAGE_BYTES_MAX: usize = 2_048;
 const EVENT_BYTES_MAX: usize = 64 << 10;
 
-/// A request to somewhere else.
+/// The input of `http.request`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HttpRequest {
     pub method: &'static str,
     pub url: Target,
     pub headers: BTreeMap<String, String>,
-    /// A text is sent as it is, anything else as JSON.
+    /// A text is sent as it is, any other value as JSON.
     pub body: Option<Value>,
-    /// If there are none, 2xx is a success.
+    /// Statuses that are a success; if empty, 2xx is.
     pub expect_status: Vec<u16>,
 }
 
@@ -56,7 +56,7 @@ impl FromBody for HttpRequest {
             })
         });
         let url = fields.required("url", parse_target_url);
-        // The key is the same in every attempt.
+        // The idempotency key is ours: it is the same in every attempt.
         let headers = fields.optional("headers", |field| parse_headers(field, &["idempotency-key"], &["content-type"]));
         let body = fields.optional("body", |field| Some(field.take()));
         let expect_status = fields.optional("expect_status", statuses);
@@ -75,16 +75,16 @@ fn statuses(field: &mut Field<'_>) -> Option<Vec<u16>> {
     if field.is_list() { field.list(STATUSES_MAX, one) } else { one(field).map(|status| vec![status]) }
 }
 
-/// Until when a step waits.
+/// The input of `wait`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// From when its turn came.
+    /// From when the step became ready.
     Seconds(i64),
     Until(Timestamp),
 }
 
 impl Wait {
-    /// The moment, for a step whose turn came at `ready_at`.
+    /// The time at which a step wakes that became ready at `ready_at`.
     pub fn until(self, ready_at: Timestamp) -> Timestamp {
         match self {
             Wait::Seconds(seconds) => ready_at.plus(seconds * SECOND_MS),
@@ -107,7 +107,7 @@ impl FromBody for Wait {
     }
 }
 
-/// What somebody is asked.
+/// The input of `approval`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Approval {
     pub message: String,
@@ -127,7 +127,7 @@ impl FromBody for Approval {
     }
 }
 
-/// An event of the tenant's own.
+/// The input of `event.emit`.
 struct Emit {
     kind: String,
     data: Map<String, Value>,
@@ -161,6 +161,6 @@ fn expected_name() -> String {
 pub const CUSTOM_EVENT: EventKind<CustomEvent> =
     EventKind::new(CUSTOM_KINDS, "A step of a workflow emitted an event; the workflow named it.");
 
-/// What an event of a tenant's own tells: whatever its workflow said.
+/// The data of a custom event, as its workflow gave it.
 #[derive(Clone, Debug, Serialize)]
 pub struct CustomEvent(pub Map<String, Value>);

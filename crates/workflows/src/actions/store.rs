@@ -1,4 +1,4 @@
-//! The actions that belong to no other feature. Only an event is done inside the platform.
+//! The actions that belong to no other feature. Only `event.emit` acts in the step's transaction.
 
 use futures_util::future::BoxFuture;
 use kernel::auth::Rights;
@@ -50,7 +50,7 @@ pub const ACTIONS: &[Action] = &[
     },
 ];
 
-/// In the order of its run: a run's events come in their order to whoever wants order.
+/// The event is ordered by its run: subscribers that want order receive the events of a run in order.
 fn emit<'t>(tx: &'t mut Tx, _: &'t Rights, with: Map<String, Value>) -> BoxFuture<'t, Result<Value>> {
     Box::pin(async move {
         let (Emit { kind, data }, _) = read_object::<Emit>(with).into_result()?;

@@ -1,11 +1,11 @@
-//! SQL of a dry run: everything is done as a run would do it, in one transaction that is never kept.
+//! SQL of a dry run: every step acts as in a real run, in one transaction that is always rolled back.
 //!
-//! So references, transitions and numbers are judged by the real rules, and a step sees what the one before it has made. What
-//! would leave the platform is not sent, nobody waits, and approvals are taken as given. What came of it is kept as a run.
+//! So references, transitions and numbers are checked by the real rules, and a step sees the changes of the steps before it.
+//! Requests are not sent, waits end at once, and approvals count as given. The result is saved as a run.
 //!
-//! A transaction cannot wait for what a step looks up. Where it comes to one it ends, the look is done, and the next begins
-//! from the start and knows what was found: nothing was kept that it could do twice. All rounds are one run at one
-//! moment, and are bounded together.
+//! A transaction cannot wait for a lookup. At a lookup it is rolled back, the lookup is done, and the next transaction
+//! starts from the beginning with the result: nothing was committed that it could do twice. All rounds are one run at one
+//! time, and share one budget.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,53 +35,52 @@ use super::super::{LANE_KEY, RUN_BYTES_MAX, RunDetail, Settings, Status, StepErr
 use expressions::Meter;
 use feature_kit::{ActionEffect, Lookup, STEP_BYTES_MAX};
 
-/// What came of a dry run, ready to be kept.
+/// The result of a dry run, ready to be saved.
 pub struct Simulated {
     run: StoredRun,
     steps: Vec<steps::Step>,
     revision: Arc<Revision>,
 }
 
-/// What a step looks up.
+/// A lookup that a step needs.
 struct Wanted {
-    /// Which step of the definition.
+    /// The step's index in the definition.
     place: usize,
     look: Lookup,
     rights: Rights,
     with: Map<String, Value>,
 }
 
-/// What a step has looked up.
+/// The result of a step's lookup.
 struct Found {
-    /// As it was asked.
+    /// The input of the lookup.
     with: Map<String, Value>,
     answer: Result<Value, StepError>,
 }
 
-/// What came of one transaction, or the trial that has to look something up first.
+/// The result of one transaction, or the trial if it has to do lookups first.
 type Tried = Result<Simulated, Trial>;
 
-/// What all expressions of a dry run may cost together: on SQLite all others wait for its transactions.
+/// The budget of all expressions of a dry run: on SQLite its transactions block every other writer.
 const TRIAL_COST: u32 = 200_000;
 const TRIAL_COST_BYTES: usize = 2 << 20;
-/// What is looked up in a dry run: for each of them all that was done before may be done again.
+/// Lookups per dry run: each can repeat all the work before it.
 const LOOKS_MAX: usize = 10;
-/// From when on nothing is looked up any more: somebody waits for the answer.
+/// No lookup runs longer than this after the start: a client waits for the response.
 const TRIAL_MAX: Duration = Duration::from_secs(10);
 
-/// Tries a workflow without leaving anything.
-/// The name of a host is not resolved: that would take longer than a transaction may.
+/// Runs a workflow without committing anything. Host names are not resolved: that would take longer than a transaction may.
 pub async fn simulate(db: &Db, app: &App, id: WorkflowId, input: Value, settings: Settings) -> Result<Simulated> {
     let tenant = db.tenant_id().ok_or_else(|| Error::internal("a workflow belongs to a tenant"))?;
     let checked = check(db, id, input).await?;
     let revision = match Revision::load(db, &app.secrets, id, checked.revision).await {
-        // It was there a moment ago.
+        // The revision was replaced since the check.
         Err(error) if error.code() == Code::NotFound => return Err(changed_meanwhile()),
         revision => Arc::new(revision?),
     };
     let until = Instant::now() + TRIAL_MAX;
     let mut trial = Trial::new(tenant, revision, app.outbound.clone());
-    // A step that has looked does not look again: there are no more rounds than looks, and the one that ends it.
+    // A step looks up once: there are at most as many rounds as lookups, and a last one without.
     for _ in 0..=LOOKS_MAX {
         trial = match try_once(db, id, checked.clone(), trial, settings.clone()).await? {
             Ok(made) => return Ok(made),
@@ -102,7 +101,7 @@ async fn try_once(db: &Db, id: WorkflowId, checked: Checked, mut trial: Trial, s
         let tried =
             if trial.wanted.is_empty() { Ok(Simulated { run, steps, revision: trial.revision }) } else { Err(trial) };
         *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(tried);
-        // Nothing of it stays.
+        // The error rolls the transaction back.
         Err::<(), Error>(Error::conflict("a dry run is not kept"))
     });
     let tried = tried.await;
@@ -120,11 +119,11 @@ struct Trial {
     revision: Arc<Revision>,
     outbound: Outbound,
     meter: Meter,
-    /// As it was before its first step: expressions see its id and its time, which are the same in each round.
+    /// The run before its first step: expressions read its id and time, which are the same in each round.
     run: Option<StoredRun>,
-    /// What the steps so far were given and have answered.
+    /// Bytes of the inputs and outputs so far.
     bytes: usize,
-    /// What is known of what steps look up, by their places, and what is not yet.
+    /// Results of lookups by step index, and lookups that are still to be done.
     found: HashMap<usize, Found>,
     wanted: Vec<Wanted>,
 }
@@ -146,7 +145,7 @@ impl Trial {
         Ok(run)
     }
 
-    /// Looks up what is wanted, one after the other.
+    /// Does the requested lookups, one after the other.
     async fn look(&mut self, app: &App, db: &Db, until: Instant) -> Result<()> {
         for Wanted { place, look, rights, with } in std::mem::take(&mut self.wanted) {
             let looked = timeout_at(until, (look.find)(app, db, &rights, with.clone())).await;
@@ -159,7 +158,7 @@ impl Trial {
         Ok(())
     }
 
-    /// The steps as they ended; none of them as soon as one wants something to be looked up.
+    /// The ended steps; empty as soon as a step needs a lookup.
     async fn steps(&mut self, tx: &mut Tx, run: &mut StoredRun) -> Result<Vec<steps::Step>> {
         let (tenant, revision) = (self.tenant, self.revision.clone());
         let at = run.run.created_at;
@@ -168,7 +167,7 @@ impl Trial {
         let definition = &revision.compiled.definition;
         let (needs, owner) = (needs(&definition.steps), run.run.id.to_string());
         let mut noted: Vec<Option<steps::Step>> = vec![None; definition.steps.len()];
-        // What later steps see of those before them.
+        // What the expressions of later steps read.
         let mut seen = Seen { event: Value::Null, steps: json!({}), run: run.scope() };
         loop {
             let states: Vec<Option<Status>> = noted.iter().map(|step| step.as_ref().map(|step| step.state)).collect();
@@ -212,7 +211,7 @@ impl Trial {
                 return Ok(step);
             }
             Evaluated::Fault(error) => return failed(step, &error, at),
-            // What was looked up is shown as it was asked: ids that a dry run makes are others in each round.
+            // A lookup is shown with the input it was done with: ids that a dry run creates differ in each round.
             Evaluated::Do(with) => self.found.get(&job.place).map_or(with, |found| found.with.clone()),
         };
         step.input = Some(text(&masked(&job, &with))?);
@@ -267,7 +266,7 @@ impl Trial {
                     return Ok(Err(StepError { code: Code::LimitReached.name().to_owned(), detail }));
                 }
                 self.wanted.push(Wanted { place: job.place, look: *look, rights, with });
-                // Nobody sees this: the transaction that shows the step knows better.
+                // This error is never shown: the round that is saved has the result of the lookup.
                 Ok(Err(StepError { code: "not_looked_up".to_owned(), detail: "It is looked up first.".to_owned() }))
             }
             ActionEffect::Http => {
@@ -298,7 +297,7 @@ fn text<T: serde::Serialize + ?Sized>(value: &T) -> Result<String> {
     serde_json::to_string(value).map_err(Error::internal)
 }
 
-/// Keeps what came of it as a run, and tells nobody.
+/// Saves the result as a run, and publishes no event.
 pub async fn keep(tx: &mut Tx, simulated: Simulated) -> Result<RunDetail> {
     let Simulated { run, steps, revision } = simulated;
     check_in_force(tx, run.run.workflow_id, run.run.revision).await?;

@@ -1,4 +1,4 @@
-//! What a step is to be given: its condition and its `with`, evaluated once.
+//! Evaluates the condition and the `with` of a step.
 
 use kernel::base::Result;
 use kernel::events::follow;
@@ -14,7 +14,7 @@ use expressions::{Expression, Fault, Meter, Scope};
 use feature_kit::request_headers::MASK;
 use feature_kit::{ActionEffect, STEP_BYTES_MAX};
 
-/// What all expressions of one step may cost together.
+/// The budget of all expressions of one step.
 const STEP_COST: u32 = 100_000;
 const STEP_COST_BYTES: usize = 1 << 20;
 
@@ -25,14 +25,14 @@ pub enum Evaluated {
     Fault(StepError),
 }
 
-/// What expressions see, owned.
+/// The owned values of an expression scope.
 pub struct Seen {
     pub event: Value,
     pub steps: Value,
     pub run: Value,
 }
 
-/// Evaluates a step. What its expressions do not name is not read.
+/// Evaluates a step. Reads the event and the outputs of steps only if an expression names them.
 pub async fn evaluate(db: &Db, job: &Job) -> Result<Evaluated> {
     let compiled = &job.revision.compiled.steps[job.place];
     let expressions = || compiled.condition.iter().chain(compiled.with.expressions().map(|(_, expression)| expression));
@@ -74,7 +74,7 @@ fn bytes(with: &Map<String, Value>) -> usize {
     serde_json::to_string(with).map_or(0, |text| text.len())
 }
 
-/// The same, with what expressions see at hand.
+/// Evaluates a step with inputs that are already loaded.
 pub fn evaluate_with(job: &Job, seen: &Seen, meter: &mut Meter) -> Evaluated {
     let compiled = &job.revision.compiled.steps[job.place];
     let scope = Scope {
@@ -107,7 +107,7 @@ pub fn evaluate_with(job: &Job, seen: &Seen, meter: &mut Meter) -> Evaluated {
     }
 }
 
-/// What may be shown of a `with`.
+/// A `with` as it may be shown, with masked header values.
 pub fn masked(job: &Job, with: &Map<String, Value>) -> Value {
     let mut shown = with.clone();
     if matches!(job.action().effect, ActionEffect::Http)
@@ -118,11 +118,11 @@ pub fn masked(job: &Job, with: &Map<String, Value>) -> Value {
     Value::Object(shown)
 }
 
-/// What all expressions of a filter may cost together.
+/// The budget of a filter.
 const FILTER_COST: u32 = 10_000;
 const FILTER_COST_BYTES: usize = 256 << 10;
 
-/// Whether an event passes.
+/// Whether an event passes a filter.
 pub fn passes(filter: &Expression, event: &Value, now: kernel::base::Timestamp) -> Result<bool, StepError> {
     let nothing = Value::Null;
     let scope = Scope { input: &nothing, event, steps: &nothing, run: &nothing, now };

@@ -1,7 +1,7 @@
-//! `http.request`: a request to somewhere else, through the guard that all outgoing traffic passes.
+//! `http.request`: a request to another server, through the guard for all outgoing traffic.
 //!
-//! Every attempt of a step is the same bytes with the same `Idempotency-Key`, so that a receiver can tell a repeat. What a
-//! receiver echoes of the values of headers is masked before anything is kept.
+//! Every attempt of a step sends the same bytes with the same `Idempotency-Key`, so that a receiver can recognize a repeat.
+//! Header values that a receiver echoes are masked before anything is saved.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,20 +20,20 @@ use super::Running;
 use super::act::store::{End, Job, Verdict};
 use feature_kit::request_headers::MASK;
 
-/// Of an answer, read at most; the rest is dropped.
+/// The part of a response body that is read; the rest is dropped.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 const USER_AGENT: &str = concat!("tenant-control/", env!("CARGO_PKG_VERSION"));
 static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// Shorter values are found in texts that have nothing to do with them.
+/// Shorter values occur by chance in unrelated texts.
 const SECRET_CHARS_MIN: usize = 6;
-/// Headers that say how an answer is wanted, and words that say of which kind a secret is: answers say the same.
+/// Headers that negotiate the response, and words that name the kind of a secret: responses repeat both.
 const PLAIN_HEADERS: [&str; 7] =
     ["accept", "accept-charset", "accept-encoding", "accept-language", "cache-control", "content-type", "prefer"];
 const PLAIN_WORDS: [&str; 6] = ["bearer", "basic", "digest", "negotiate", "token", "apikey"];
-/// So much of the beginning of a secret, where an answer is cut off, is taken for one.
+/// A prefix of a secret this long, at the end of a truncated response, is masked.
 const BEGINNING_CHARS_MIN: usize = 3;
 
-/// Sends it and tells what came back. None when nobody was asked for anything: it can be tried again a little later.
+/// Sends the request and returns the result. None if nothing was sent: the step is started again a little later.
 pub async fn request(engine: &Running, job: &Job, with: Map<String, Value>, shown: Value) -> Result<Option<Verdict>> {
     let (wanted, _) = read_object::<HttpRequest>(with).into_result()?;
     let began_at = engine.node.world.now();
@@ -67,13 +67,13 @@ pub async fn request(engine: &Running, job: &Job, with: Map<String, Value>, show
     Ok(Some(Verdict { input: Some(shown), attempt, end }))
 }
 
-/// What is expected, if anything is said about it; else a success.
+/// Whether a status is in `expect_status`, or is 2xx if that is empty.
 fn is_expected(wanted: &HttpRequest, status: u16) -> bool {
     if wanted.expect_status.is_empty() { (200..300).contains(&status) } else { wanted.expect_status.contains(&status) }
 }
 
 fn build(engine: &Running, job: &Job, wanted: &HttpRequest) -> Option<Request> {
-    // A step's own time ends its requests, too.
+    // The step's deadline also limits its requests.
     let left_ms = job.step.deadline_at.map(|deadline| deadline.as_millis() - engine.node.world.now().as_millis());
     let left = left_ms.map_or(Duration::MAX, |ms| Duration::from_millis(ms.max(1).unsigned_abs()));
     let mut headers = HeaderMap::new();
@@ -105,7 +105,7 @@ fn build(engine: &Running, job: &Job, wanted: &HttpRequest) -> Option<Request> {
     })
 }
 
-/// Of which kind a body is, unless the step says so itself.
+/// Sets the content type, unless the step has set it.
 fn kind(headers: &mut HeaderMap, kind: &'static str) {
     headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static(kind));
 }
@@ -119,7 +119,7 @@ fn attempt(job: &Job, at: Timestamp, ended_at: Timestamp, status: Option<u16>, e
     Attempt { status_code: status.map(i64::from), ..attempt }
 }
 
-/// `{status, headers, body}`, the body as JSON where it says so and is.
+/// `{status, headers, body}`, with the body as JSON if it is declared as JSON and valid.
 fn output(response: &Response, secrets: &[String]) -> Value {
     let mut headers: BTreeMap<String, String> = BTreeMap::new();
     for (name, value) in &response.headers {
@@ -136,7 +136,7 @@ fn output(response: &Response, secrets: &[String]) -> Value {
         let kind = kind.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         kind == "application/json" || kind.ends_with("+json")
     });
-    // What is escaped is plain only when it is parsed.
+    // Escaped secrets can be found only after parsing.
     let parsed: Option<Value> = if is_json { serde_json::from_str(&text).ok().filter(is_shallow) } else { None };
     let body = redact_all(parsed.unwrap_or(Value::String(text)), secrets);
     let mut output = json!({ "status": response.status, "headers": headers, "body": body });
@@ -146,7 +146,7 @@ fn output(response: &Response, secrets: &[String]) -> Value {
     output
 }
 
-/// The values of headers, and the words of those that are several, as `Bearer <token>` is.
+/// Header values, and the single words of values such as `Bearer <token>`.
 fn secrets(headers: &BTreeMap<String, String>) -> Vec<String> {
     let mut secrets: Vec<String> = Vec::new();
     let is_plain = |words: &[&str], word: &str| words.iter().any(|known| known.eq_ignore_ascii_case(word));
@@ -155,13 +155,13 @@ fn secrets(headers: &BTreeMap<String, String>) -> Vec<String> {
         secrets.extend(value.split_whitespace().filter(|word| !is_plain(&PLAIN_WORDS, word)).map(str::to_owned));
     }
     secrets.retain(|secret| secret.chars().count() >= SECRET_CHARS_MIN);
-    // The longest first: a part of one must not keep the whole from being found.
+    // The longest first: masking a part must not hide the whole.
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     secrets.dedup();
     secrets
 }
 
-/// Masks what an answer that was cut off had begun to say of a secret.
+/// Masks the prefix of a secret at the end of a truncated response.
 fn mask_beginning(text: &mut String, secrets: &[String]) {
     let begins = |secret: &String| {
         let lengths = secret.char_indices().map(|(at, _)| at).skip(BEGINNING_CHARS_MIN).collect::<Vec<_>>();
@@ -173,7 +173,7 @@ fn mask_beginning(text: &mut String, secrets: &[String]) {
     }
 }
 
-/// In every text of a value, names of fields among them.
+/// Masks secrets in every text of a value, names of fields included.
 fn redact_all(value: Value, secrets: &[String]) -> Value {
     match value {
         Value::String(text) => Value::String(redact(&text, secrets)),

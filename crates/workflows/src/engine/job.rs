@@ -1,4 +1,4 @@
-//! One step: what is done of it when it is due.
+//! Runs one step when it is due.
 
 use std::panic::AssertUnwindSafe;
 
@@ -18,24 +18,24 @@ use super::store::lost;
 use super::{Running, http};
 use feature_kit::{ActionEffect, Lookup};
 
-/// What is yet to be noted.
+/// An outcome that is still to be saved.
 pub enum Outcome {
     Attempted(Box<(Job, Verdict)>),
-    /// The database was away: nothing was tried, and it is looked at again a little later.
+    /// The database was unavailable: nothing was tried, and the step is loaded again a little later.
     Later(Box<Job>),
-    /// What was to be looked at is away: nothing was tried, and the step rests.
+    /// The lookup is unavailable on this node: nothing was tried, and the step is postponed.
     Away(Box<Job>),
 }
 
-/// Does what is due of a step.
+/// Runs a step, and turns a panic into a failed attempt.
 pub async fn run(engine: Running, lane: Lane, job: Job) -> Ended<Outcome> {
-    // A panic would end the work on the whole lane, and come back with it.
+    // A panic would end the work on the whole lane, and happen again when the lane is leased again.
     let done = AssertUnwindSafe(step(&engine, &lane, &job)).catch_unwind().await;
     match done.unwrap_or_else(|_| Err(Error::internal("a step panicked"))) {
         Ok(ended) => ended,
         Err(error) if error.code() == Code::Unavailable => Ended::ToNote(Outcome::Later(Box::new(job))),
         Err(error) => {
-            tracing::error!(%error, run = %job.run.run.id, step = job.step.name, "a step could not be done");
+            tracing::error!(%error, run = %job.run.run.id, step = job.step.name, "failed to run workflow step");
             let detail = "The fault is on our side and has been logged under the id of the run.".to_owned();
             let now = engine.node.world.now();
             let error = StepError { code: Code::Internal.name().to_owned(), detail };
@@ -55,7 +55,7 @@ async fn step(engine: &Running, lane: &Lane, job: &Job) -> Result<Ended<Outcome>
     }
     if job.step.state == Status::Waiting {
         return match job.action().effect {
-            // Nothing but somebody's word or the end of its time comes of it, whatever has made it due.
+            // Only a decision or the deadline ends an approval, whatever made the step due.
             ActionEffect::Approval => Ok(noted(&act::wait_on(lane, job).await?)),
             _ => wake(lane, job).await,
         };
@@ -103,7 +103,7 @@ async fn step(engine: &Running, lane: &Lane, job: &Job) -> Result<Ended<Outcome>
     }
 }
 
-/// Looks for who saved the workflow, and notes what was found.
+/// Does a lookup with the rights of the saver, and saves the result.
 async fn look(
     engine: &Running,
     lane: &Lane,
@@ -112,7 +112,7 @@ async fn look(
     looks: Lookup,
 ) -> Result<Ended<Outcome>> {
     let away = || Ok(Ended::ToNote(Outcome::Away(Box::new(job.clone()))));
-    // Before a transaction is spent on it.
+    // Checked before a transaction is spent on the rights.
     if !(looks.is_available)(engine.node.app()) {
         return away();
     }
@@ -135,7 +135,7 @@ async fn look(
     Ok(noted(&act::note(lane, job, Verdict { input: Some(Value::Object(with)), attempt, end }).await?))
 }
 
-/// What it has waited for has come.
+/// Completes a step whose wait is over.
 async fn wake(lane: &Lane, job: &Job) -> Result<Ended<Outcome>> {
     let output: Value = job.step.output.as_deref().map(super::super::runs::parse).transpose()?.unwrap_or(Value::Null);
     let (began, now) = (job.step.started_at.unwrap_or(job.step.ready_at), lane.db().world().now());

@@ -1,4 +1,4 @@
-//! A tenant's workflows, while this node has their lane.
+//! The lane of a tenant's workflows, while this node holds its lease.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -18,26 +18,26 @@ use super::revisions::Revision;
 use super::{Running, fire, follow, store};
 use feature_kit::ActionEffect;
 
-/// How long a step waits that could not be done because the database was away.
+/// How long a step waits after the database was unavailable.
 const REST_MS: i64 = SECOND_MS;
 
-/// Runs that are remembered; each has an input of up to 64 KiB.
+/// Cached runs; each has an input of up to 64 KiB.
 const RUNS_KEPT: usize = 500;
-/// How often it is looked behind what cannot be started.
+/// How many pages of due steps are read to find steps that can be started.
 const PAGES_MAX: i64 = 8;
 
-/// A step at an attempt: which run, which place in its definition, which attempt.
+/// An attempt of a step: the run, the step's index in the definition, the number of the attempt.
 pub type StepId = (RunId, usize, i64);
 
-/// A tenant's workflows.
+/// The work on one tenant's lane.
 pub struct TenantLane {
     engine: Running,
     lane: Lane,
-    /// Steps that are left alone until then.
+    /// Steps that are not started before this time.
     resting: HashMap<StepId, Timestamp>,
-    /// What is under way: its name, and whether it is a request.
+    /// Running steps, and whether each is a request.
     started: HashMap<StepId, (Seen, bool)>,
-    /// The runs of steps that were due: of each, what never changes.
+    /// Cached runs of due steps; only their immutable fields are used.
     runs: HashMap<RunId, Arc<StoredRun>>,
 }
 
@@ -51,7 +51,7 @@ impl TenantLane {
         self.engine.node.world.now()
     }
 
-    /// Makes what is due ready to be done; what is of a run that is gone is left alone.
+    /// Loads the run and the revision of a due step. None if the run is gone.
     async fn job(&mut self, step: steps::Step) -> Result<Option<Job>> {
         let Ok(id) = step.owner.parse::<RunId>() else { return Ok(None) };
         let run = if let Some(run) = self.runs.get(&id) {
@@ -68,7 +68,7 @@ impl TenantLane {
         Ok(Some(Job { tenant: self.lane.tenant_id, run, revision, place, request: None, step }))
     }
 
-    /// The revision that a run is of. One that cannot be run any more fails its run, and keeps no other from going on.
+    /// The revision of a run. If it can no longer be run, the run fails; other runs go on.
     async fn revision(&self, run: &StoredRun) -> Result<Option<Arc<Revision>>> {
         let run = &run.run;
         match self.engine.ready(self.lane.db(), run.workflow_id, run.revision).await? {
@@ -77,7 +77,7 @@ impl TenantLane {
         }
     }
 
-    /// Lets runs begin that wait for their turn. None when the lane is lost.
+    /// Begins queued runs. None when the lease is lost.
     async fn begin(&self) -> Result<store::Upkeep> {
         let mut begun = Vec::new();
         for run in store::queued(self.lane.db(), self.engine.settings.runs_in_flight).await? {
@@ -125,8 +125,8 @@ impl LaneWork for TenantLane {
         let most = self.engine.settings.steps_under_way;
         let room = most.saturating_sub(under_way.len());
         let mut jobs = VecDeque::new();
-        // Those under way are due as well, for they are not noted yet. And requests may wait for a place, which keeps nothing
-        // else waiting: then it is looked for behind them.
+        // Running steps are due as well, because they are not saved yet. Requests may wait for a permit; further pages are
+        // read so that other steps do not wait behind them.
         let page = i64::try_from(most * 4 + self.resting.len()).unwrap_or(i64::MAX);
         for number in 0..PAGES_MAX {
             if jobs.len() >= room || !self.page(under_way, &mut jobs, room, page, number * page).await? {
@@ -178,7 +178,7 @@ impl LaneWork for TenantLane {
 }
 
 impl TenantLane {
-    /// Adds what can be started of some that are due. Whether there may be more behind them.
+    /// Adds the steps of one page that can be started. Returns whether there may be more pages.
     async fn page(
         &mut self,
         under_way: &UnderWay<StepId>,
@@ -205,7 +205,7 @@ impl TenantLane {
                 continue;
             }
             if matches!(job.action().effect, ActionEffect::Http) {
-                // One for which there is no permit waits for one that is under way.
+                // A request without a permit waits until a running one ends.
                 if requests >= self.engine.settings.requests_under_way() {
                     continue;
                 }
@@ -219,9 +219,9 @@ impl TenantLane {
         Ok(more)
     }
 
-    /// When something is to be done next that is not about to be.
+    /// When the lane has work next, if nothing can be started now.
     async fn next(&self) -> Result<Option<Timestamp>> {
-        // What rests is due, and not to be done yet.
+        // Resting steps are due in the database, but wait until this time.
         match self.resting.values().min() {
             Some(rest) => Ok(Some(*rest)),
             None => store::next(&self.lane, &self.engine.settings).await,

@@ -1,8 +1,8 @@
-//! What runs workflows: a tenant's runs are one lane, worked on by one node at a time.
+//! The engine that runs workflows: the runs of a tenant are one lane, which one node works on at a time.
 //!
-//! `lane` finds what is to be done, `evaluate` says what a step is to be given, `job` does it and `act` notes it. `follow`
-//! makes runs of events, `fire` of schedules. Rows are the only state: a node that dies leaves nothing behind but requests
-//! whose answers nobody noted.
+//! `lane` loads the due steps, `evaluate` computes the input of a step, `job` runs it and `act` saves the result. `follow`
+//! creates runs for events, `fire` for schedules. Rows are the only state: when a node dies, only the responses to requests
+//! in flight are lost.
 
 pub mod act {
     pub mod store;
@@ -42,19 +42,18 @@ impl Engine {
         Engine(Dispatcher::new(Running { node, settings: Arc::new(settings), revisions: Arc::default() }))
     }
 
-    /// Does everything that is due at this moment of the clock, and nothing that is due later. For tests, which move
-    /// the clock themselves.
+    /// Does everything that is due now, and nothing that becomes due later. For tests, which move the clock themselves.
     pub async fn run_due(&self) -> Result<()> {
         self.0.run_due().await
     }
 
-    /// Works until `stop`, then lets what is under way come to its end and gives the lanes back.
+    /// Works until `stop`, then waits for running steps and releases the lanes.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         self.0.run(stop).await;
     }
 }
 
-/// What all lanes share.
+/// The state that all lanes share.
 #[derive(Clone)]
 pub struct Running {
     node: Node,
@@ -80,7 +79,7 @@ impl Work for Running {
     }
 }
 
-/// Who acts in a run.
+/// The actor of a run's changes.
 pub fn actor(run: &StoredRun) -> Actor {
     let (root, run) = (run.root, &run.run);
     Actor::workflow(run.workflow_id, &run.workflow_name, run.id, Chain { depth: run.depth, root })

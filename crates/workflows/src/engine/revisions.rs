@@ -1,4 +1,4 @@
-//! Revisions ready to run: parsed once, for they never change.
+//! Compiled revisions. They never change, so each is compiled once and cached.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,10 +10,10 @@ use super::super::check::{Compiled, compile};
 use super::super::{RunError, WorkflowId, store};
 use super::Running;
 
-/// Kept by a node; for one more another goes.
+/// Revisions cached per node; a new one evicts another.
 const KEPT_MAX: usize = 256;
 
-/// A revision with whose authority its runs have.
+/// A compiled revision, with the saver whose authority its runs have.
 pub struct Revision {
     pub compiled: Compiled,
     pub saved_by: ActorRef,
@@ -22,7 +22,7 @@ pub struct Revision {
 impl Revision {
     pub async fn load(db: &Db, secrets: &Secrets, id: WorkflowId, revision: i64) -> Result<Self> {
         let read = store::revision(db, secrets, id, revision).await?;
-        // Hundreds of expressions take a while.
+        // Compiling hundreds of expressions takes a while.
         let definition = read.definition;
         let compiled = tokio::task::spawn_blocking(move || compile(&definition)).await.map_err(Error::internal)?;
         let compiled = compiled.map_err(Error::invalid_fields)?;
@@ -31,7 +31,7 @@ impl Revision {
 }
 
 impl Running {
-    /// A revision ready to run, or why it cannot be run any more.
+    /// The compiled revision, or why it can no longer be run.
     pub(super) async fn ready(
         &self,
         db: &Db,
@@ -42,9 +42,9 @@ impl Running {
             Ok(ready) => Ok(Ok(ready)),
             Err(error) if error.code() == Code::Unavailable => Err(error),
             Err(error) => {
-                // One that was replaced a moment ago is looked for again.
+                // A missing revision was just replaced, and is loaded again by its new number.
                 if error.code() != Code::NotFound {
-                    tracing::error!(%error, workflow = %id, revision, "a revision cannot be run any more");
+                    tracing::error!(%error, workflow = %id, revision, "failed to load workflow revision");
                 }
                 let fields = error.fields().iter().map(|field| format!(" {} {}.", field.pointer, field.detail));
                 let detail = format!("This revision cannot be run any more.{}", fields.collect::<String>());

@@ -1,4 +1,4 @@
-//! SQL of runs under way: how they begin, go on and end. Everything here is in a transaction that holds the lane.
+//! SQL that begins, advances and ends runs. Writes are in transactions that hold the lane's lease.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,25 +30,24 @@ kernel::statements! {
     ];
     QUEUED = kernel::sql![RunColumns::SELECT, " AND status = 'pending' ORDER BY id LIMIT $2"];
     COUNT_RUNNING = "SELECT COUNT(*) FROM workflow_runs WHERE tenant_id = $1 AND status = 'running'";
-    /// The first run in the queue of each workflow of which none acts.
+    /// The first queued run of each workflow without a running one.
     FIRST_OF_EACH = "SELECT (SELECT p.id FROM workflow_runs p WHERE p.tenant_id = $1 AND p.workflow_id = w.id
                 AND p.status = 'pending' ORDER BY p.id LIMIT 1)
             FROM workflows w WHERE w.tenant_id = $1 AND w.deleted_at IS NULL
                 AND (SELECT a.id FROM workflow_runs a WHERE a.tenant_id = $1 AND a.workflow_id = w.id
                     AND a.status = 'running' ORDER BY a.id LIMIT 1) IS NULL ORDER BY w.created_at, w.id LIMIT $2";
-    /// A deleted workflow whose runs are still to be ended.
+    /// A deleted workflow whose open runs must still be ended.
     ENDING = "SELECT id FROM workflows WHERE tenant_id = $1 AND ends_runs ORDER BY id LIMIT 1";
     ENDED = "UPDATE workflows SET ends_runs = FALSE WHERE tenant_id = $1 AND id = $2";
-    /// Nobody runs a deleted one any more.
+    /// Deletes header values in batches: a deleted workflow sends no more requests.
     FORGET_HEADERS = "UPDATE workflow_revisions SET headers = $3 WHERE tenant_id = $1 AND workflow_id = $2 AND revision IN
         (SELECT r.revision FROM workflow_revisions r WHERE r.tenant_id = $1 AND r.workflow_id = $2 AND r.headers <> $3
             ORDER BY r.revision LIMIT $4)";
     OPEN_OF = kernel::sql![RunColumns::SELECT, " AND workflow_id = $2 AND status = $3 ORDER BY id LIMIT $4"];
     IS_DELETED = "SELECT id FROM workflows WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NOT NULL";
-    /// The first of all that can be waited for: a step, a schedule, the end of a run's time; and now, if a deleted workflow
-    /// has runs, if a run that waits may begin, or if events wait to be made runs of and there is room for them. Each is one
-    /// look at an index also where PostgreSQL knows nothing of the tables: not `MIN`, and the queue is counted for a follower
-    /// that is behind alone.
+    /// The earliest of: the next due step, the next time of a schedule, the next deadline of a run; and now, if a deleted
+    /// workflow has runs, if a queued run can begin, or if the follower is behind and the queue has room. Each is one index
+    /// lookup even if PostgreSQL has no statistics: so not `MIN`, and the queue is counted only if the follower is behind.
     NEXT = "SELECT MIN(at) FROM (
             SELECT (SELECT s.next_at FROM steps s
                 WHERE s.tenant_id = $1 AND s.kind = $2 AND s.lane = $3 AND s.next_at IS NOT NULL
@@ -68,7 +67,7 @@ kernel::statements! {
         ) moments";
 }
 
-/// What [`NEXT`] binds.
+/// The arguments of [`NEXT`].
 macro_rules! next_args {
     ($lane:expr, $now:expr, $settings:expr) => {
         args![$lane.kind(), $lane.key, $now, $settings.runs_in_flight, FOLLOWER, $settings.runs_queued]
@@ -79,10 +78,10 @@ macro_rules! next_args {
 const RUNS_MAX: i64 = 50;
 const OPEN: [Status; 3] = [Status::Pending, Status::Running, Status::Waiting];
 
-/// Whether the lane was held, and how many runs a step of upkeep was about.
+/// How many runs a batch of upkeep processed; none when the lease is lost.
 pub type Upkeep = Option<usize>;
 
-/// Ends runs whose time is over, and those of deleted workflows. None when the lane is lost.
+/// Ends runs past their deadline, and open runs of deleted workflows. None when the lease is lost.
 pub async fn end_some(lane: &Lane) -> Result<Upkeep> {
     let now = lane.db().world().now();
     let overdue: Vec<StoredRun> = lane.db().list(OVERDUE, args![now, RUNS_MAX]).await?;
@@ -105,7 +104,7 @@ pub async fn end_some(lane: &Lane) -> Result<Upkeep> {
         if !held.hold(tx).await? {
             return Ok(None);
         }
-        // No run of a deleted workflow is begun any more, so none has come since they were looked for.
+        // Deleted workflows start no runs, so no run was added since the select.
         let forgotten = tx.exec(FORGET_HEADERS, args![deleted, [0_u8; 0].as_slice(), RUNS_MAX]).await?;
         if forgotten < RUNS_MAX.unsigned_abs() {
             tx.exec(ENDED, args![deleted]).await?;
@@ -165,7 +164,7 @@ pub async fn fail(lane: &Lane, id: RunId, error: RunError) -> Result<()> {
     Ok(())
 }
 
-/// Ends a run, and all that is open of it.
+/// Ends a run and its open steps.
 pub async fn stop(tx: &mut Tx, run: &mut StoredRun, status: Status) -> Result<()> {
     let at = tx.tick().await?.at;
     steps::end_all(tx, WORKFLOW_LANE, &run.run.id.to_string(), status, at).await?;
@@ -174,8 +173,8 @@ pub async fn stop(tx: &mut Tx, run: &mut StoredRun, status: Status) -> Result<()
     tell(tx, run).await
 }
 
-/// Runs whose turn has come, the first that came first: as many as may act at once, and beyond that one of each workflow of
-/// which none does. So a workflow whose servers do not answer keeps no other from going on.
+/// Queued runs that can begin, oldest first: as many as the limit allows, and beyond that one of each workflow without a
+/// running one. So a workflow whose servers do not answer does not block the others.
 pub async fn queued(db: &Db, in_flight: i64) -> Result<Vec<StoredRun>> {
     let running: i64 = db.one(COUNT_RUNNING, args![]).await?;
     let room = (in_flight - running).clamp(0, RUNS_MAX);
@@ -193,7 +192,7 @@ pub async fn queued(db: &Db, in_flight: i64) -> Result<Vec<StoredRun>> {
     Ok(first.into_iter().chain(queued).collect())
 }
 
-/// Lets runs begin, each with the revision it is of. None when the lane is lost.
+/// Begins runs, each with its revision. None when the lease is lost.
 pub async fn begin(lane: &Lane, begun: Vec<(RunId, Arc<Revision>)>) -> Result<Upkeep> {
     let held = lane.clone();
     let begun = lane.db().write(async move |tx| {
@@ -241,7 +240,7 @@ async fn refusal(tx: &mut Tx, run: &StoredRun, revision: &Revision) -> Result<Op
         return Ok(refused("loop_detected", detail));
     }
     let (Trigger::Event(on), Some(_)) = (&revision.compiled.definition.on, run.event_sequence) else { return Ok(None) };
-    // An event shows what it tells of.
+    // The event contains the record, so the author needs the scope to read it.
     let needed = registry().scopes_needed(on.types.iter().map(String::as_str))?;
     match authority(tx, &revision.saved_by).await {
         Ok(rights) => Ok(rights.scopes.missing_of(&needed).and_then(|scope| {
@@ -252,7 +251,7 @@ async fn refusal(tx: &mut Tx, run: &StoredRun, revision: &Revision) -> Result<Op
     }
 }
 
-/// A refusal as a step's error; a failure of ours is none.
+/// Turns a refusal into the error of a step. Errors of the server (5xx) are returned as they are.
 pub fn lost(error: Error) -> Result<StepError> {
     let code = own_code(&error).unwrap_or(error.code());
     if code.status() >= 500 {
@@ -268,7 +267,7 @@ pub fn lost(error: Error) -> Result<StepError> {
     Ok(StepError { code: code.name().to_owned(), detail })
 }
 
-/// What a feature refuses with a code of its own has that code too where a field of `with` is the only fault.
+/// The code of a feature, if all field errors have it: the step then fails with that code, not with a general one.
 fn own_code(error: &Error) -> Option<Code> {
     let (first, others) = error.fields().split_first()?;
     let is_own = |code: &Code| code.name() == first.code && !Code::KERNEL.contains(code);
@@ -279,7 +278,7 @@ pub async fn is_deleted(tx: &mut Tx, workflow: WorkflowId) -> Result<bool> {
     Ok(tx.find::<WorkflowId>(IS_DELETED, args![workflow]).await?.is_some())
 }
 
-/// Goes on with a run after one of its steps has changed: begins what can, skips what cannot, and ends it when all is done.
+/// Advances a run after a step has changed: begins ready steps, skips those that never will be, and ends a finished run.
 pub async fn go_on(tx: &mut Tx, run: &mut StoredRun, steps: &[Step]) -> Result<()> {
     let (at, now) = (tx.tick().await?.at, tx.world().now());
     let owner = run.run.id.to_string();
@@ -314,14 +313,14 @@ pub async fn go_on(tx: &mut Tx, run: &mut StoredRun, steps: &[Step]) -> Result<(
     if plan.status.is_over() { tell(tx, run).await } else { Ok(()) }
 }
 
-/// The places of what each step needs.
+/// The indexes of the steps that each step needs.
 pub fn needs(steps: &[Step]) -> Vec<Vec<usize>> {
     let place = |id: &String| steps.iter().position(|step| step.id == *id);
     steps.iter().map(|step| step.needs.iter().filter_map(place).collect()).collect()
 }
 
-/// Tells of a run that has begun, or ended. Whoever made it end, it is told as the run's own, and so is how deep it is: what
-/// that sets off counts on from there.
+/// Publishes that a run has begun or ended. The actor is the run itself even if a person ended it, so that runs caused by
+/// the event continue its chain.
 async fn tell(tx: &mut Tx, run: &StoredRun) -> Result<()> {
     let kind = match run.run.status {
         Status::Running => &WORKFLOW_RUN_STARTED,
@@ -336,12 +335,12 @@ async fn tell(tx: &mut Tx, run: &StoredRun) -> Result<()> {
     published
 }
 
-/// When something is to be done on the lane.
+/// When the lane has work next.
 pub async fn next(lane: &Lane, settings: &Settings) -> Result<Option<Timestamp>> {
     lane.db().one(NEXT, next_args!(lane, lane.db().world().now(), settings)).await
 }
 
-/// Shows that this node lives, and which requests take long. False when the lane is lost.
+/// Extends the lease, and marks slow requests as running. False when the lease is lost.
 pub async fn tend(lane: &Lane, slow: Vec<Seen>) -> Result<bool> {
     let held = lane.clone();
     lane.db()
@@ -354,7 +353,7 @@ pub async fn tend(lane: &Lane, slow: Vec<Seen>) -> Result<bool> {
         .await
 }
 
-/// Gives the lane back, due again when something is to be done.
+/// Releases the lane, with the time at which it is due again.
 pub async fn release(lane: &Lane, settings: Arc<Settings>, resting: Option<Timestamp>) -> Result<()> {
     let held = lane.clone();
     let released = lane.db().write(async move |tx| {
@@ -362,7 +361,7 @@ pub async fn release(lane: &Lane, settings: Arc<Settings>, resting: Option<Times
             return Ok(false);
         }
         let now = tx.world().now();
-        // Not earlier than now: whoever has had a turn stands behind those that wait for theirs.
+        // Not earlier than now, so that this lane queues behind those that are waiting.
         let due: Option<Timestamp> = tx.one(NEXT, next_args!(held, now, settings)).await?;
         let due = due.map(|due| due.max(now));
         let due = match (due, resting) {

@@ -1,4 +1,5 @@
-//! SQL of waking workflows for an event, in the transaction that publishes it. They read it behind its commit, in order.
+//! SQL that wakes the lane of workflows in the transaction that publishes an event. The engine reads events after their
+//! commit, in order.
 
 use kernel::store::{Follower, Happening, Value};
 
@@ -6,21 +7,21 @@ use super::super::FOLLOWER;
 use feature_kit::subscription::matching_patterns;
 
 kernel::statements! {
-    /// Whether any workflow wants an event. Three looks: an `IN` is a table of its own to SQLite, made each time.
+    /// Whether any trigger matches an event. Three selects, because SQLite builds a table for an `IN` each time.
     WANTED = "SELECT workflow_id FROM workflow_triggers WHERE tenant_id = $1 AND pattern = $2
         UNION ALL SELECT workflow_id FROM workflow_triggers WHERE tenant_id = $1 AND pattern = $3
         UNION ALL SELECT workflow_id FROM workflow_triggers WHERE tenant_id = $1 AND pattern = $4 LIMIT 1";
-    /// A row of this event's own, beside the lane, which is not waited for.
+    /// A separate row per event, so that publishing does not wait for the lock of the lane.
     WAKE = "INSERT INTO lane_wakes (kind, tenant_id, key, sequence) SELECT l.kind, l.tenant_id, l.key, CAST($2 AS BIGINT) FROM lanes l
         WHERE l.kind = 'workflow' AND l.tenant_id = $1 AND l.key = 'all' AND EXISTS (SELECT 1 FROM workflow_triggers t
             WHERE t.tenant_id = $1 AND t.pattern IN ($3, $4, $5))";
-    /// Unless it has more to read already. What has happened since it came to the end was wanted by nobody.
+    /// Unless the follower is behind already. No event since its last position matched a trigger.
     FALL_BEHIND = "UPDATE followers SET position = $2, behind = TRUE
         WHERE tenant_id = $1 AND name = 'workflows' AND NOT behind AND EXISTS (SELECT 1 FROM workflow_triggers t
             WHERE t.tenant_id = $1 AND t.pattern IN ($3, $4, $5))";
 }
 
-/// Workflows that start on events.
+/// Follows events for workflows that start on them.
 pub const TRIGGERS: Follower =
     Follower { name: FOLLOWER, only_if: Some((WANTED, wanted)), statements: &[(WAKE, waking), (FALL_BEHIND, falling)] };
 

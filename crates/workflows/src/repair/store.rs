@@ -1,4 +1,4 @@
-//! SQL that takes workflows and their runs out of the future, into which a clock that was ahead has put them.
+//! SQL that clamps timestamps of workflows and runs that a clock running ahead has put into the future.
 
 use kernel::args;
 use kernel::base::{Result, Timestamp};
@@ -28,8 +28,8 @@ kernel::statements! {
                 AND s.lane = $6 AND s.next_at > $4 ORDER BY s.next_at, s.owner_id, s.name LIMIT $2)";
 }
 
-/// Takes them out of the future, before the tenant's clock is set back. Tells how many steps waited for a moment that no step
-/// can wait for from now.
+/// Clamps future timestamps before the tenant's clock is set back. Returns how many steps waited for a time later than any
+/// step can wait for from now.
 pub async fn bring_back(db: &Db, now: Timestamp, run_max_ms: i64) -> Result<u64> {
     let latest = now.plus(run_max_ms);
     db.write(async move |tx| {
@@ -58,11 +58,11 @@ pub async fn bring_back(db: &Db, now: Timestamp, run_max_ms: i64) -> Result<u64>
     }
 }
 
-/// Schedules fire at their next moment from now, and not at that of the clock that was ahead.
+/// Schedules fire at their next time from now, not at that of the clock that was ahead.
 async fn bring_schedules_back(tx: &mut Tx, now: Timestamp) -> Result<()> {
     let scheduled: Vec<(WorkflowId, Timestamp, String)> = tx.list(SCHEDULED, args![now, WORKFLOWS_MAX]).await?;
     for (id, set_to, definition) in scheduled {
-        // One that cannot be read keeps no other from being brought back.
+        // A definition that cannot be parsed does not stop the others.
         let definition: Option<Definition> = parse(&definition).ok();
         let Some(Trigger::Schedule(on)) = definition.map(|definition| definition.on) else { continue };
         let next = Schedule::parse(&on.cron, &on.timezone).ok().and_then(|schedule| schedule.next_after(now));

@@ -1,4 +1,4 @@
-//! SQL of what is kept of workflows and for how long.
+//! SQL of the retention of runs and deleted workflows.
 
 use kernel::args;
 use kernel::base::{Result, TenantId, Timestamp};
@@ -11,9 +11,9 @@ kernel::statements! {
     NEXT_TENANT = "SELECT MIN(tenant_id) FROM workflows WHERE tenant_id > $1";
     OLD_RUNS = "SELECT id, workflow_id, revision FROM workflow_runs WHERE tenant_id = $1 AND ended_at < $2 ORDER BY ended_at, id LIMIT $3";
     DELETE_STEPS = "DELETE FROM steps WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3";
-    /// Unless somebody has just begun it anew.
+    /// Unless the run was just retried.
     DELETE_RUN = "DELETE FROM workflow_runs WHERE tenant_id = $1 AND id = $2 AND ended_at < $3";
-    /// Deleted workflows of which no run is left to tell of them.
+    /// Deleted workflows that have no runs left.
     FORGOTTEN = "SELECT w.id FROM workflows w WHERE w.tenant_id = $1 AND w.deleted_at < $2 AND NOT w.ends_runs
             AND NOT EXISTS (SELECT 1 FROM workflow_runs r WHERE r.tenant_id = $1 AND r.workflow_id = w.id)
         ORDER BY w.id LIMIT $3";
@@ -22,20 +22,20 @@ kernel::statements! {
     WAITING = "SELECT COUNT(*) FROM (SELECT id FROM workflow_runs WHERE status = 'pending' LIMIT $1) AS waiting";
 }
 
-/// Runs of one step, each with its steps.
+/// Runs deleted in one transaction, each with its steps.
 const RUNS_MAX: i64 = 50;
 
-/// The next tenant that has workflows, or had.
+/// The next tenant that has or had workflows.
 pub async fn tenant_after(db: &Db, after: Option<TenantId>) -> Result<Option<TenantId>> {
     let after = after.map(|tenant| tenant.to_string()).unwrap_or_default();
     db.one(NEXT_TENANT, args![after]).await
 }
 
-/// One step of cleaning; whether there may be more.
+/// Deletes one batch; returns whether there may be more.
 pub async fn clean(tx: &mut Tx, before: Timestamp) -> Result<bool> {
     let old: Vec<(RunId, WorkflowId, i64)> = tx.list(OLD_RUNS, args![before, RUNS_MAX]).await?;
     if !old.is_empty() {
-        // The clock, for a run that is made meanwhile needs its revision.
+        // The tenant's clock is taken so that no run is created on a revision that is deleted here.
         tx.tick().await?;
     }
     for (id, workflow, revision) in &old {
@@ -55,7 +55,7 @@ pub async fn clean(tx: &mut Tx, before: Timestamp) -> Result<bool> {
     Ok(!forgotten.is_empty())
 }
 
-/// How many runs of all tenants wait for their turn.
+/// The number of queued runs of all tenants, up to `max`.
 pub async fn waiting(db: &Db, max: i64) -> Result<i64> {
     db.one(WAITING, args![max]).await
 }

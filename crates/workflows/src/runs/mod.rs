@@ -1,4 +1,4 @@
-//! Runs: their history, and what people do with one.
+//! Runs: their history, and the actions of people on them.
 
 pub mod control;
 pub mod list {
@@ -16,19 +16,19 @@ use serde_json::{Value, json};
 
 use super::{Definition, Run, RunDetail, RunStep, Status};
 
-/// A run as it is stored.
+/// A stored run.
 #[derive(Clone, Debug)]
 pub struct StoredRun {
     pub run: Run,
     pub event_sequence: Option<i64>,
-    /// Where the chain of runs began to which it belongs.
+    /// The sequence of the cause of the run's chain.
     pub root: i64,
-    /// Whether it is another than in its row.
+    /// Whether it differs from its row.
     pub changed: bool,
 }
 
 impl StoredRun {
-    /// What expressions see of it.
+    /// The value of `run` in expressions.
     pub fn scope(&self) -> Value {
         let run = &self.run;
         json!({
@@ -37,7 +37,7 @@ impl StoredRun {
         })
     }
 
-    /// Goes from one status to another; false if it is there already.
+    /// Changes the status; false if the run has it already.
     pub fn turn(&mut self, status: Status, at: Timestamp) -> bool {
         let run = &mut self.run;
         if run.status == status {
@@ -55,7 +55,7 @@ impl StoredRun {
     }
 }
 
-/// A run with its steps, those whose turn has not come among them.
+/// A run with all steps of its definition, those that are not ready yet included.
 pub fn detail(run: Run, definition: &Definition, noted: &[steps::Step]) -> Result<RunDetail> {
     let mut shown = Vec::with_capacity(definition.steps.len());
     for step in &definition.steps {
@@ -80,7 +80,7 @@ pub fn detail(run: Run, definition: &Definition, noted: &[steps::Step]) -> Resul
     Ok(RunDetail { run, steps: shown })
 }
 
-/// A step whose turn has not come is as its run has left it.
+/// The status of a step that never became ready follows from that of its run.
 fn unbegun(run: Status) -> Status {
     match run {
         Status::Pending | Status::Running | Status::Waiting => Status::Pending,
@@ -106,7 +106,7 @@ fn show(step: &super::Step, noted: &steps::Step) -> Result<RunStep> {
     })
 }
 
-/// What a column holds as JSON, which was written by us.
+/// Parses the JSON of a column that this server wrote.
 pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T> {
     serde_json::from_str(text).map_err(Error::internal)
 }
@@ -115,7 +115,7 @@ pub fn parse_optional<T: DeserializeOwned>(text: Option<&str>) -> Result<Option<
     text.map(parse).transpose()
 }
 
-/// Why a run that is in this status cannot do that.
+/// The error of an action that the status of the run forbids.
 pub fn forbidden(status: Status, doing: &str) -> Error {
     let detail = format!("A run that is {} cannot be {doing}.", status.as_str());
     Error::new(feature_kit::INVALID_TRANSITION, detail)

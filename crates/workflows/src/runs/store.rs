@@ -1,4 +1,4 @@
-//! SQL of runs: how they are read and written.
+//! SQL that reads and writes runs.
 
 use kernel::args;
 use kernel::base::{Code, Error, Result, Timestamp, Word};
@@ -8,7 +8,7 @@ use super::super::{Run, RunId, RunTrigger, Status, TriggerKind, WorkflowId};
 use super::{StoredRun, parse, parse_optional};
 
 kernel::columns! {
-    /// All of a run.
+    /// All columns of a run.
     pub struct RunColumns in "workflow_runs" by id {
         id, workflow_id, workflow_name, revision, status, dry_run, depth, root, trigger_type, event_sequence, event_id,
         scheduled_for, late, started_by_type, started_by_id, started_by_name, input, error, deadline_at, started_at,
@@ -17,11 +17,11 @@ kernel::columns! {
 }
 
 kernel::statements! {
-    /// The unique indexes keep a second run of an event, or of a moment of the schedule, from being made.
+    /// The unique indexes prevent a second run of an event, or of a time of a schedule.
     INSERT = kernel::sql![RunColumns::INSERT, " ON CONFLICT DO NOTHING"];
     UPDATE = RunColumns::UPDATE;
     GET = kernel::sql![RunColumns::SELECT, " AND id = $2"];
-    /// Those that wait for their turn, as far as it matters how many they are.
+    /// The number of queued runs, up to a limit.
     COUNT_QUEUED = "SELECT COUNT(*) FROM (SELECT id FROM workflow_runs WHERE tenant_id = $1 AND status = 'pending'
         LIMIT $2) AS queued";
 }
@@ -98,7 +98,7 @@ impl StoredRun {
     }
 }
 
-/// What a new run is of.
+/// The values of a new run.
 pub struct NewRun {
     pub workflow_id: WorkflowId,
     pub workflow_name: String,
@@ -113,7 +113,7 @@ pub struct NewRun {
 }
 
 impl NewRun {
-    /// The run, waiting for its turn.
+    /// The run, queued.
     pub fn at(self, id: RunId, at: Timestamp, run_max_ms: i64) -> StoredRun {
         let run = Run {
             id,
@@ -137,7 +137,7 @@ impl NewRun {
     }
 }
 
-/// Writes a new run, unless there is one of its event or its moment.
+/// Inserts a new run, unless there is one of its event or its time.
 pub async fn insert(tx: &mut Tx, run: &StoredRun) -> Result<()> {
     let values = run.values()?;
     tx.later(INSERT, values).await
@@ -148,7 +148,7 @@ pub async fn save(tx: &mut Tx, run: &StoredRun) -> Result<()> {
     tx.later(UPDATE, values).await
 }
 
-/// The run inside a transaction.
+/// Reads a run inside a transaction.
 pub async fn read(tx: &mut Tx, id: RunId) -> Result<StoredRun> {
     tx.one(GET, args![id]).await
 }
@@ -157,7 +157,7 @@ pub async fn find(db: &Db, id: RunId) -> Result<Option<StoredRun>> {
     db.find(GET, args![id]).await
 }
 
-/// Refuses one more that would wait for its turn behind too many.
+/// Refuses a new run if the queue is full.
 pub async fn check_queue(tx: &mut Tx, queued_max: i64) -> Result<()> {
     let queued: i64 = tx.one(COUNT_QUEUED, args![queued_max]).await?;
     if queued < queued_max {

@@ -2,7 +2,7 @@ use kernel::base::Timestamp;
 
 use super::{Schedule, ScheduleField};
 
-/// The next times after this one.
+/// Asserts the next times after `after`.
 #[track_caller]
 fn fires(cron: &str, zone: &str, after: &str, expected: &[&str]) {
     let schedule = Schedule::parse(cron, zone).unwrap();
@@ -31,7 +31,7 @@ fn a_schedule_follows_the_clocks_of_its_zone() {
 
 #[test]
 fn new_york_loses_an_hour_and_has_one_twice() {
-    // A fixed time in the lost hour comes when the clocks have jumped; the next day it is itself again.
+    // A fixed time in the skipped hour fires after the jump, and at its own time the next day.
     fires("30 2 * * *", "America/New_York", "2026-03-07T12:00:00Z", &["2026-03-08T07:00:00Z", "2026-03-09T06:30:00Z"]);
     fires(
         "*/15 * * * *",
@@ -39,7 +39,7 @@ fn new_york_loses_an_hour_and_has_one_twice() {
         "2026-03-08T06:30:00Z",
         &["2026-03-08T06:45:00Z", "2026-03-08T07:00:00Z", "2026-03-08T07:15:00Z"],
     );
-    // One that is there twice comes once, what comes all the time comes all the time.
+    // A fixed time that occurs twice fires once; steps fire in both hours.
     fires("30 1 * * *", "America/New_York", "2026-10-31T12:00:00Z", &["2026-11-01T05:30:00Z", "2026-11-02T06:30:00Z"]);
     fires(
         "*/30 * * * *",
@@ -58,7 +58,7 @@ fn each_of_several_fixed_times_is_one() {
         "2027-03-27T12:00:00Z",
         &["2027-03-28T01:00:00Z", "2027-03-28T02:45:00Z", "2027-03-29T00:45:00Z"],
     );
-    // Both are in the lost hour, which has one end.
+    // Both are in the skipped hour, which has one end.
     fires("15,45 2 * * *", zone, "2027-03-27T12:00:00Z", &["2027-03-28T01:00:00Z", "2027-03-29T00:15:00Z"]);
     fires(
         "45 1-2 * * *",
@@ -66,7 +66,7 @@ fn each_of_several_fixed_times_is_one() {
         "2027-10-30T12:00:00Z",
         &["2027-10-30T23:45:00Z", "2027-10-31T00:45:00Z", "2027-11-01T00:45:00Z"],
     );
-    // Asked within the hour that comes again: all of it has been.
+    // Within the repeated hour its fixed times have already fired.
     fires("15,45 2 * * *", zone, "2027-10-31T01:05:00Z", &["2027-11-01T01:15:00Z"]);
     fires("0,30 12 * * *", "Pacific/Apia", "2011-12-29T22:00:00Z", &["2011-12-29T22:30:00Z", "2011-12-30T22:00:00Z"]);
 }
@@ -128,7 +128,7 @@ fn what_never_fires_is_refused_at_once() {
         assert_eq!((fault.field, fault.code), (ScheduleField::Cron, "never_fires"), "{cron}: {fault:?}");
     }
     assert!(at.elapsed().as_secs() < 60);
-    // Rare is not never: once in 28 years.
+    // A rare schedule is accepted: this one fires once in 28 years.
     fires("0 0 29 2 +MON", "UTC", "2026-01-01T00:00:00Z", &["2044-02-29T00:00:00Z"]);
 }
 

@@ -118,7 +118,7 @@ fn there_is_an_end_to_expressions_and_their_length() {
     assert!(Template::parse(&json!(long)).is_err());
     let opened = "${{".repeat(100_000);
     assert!(Template::parse(&json!(opened)).is_err());
-    // A large text without any is a text.
+    // A large text without expressions is a constant.
     assert!(Template::parse(&json!("x".repeat(1 << 20))).unwrap().is_constant());
 }
 

@@ -1,4 +1,4 @@
-//! Which devices are wanted, and by which terms they can be found.
+//! The filter of devices, and the index terms that it translates to.
 
 pub mod search;
 pub mod store;
@@ -14,10 +14,10 @@ use crate::devices::{
 use feature_kit::{IdOrNone, Q_CHARS_MAX, split_words};
 use people::organizations::OrganizationId;
 
-/// Which devices are wanted; `None` is all.
+/// Which devices match; `None` matches all.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Among them perhaps those of none.
+    /// May include `none`, for devices without an organization.
     pub organization_id: Option<Vec<IdOrNone<OrganizationId>>>,
     pub r#type: Option<Vec<Type>>,
     pub platform: Option<Vec<Platform>>,
@@ -25,15 +25,15 @@ pub struct Filter {
     pub health: Option<Vec<Health>>,
     pub tag: Option<Vec<String>>,
     pub software: Option<Vec<Installed>>,
-    /// Of `q`, as they were written.
+    /// The words of `q` as written.
     pub words: Vec<String>,
     pub updated_since: Option<Timestamp>,
 }
 
-/// A software, perhaps in one version.
+/// A software name, optionally with one version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installed {
-    /// In small letters.
+    /// In lower case.
     pub name: String,
     pub version: Option<String>,
 }
@@ -60,19 +60,19 @@ impl std::fmt::Display for Installed {
     }
 }
 
-/// A set of devices of which everything wanted is a part.
+/// A set of devices that contains every match of the filter.
 #[derive(Clone, Debug)]
 pub enum Set {
-    /// Those with any of these terms.
+    /// Devices with any of these terms.
     Terms(Vec<String>),
-    /// Those with any of these terms, or any that starts so.
+    /// Devices with any of these terms, or any term with one of these prefixes.
     Starts { whole: Vec<String>, starts: Vec<String> },
-    /// Those with any of these installed, in whichever version.
+    /// Devices with any of these names installed, in any version.
     Software(Vec<String>),
 }
 
 impl Filter {
-    /// Everything but the software, which is looked up.
+    /// Checks everything but the software, which needs a query.
     pub fn matches(&self, device: &Device) -> bool {
         fn any<T: PartialEq>(wanted: Option<&Vec<T>>, value: &T) -> bool {
             wanted.is_none_or(|wanted| wanted.contains(value))
@@ -87,12 +87,12 @@ impl Filter {
             && self.has_words(device)
     }
 
-    /// Whether any software is wanted in one version alone.
+    /// Whether any software is filtered by version.
     pub fn has_version(&self) -> bool {
         self.software.iter().flatten().any(|one| one.version.is_some())
     }
 
-    /// Whether a name in these versions is any of what is wanted.
+    /// Whether a name with these versions matches the software filter.
     pub fn is_installed(&self, name: &str, versions: &str) -> bool {
         let has = |wanted: &String| versions.split(VERSIONS).any(|version| version == wanted);
         self.software.iter().flatten().any(|one| one.name == name && one.version.as_ref().is_none_or(has))
@@ -104,7 +104,7 @@ impl Filter {
         self.words.iter().all(|word| is_beginning(word, &known, mac.as_deref()))
     }
 
-    /// The sets that a wanted device is in, those first that are likely to be small.
+    /// The sets that contain every match, those first that are likely to be small.
     pub fn sets(&self) -> Vec<Set> {
         fn spelt<W: Word>(letter: char, values: Option<&Vec<W>>) -> Option<Set> {
             values.map(|values| Set::Terms(values.iter().map(|value| term(letter, value.as_str())).collect()))
@@ -131,9 +131,9 @@ impl Filter {
     }
 }
 
-/// Whether a word of `q` is the beginning of something in these fields: of a word, of words in a row such as `web-01` or
-/// `192.168.`, or of a hardware address however it is written. A whole address is nothing else: its parts stand on too many
-/// devices to be looked for one by one.
+/// Whether a word of `q` is a prefix in these fields: of a word, of consecutive words such as `web-01` or `192.168.`, or of
+/// a hardware address in any notation. A whole hardware address matches nothing else: its parts are on too many devices to
+/// be searched one by one.
 fn is_beginning(word: &str, fields: &[Vec<String>], mac: Option<&str>) -> bool {
     if let Some(address) = whole_mac(word) {
         return mac == Some(address.as_str()) || fields.iter().flatten().any(|known| known.starts_with(&address));
@@ -149,9 +149,9 @@ fn is_beginning(word: &str, fields: &[Vec<String>], mac: Option<&str>) -> bool {
     of_mac || fields.iter().any(in_a_row)
 }
 
-/// The set of terms, one of which each device has that the word is a beginning of: the longest of its parts, of which all but
-/// the last are whole words, and what an address would start with. The first digits of a hardware address are its maker's and
-/// stand on whole fleets: of an address it is the last part, where that is long enough to tell devices apart.
+/// The set of devices that a word may match: by the longest of its parts, of which all but the last are whole words, or by
+/// the prefix of a hardware address. The first digits of an address are its maker's and shared by whole fleets, so for an
+/// address the last part is used if it is long enough to be distinctive.
 fn set_of(word: &str) -> Set {
     let spelt = |text: &String| term(devices::WORD, text);
     if let Some(address) = whole_mac(word) {
@@ -168,21 +168,21 @@ fn set_of(word: &str) -> Set {
     Set::Starts { whole: whole.map(spelt).into_iter().collect(), starts: starts.iter().map(spelt).collect() }
 }
 
-/// Digits of a part of a hardware address with which few devices of a fleet have one.
+/// Digits from which a part of a hardware address is distinctive within a fleet.
 const TELLING_DIGITS: usize = 3;
 
-/// A whole hardware address without what stands between its digits, if it is written as such addresses are: in pairs, in fours,
-/// in sixes, or without a break. An address of the network such as `192.168.100.100` can have as many digits.
+/// A whole hardware address without separators, if it is written in a usual notation: in groups of two, four or six digits,
+/// or without separators. An IP address such as `192.168.100.100` can have as many digits.
 fn whole_mac(word: &str) -> Option<String> {
     let is_even = |between: &[char], group: usize| word.split(between).all(|digits| digits.len() == group);
     let is_written = is_even(&[':', '-'], 2) || is_even(&['.'], 4) || is_even(&['-'], 6) || is_even(&[], 12);
     compact_mac(word).filter(|digits| is_written && digits.len() == 12)
 }
 
-/// A place in a list: in the order of changes when and in which write, and the device's number.
+/// The sort key of a list: the device's number; in the order of changes preceded by the time and sequence of the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
-    /// None in the order of numbers.
+    /// Time and sequence; `None` in the order of numbers.
     pub changed: Option<(i64, i64)>,
     pub number: i64,
 }
@@ -248,7 +248,7 @@ mod tests {
         assert!(is_beginning("192.168.100.100", &known("192.168.100.100"), None));
     }
 
-    /// What a device is found by in the index is never less than what it is judged by.
+    /// The index must find every device that the filter accepts.
     #[test]
     fn whatever_a_word_is_a_beginning_of_is_in_its_set() {
         let fields = [

@@ -1,7 +1,7 @@
-//! How the devices of a page are found.
+//! The search for the devices of a page.
 //!
-//! The smallest of the sets that everything wanted is in is read whole, if it is small. Else one of them is followed in the
-//! order of the list, judging what comes by; after so many devices the page ends, short or empty, and says where to go on.
+//! The smallest candidate set is read whole if it is small. Otherwise one set is walked in the order of the list, and each
+//! device is filtered; once the row budget is used up the page ends, short or empty, with the key where to continue.
 
 use kernel::base::Result;
 use kernel::store::delta::From;
@@ -11,23 +11,23 @@ use super::store::{self, Changed};
 use super::{Filter, Key, Set};
 use crate::devices::{StoredDevice, software};
 
-/// Devices that one request looks at.
+/// Devices that one request may examine.
 const LOOKED_MAX: usize = 3_000;
-/// What a step counts for at least that passes entries of other versions: it may be thousands of them.
+/// Least cost of a step that filters by version: it may skip thousands of entries with other versions.
 const WALKED: usize = 300;
-/// A set of at most so many is read whole.
+/// The largest set that is read whole.
 const SMALL: usize = 500;
-/// Whole devices that are read at once: some are large, and all that are wanted are in memory together.
+/// Devices read in one step: some are large, and all matches are in memory together.
 const FEW: usize = 500;
 
-/// What was found, in order.
+/// Matching devices in the order of the list.
 pub struct Found {
     pub devices: Vec<StoredDevice>,
-    /// Behind which place the list goes on, if it may.
+    /// The sort key after which the list continues, if it may.
     pub next: Option<Key>,
 }
 
-/// The search for the devices of one page: how it goes is found out once, however often it is asked to go on.
+/// The search for the devices of one page. Its plan is chosen once and used for every step.
 pub struct Search<'a> {
     db: &'a Db,
     filter: &'a Filter,
@@ -35,15 +35,15 @@ pub struct Search<'a> {
     looked: usize,
 }
 
-/// The way that a search goes.
+/// How a search reads devices.
 enum Way {
-    /// Along the changes up to a moment: what changes later must not come twice on one page.
+    /// Along the changes up to a tick: a device that changes later must not appear twice on one page.
     Changes(Tick),
-    /// Those of a small set, newest first.
+    /// The members of a small set, newest first.
     Among(Vec<i64>),
-    /// Along an index, newest first.
+    /// Along the index of a set, newest first.
     Along(Set),
-    /// Past all devices, newest first: nothing is wanted in particular, or nothing that an index could be asked for.
+    /// All devices, newest first: there is no filter, or none that an index supports.
     All,
 }
 
@@ -52,12 +52,12 @@ impl<'a> Search<'a> {
         Ok(Search { db, filter, way: choose(db, filter).await?, looked: 0 })
     }
 
-    /// Whether it may be asked to go on. A request looks at so many devices in all.
+    /// Whether the row budget of the request allows another step.
     pub fn may_go_on(&self) -> bool {
         self.looked < LOOKED_MAX
     }
 
-    /// At most `limit` devices behind a place.
+    /// At most `limit` devices after a sort key.
     pub async fn find(&mut self, after: Option<Key>, limit: usize) -> Result<Found> {
         let below = after.map_or(i64::MAX, |key| key.number);
         match &self.way {
@@ -90,7 +90,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Those that come by along an index.
+    /// Matching devices along the index of a set.
     async fn walk(&mut self, set: &Set, mut below: i64, limit: usize) -> Result<Found> {
         let (mut found, mut step) = (Vec::new(), limit + 1);
         loop {
@@ -106,7 +106,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Changes in their order, with the tombstones of what is deleted.
+    /// Changed devices in the order of changes, with tombstones.
     async fn follow(&mut self, after: Option<Key>, until: Tick, limit: usize) -> Result<Found> {
         let (mut place, mut found, mut step) = (after, Vec::new(), limit + 1);
         loop {
@@ -146,7 +146,7 @@ async fn choose(db: &Db, filter: &Filter) -> Result<Way> {
     Ok(Way::Among(members))
 }
 
-/// Those of a small set, which is in order.
+/// Matching members of a small set, which is sorted.
 async fn among(db: &Db, filter: &Filter, members: &[i64], below: i64, limit: usize) -> Result<Found> {
     let mut found = Vec::new();
     let passed = members.partition_point(|number| *number >= below);
@@ -159,12 +159,12 @@ async fn among(db: &Db, filter: &Filter, members: &[i64], below: i64, limit: usi
     Ok(cut(found, limit, None, |stored| Key { changed: None, number: stored.number }))
 }
 
-/// How many are looked at next, where those before were too few.
+/// The size of the next step, if the last one found too few.
 fn wider(step: usize) -> usize {
     (2 * step).min(FEW)
 }
 
-/// A page of what was found; `end` is behind what was looked at, if there may be more.
+/// Cuts the devices to the limit; `end` is the key after the last examined device, if there may be more.
 fn cut(mut devices: Vec<StoredDevice>, limit: usize, end: Option<Key>, key: impl Fn(&StoredDevice) -> Key) -> Found {
     let more = devices.len() > limit;
     devices.truncate(limit);

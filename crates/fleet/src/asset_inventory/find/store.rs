@@ -1,4 +1,4 @@
-//! SQL that finds devices: one step along each index, and what a set has.
+//! SQL of the search: one step along each index, and the members of a set.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,15 +10,15 @@ use kernel::store::{Arms, Compare, Db, Direction, FromRow, Passed, Row, Select, 
 use super::{Filter, Key, Set};
 use crate::devices::{DEVICE_LIST, StoredDevice, software};
 
-/// Words that one beginning may stand for; more, and it is too short to follow each.
+/// Terms that one prefix may expand to; a prefix with more is too short for an index walk.
 const EXPANDED_MAX: usize = 100;
-/// A query that may read more rows than this leaves the threads alone that serve requests.
+/// A query that may read more rows runs off the request threads.
 const INLINE_MAX: usize = 500;
 
 const TERMS: Arms = Arms::new("number", "device_terms", &["number"]);
 const SOFTWARE: Arms = Arms::new("number, name, versions", "device_software", &["number"]);
 
-/// All of some devices, deleted or not.
+/// All columns of devices, deleted ones included.
 const FULL: &str = kernel::sql![
     "SELECT ",
     DEVICE_LIST,
@@ -29,21 +29,21 @@ const FULL: &str = kernel::sql![
 kernel::statements! {
     BY_TERM = kernel::arm!(TERMS.of(&["term"]));
     BY_SOFTWARE = kernel::arm!(SOFTWARE.of(&["name"]));
-    /// The different terms with a beginning, from one to the next without looking at the devices of each.
+    /// The distinct terms with a prefix, by skipping from one term to the next without reading the devices of each.
     EXPAND = "WITH RECURSIVE found (term) AS (
             SELECT MIN(t.term) FROM device_terms t WHERE t.tenant_id = $1 AND t.term >= $2 AND t.term < $3
             UNION ALL
             SELECT (SELECT MIN(t.term) FROM device_terms t WHERE t.tenant_id = $1 AND t.term > found.term AND t.term < $3)
             FROM found WHERE found.term IS NOT NULL)
         SELECT term FROM found WHERE term IS NOT NULL LIMIT $4";
-    /// When something changed, along an index in that order.
+    /// Keys of changes, along an index in that order.
     CHANGES = "SELECT updated_at, sequence, number FROM devices WHERE tenant_id = $1";
     ONE = kernel::sql![FULL, " AND number = $2"];
     ALL = kernel::sql![FULL, " AND deleted_at IS NULL AND number < $2"];
     VERSIONS_OF = "SELECT number, name, versions FROM device_software WHERE tenant_id = $1";
 }
 
-/// A device on a walk.
+/// A row of a walk along terms.
 struct Number(i64);
 
 impl FromRow for Number {
@@ -60,7 +60,7 @@ impl Passed for Number {
     }
 }
 
-/// A device on a walk along what is installed.
+/// A row of a walk along installed software.
 pub struct Having {
     number: i64,
     name: String,
@@ -81,8 +81,8 @@ impl Passed for Having {
     }
 }
 
-/// The next devices on a walk along a set, and behind which there may be more. Whether a device has the version that is wanted is
-/// known without reading it.
+/// The next devices on a walk along a set, and the number after which there may be more. The software index has the
+/// versions, so they are filtered without reading the devices.
 pub async fn next(db: &Db, filter: &Filter, set: &Set, below: i64, rows: usize) -> Result<(Vec<i64>, Option<i64>)> {
     let (text, values) = arms_of(set);
     let (mut numbers, next): (Vec<i64>, _) = if let Set::Software(_) = set {
@@ -103,7 +103,7 @@ impl FromRow for Key {
     }
 }
 
-/// A set of whole terms, unless one of its beginnings stands for too many.
+/// Replaces prefixes by their terms; `None` if a prefix has too many.
 pub async fn expanded(db: &Db, set: Set) -> Result<Option<Set>> {
     let Set::Starts { whole: mut all, starts } = set else { return Ok(Some(set)) };
     for start in starts {
@@ -119,7 +119,7 @@ pub async fn expanded(db: &Db, set: Set) -> Result<Option<Set>> {
     Ok(Some(Set::Terms(all)))
 }
 
-/// Along which index a set is, and its values there.
+/// The index statement of a set, and the values to look up.
 fn arms_of(set: &Set) -> (&'static str, Vec<Vec<Value>>) {
     let values = |texts: &[String]| texts.iter().map(|text| vec![Value::from(text.as_str())]).collect();
     match set {
@@ -128,7 +128,7 @@ fn arms_of(set: &Set) -> (&'static str, Vec<Vec<Value>>) {
     }
 }
 
-/// So many of a set, in no order; some may come twice.
+/// At most so many members of a set, unordered and with duplicates.
 pub async fn members(db: &Db, set: &Set, most: usize) -> Result<Vec<i64>> {
     let (text, values) = arms_of(set);
     let Some(first) = values.first().cloned() else { return Ok(Vec::new()) };
@@ -139,7 +139,7 @@ pub async fn members(db: &Db, set: &Set, most: usize) -> Result<Vec<i64>> {
     };
     let places = values.len().next_power_of_two();
     let mut arms: Vec<Vec<Value>> = values.into_iter().map(|values| arm(values, most)).collect();
-    // Arms that find nothing keep the number of different texts small.
+    // Padding with arms that find nothing keeps the number of distinct statements small.
     arms.resize(places, arm(first, 0));
     let inline = places * most <= 2 * INLINE_MAX;
     let select = Select::union_all(text, arms).limit(most);
@@ -147,13 +147,13 @@ pub async fn members(db: &Db, set: &Set, most: usize) -> Result<Vec<i64>> {
     Ok(numbers.into_iter().map(|Number(number)| number).collect())
 }
 
-/// Some changes in their order, and behind which place there may be more.
+/// Keys of changes in their order, and the key after which there may be more.
 pub struct Changed {
     pub keys: Vec<Key>,
     pub next: Option<Key>,
 }
 
-/// A change, with the arm that it came by.
+/// The key of a change, with the arm of the union that found it.
 struct Placed {
     key: Key,
     arm: i64,
@@ -165,8 +165,8 @@ impl FromRow for Placed {
     }
 }
 
-/// The next changes from a place on, about so many. Those of organizations have an index of their own. Of an arm that gave all it
-/// was asked for, nothing behind its last is told yet.
+/// About so many next changes. Filters by organization use their own index. If an arm reached its limit, later changes of
+/// other arms are held back, because the arm may have more before them.
 pub async fn changes(db: &Db, filter: &Filter, from: From, until: Tick, rows: usize) -> Result<Changed> {
     let count = filter.organization_id.as_ref().map_or(1, Vec::len);
     let step = (rows / count).max(STEP_MIN);
@@ -185,7 +185,7 @@ pub async fn changes(db: &Db, filter: &Filter, from: From, until: Tick, rows: us
     Ok(Changed { keys: told.take_while(|key| next.is_none_or(|next| *key <= next)).collect(), next })
 }
 
-/// Of each arm, however many there are.
+/// Rows of each arm, however many arms there are.
 const STEP_MIN: usize = 8;
 
 const DELTA: Delta = Delta { key: "number", tombstone: Some("deleted_at") };
@@ -195,7 +195,7 @@ const BY_ORGANIZATION: &str = "devices_by_organization";
 fn change_arms(filter: &Filter, from: &From, until: Tick, rows: usize) -> Vec<Select> {
     let along = |index| DELTA.follow(Select::new(CHANGES).along(index), from.clone(), until).limit(rows);
     let Some(organizations) = &filter.organization_id else { return vec![along(BY_UPDATE)] };
-    // Asked for twice, lest PostgreSQL takes the index of the whole tenant for as good.
+    // The redundant condition keeps PostgreSQL from choosing the index of the whole tenant.
     let of = |id: &str| {
         let select = along(BY_ORGANIZATION).compare("organization_id", Compare::Equal, id);
         select.compare("organization_id", Compare::AtLeast, id)
@@ -203,7 +203,7 @@ fn change_arms(filter: &Filter, from: &From, until: Tick, rows: usize) -> Vec<Se
     let ids: Vec<String> = organizations.iter().filter_map(|one| one.0).map(|id| id.to_string()).collect();
     let mut arms: Vec<Select> = ids.iter().map(|id| of(id)).collect();
     if !arms.is_empty() {
-        // Those that find nothing keep the number of different texts small.
+        // Padding with arms that find nothing keeps the number of distinct statements small.
         arms.resize_with(arms.len().next_power_of_two(), || of(""));
     }
     if organizations.iter().any(|one| one.0.is_none()) {
@@ -212,17 +212,16 @@ fn change_arms(filter: &Filter, from: &From, until: Tick, rows: usize) -> Vec<Se
     arms
 }
 
-/// Devices that are read together, each by a look of its own: of a list of numbers, PostgreSQL may walk all devices of the
-/// tenant and look for them there.
+/// Devices read with one query, each by its own arm: with a list of numbers, PostgreSQL may scan all devices of the tenant.
 const LOOKS: usize = 32;
 
-/// These devices, as they are now.
+/// The current rows of these devices.
 async fn read(db: &Db, numbers: impl ExactSizeIterator<Item = i64>) -> Result<HashMap<i64, StoredDevice>> {
     let numbers: Vec<i64> = numbers.collect();
     let mut found = HashMap::with_capacity(numbers.len());
     for some in numbers.chunks(LOOKS) {
         let mut arms: Vec<Vec<Value>> = some.iter().map(|number| vec![Value::Int(*number)]).collect();
-        // Looks that find nothing keep the number of different texts small.
+        // Padding with arms that find nothing keeps the number of distinct statements small.
         arms.resize(some.len().next_power_of_two(), vec![Value::Int(-1)]);
         let select = Select::union_all(ONE, arms);
         let rows: Vec<StoredDevice> =
@@ -232,17 +231,17 @@ async fn read(db: &Db, numbers: impl ExactSizeIterator<Item = i64>) -> Result<Ha
     Ok(found)
 }
 
-/// The next devices of all, below a number: nothing has to be judged.
+/// The next live devices below a number, unfiltered.
 pub async fn all(db: &Db, below: i64, rows: usize) -> Result<Vec<StoredDevice>> {
     let select = Select::new(ALL).bind(below).order(&["number"], Direction::Descending).limit(rows);
     if rows <= INLINE_MAX { db.select(&select).await } else { db.scan(&select).await }
 }
 
-/// Those of these devices that are wanted, in the same order.
+/// Those of these devices that match the filter, in the same order.
 pub async fn judge(db: &Db, filter: &Filter, numbers: &[i64]) -> Result<Vec<StoredDevice>> {
     let wanted = |stored: &StoredDevice| stored.device.deleted_at.is_none() && filter.matches(&stored.device);
     let mut found = Vec::new();
-    // Some at a time: what is not wanted need not be in memory together.
+    // In chunks, so that devices that do not match are not in memory together.
     for some in numbers.chunks(INLINE_MAX) {
         let mut rows = read(db, some.iter().copied()).await?;
         found.extend(some.iter().filter_map(|number| rows.remove(number)).filter(wanted));
@@ -250,7 +249,7 @@ pub async fn judge(db: &Db, filter: &Filter, numbers: &[i64]) -> Result<Vec<Stor
     with_software(db, filter, found).await
 }
 
-/// The same of changes. What has changed since comes again further on.
+/// The same for changes. A device that has changed since appears again later in the list.
 pub async fn judge_changes(db: &Db, filter: &Filter, keys: &[Key]) -> Result<Vec<StoredDevice>> {
     let mut found = Vec::new();
     for some in keys.chunks(INLINE_MAX) {
@@ -263,7 +262,7 @@ pub async fn judge_changes(db: &Db, filter: &Filter, keys: &[Key]) -> Result<Vec
     with_software(db, filter, found).await
 }
 
-/// Those that have what is wanted installed. What is deleted has nothing any more, and is always told.
+/// Keeps devices with matching software. Tombstones have no software and always stay.
 async fn with_software(db: &Db, filter: &Filter, mut found: Vec<StoredDevice>) -> Result<Vec<StoredDevice>> {
     let Some(wanted) = &filter.software else { return Ok(found) };
     if found.is_empty() {
@@ -271,10 +270,10 @@ async fn with_software(db: &Db, filter: &Filter, mut found: Vec<StoredDevice>) -
     }
     let names: HashSet<&str> = wanted.iter().map(|one| one.name.as_str()).collect();
     let numbers: Vec<i64> = found.iter().map(|one| one.number).collect();
-    // Asked for first: what is indexed meanwhile is found in the index.
+    // Read first: software that is indexed after this query is found in the index.
     let not_indexed = software::store::not_indexed(db, &numbers).await?;
     let mut rows: Vec<(i64, String, String)> = Vec::new();
-    // Name by name: of several names and numbers together, PostgreSQL may walk all that the tenant has.
+    // One query per name: with several names and numbers, PostgreSQL may scan all software of the tenant.
     for name in names {
         let select = Select::new(VERSIONS_OF).compare("name", Compare::Equal, name);
         let select = select.any("number", numbers.iter().copied()).limit(numbers.len());
@@ -288,7 +287,7 @@ async fn with_software(db: &Db, filter: &Filter, mut found: Vec<StoredDevice>) -
     let mut having: HashSet<i64> = indexed.collect();
     for number in not_indexed {
         having.remove(&number);
-        // One after the other: each may have much.
+        // One at a time: each list may be long.
         let installed = software::store::installed_on(db, number).await?;
         if installed.iter().any(|(name, has)| filter.is_installed(name, &has.versions)) {
             having.insert(number);
@@ -298,7 +297,7 @@ async fn with_software(db: &Db, filter: &Filter, mut found: Vec<StoredDevice>) -
     Ok(found)
 }
 
-/// Every walk along changes with its index, for the test that asks both engines how they would go.
+/// Every walk along changes with its index, for the test of the query plans of both engines.
 pub fn walks() -> Vec<(&'static str, Select)> {
     use feature_kit::IdOrNone;
     let (at, tick) =

@@ -1,4 +1,4 @@
-//! SQL of the summary: what the counters say that are kept with every change.
+//! SQL of the summary: reads the counters that every change maintains.
 
 use kernel::args;
 use kernel::base::Result;
@@ -10,26 +10,26 @@ use feature_kit::IdOrNone;
 use people::organizations::OrganizationId;
 
 kernel::statements! {
-    /// The least size of the largest so many.
+    /// The size class of the last of the largest counters.
     LEAST_SIZE = "SELECT size FROM device_counts /* INDEXED BY device_counts_by_size */
         WHERE tenant_id = $1 AND organization_id = $2 AND dimension = $3 ORDER BY size DESC, value LIMIT 1 OFFSET $4";
-    /// Of these sizes, from the largest on, so many are read and sorted.
+    /// Reads counters of these size classes, the largest first, and sorts them.
     LARGEST = "SELECT value, label, devices FROM (
             SELECT value, label, devices FROM device_counts /* INDEXED BY device_counts_by_size */
             WHERE tenant_id = $1 AND organization_id = $2 AND dimension = $3 AND size >= $4 ORDER BY size DESC, value LIMIT $5
         ) AS large ORDER BY devices DESC, value LIMIT $6";
 }
 
-/// Organizations that a tenant may have, and those without one.
+/// All organizations of a tenant, and the devices without one.
 const ORGANIZATIONS_MAX: i64 = 10_001;
-/// Systems with names of their own; more are not worth telling apart.
+/// Values of one dimension; more are of no use in a summary.
 const VALUES_MAX: i64 = 1_000;
 const SOFTWARE_MAX: i64 = 50;
-/// Values of about the same size as the last that is told, which are sorted to find it. Those on up to three devices are in order
-/// already.
+/// Extra counters of the last size class that are read and sorted. Counters of up to three devices are exact size classes,
+/// and so already in order.
 const ALIKE_MAX: i64 = 5_000;
 
-/// Of all devices, or of those of one organization.
+/// The summary of all devices, or of those of one organization.
 pub async fn summary(db: &Db, of: Option<IdOrNone<OrganizationId>>) -> Result<Summary> {
     software::store::index_all(db).await?;
     let of = of.map_or_else(|| ALL.to_owned(), |id| id.to_string());

@@ -1,4 +1,4 @@
-//! What steps of workflows do with devices.
+//! Workflow actions on devices.
 
 use futures_util::future::BoxFuture;
 use kernel::auth::{Rights, Scope};
@@ -10,13 +10,13 @@ use serde_json::{Map, Value, json};
 use super::super::{DeviceId, edit};
 use feature_kit::{Action, ActionEffect};
 
-/// As many as a ticket may have.
+/// The same limit as for tickets.
 pub const TAGS_MAX: usize = 50;
 
 pub const ACTIONS: &[Action] = &[Action {
     name: "device.tag",
     about: "Adds tags to a device, and takes others away.",
-    // There is no route that changes a device: whoever may read it and save workflows may have it tagged.
+    // No route changes a device, so reading devices and saving workflows is enough to tag them.
     needs: &[Scope::InventoryRead],
     example: || json!({"device_id": "${{ event.data.id }}", "add": ["needs-attention"], "remove": ["new"]}),
     check: |with| read_object::<Tagging>(with).checked(),
@@ -47,7 +47,7 @@ fn tags(field: &mut Field<'_>) -> Option<Vec<String>> {
     field.list(TAGS_MAX, |field| field.parsed("invalid_text", parse_tag))
 }
 
-/// A label that can stand in a comma list of a filter.
+/// A label without commas: filters take tags as a comma list.
 pub fn parse_tag(text: &str) -> Result<String, String> {
     let label = Label::parse(text)?.into_string();
     if label.contains(',') {
@@ -56,7 +56,7 @@ pub fn parse_tag(text: &str) -> Result<String, String> {
     Ok(label)
 }
 
-/// Adds these tags to what a device has, and takes those away.
+/// Removes tags from a device, then adds others.
 pub fn change_tags(tags: &mut Vec<String>, add: &[String], remove: &[String]) -> Result<()> {
     tags.retain(|tag| !remove.contains(tag));
     for tag in add {

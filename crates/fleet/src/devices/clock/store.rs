@@ -1,7 +1,7 @@
-//! What time alone changes of devices: one that is silent goes offline and then stale, and a warranty ends.
+//! Changes that time alone causes: a silent device goes offline and then stale, and a warranty ends.
 //!
-//! Each device has a moment at which somebody must look at it. A report does not move it: whoever looks then sees that the
-//! device has been heard of, and puts the moment off.
+//! Each device has a `check_at`. A report without news does not move it: the check sees that the device has reported, and
+//! moves `check_at` on.
 
 use kernel::args;
 use kernel::base::{Code, HOUR_MS, Result, TenantId, Timestamp};
@@ -14,32 +14,32 @@ use super::super::store::{BY_NUMBER, By, CHECK_AT, Noted, find_by_number, lock_r
 use super::super::{Device, StoredDevice};
 
 kernel::statements! {
-    /// Tenants with devices whose moment has come: a look into the index for each.
+    /// Tenants with due devices: one index lookup for each.
     DUE_TENANTS = "SELECT t.id FROM tenants t WHERE t.id > $2 AND (
             SELECT r.device FROM device_reports r WHERE r.tenant_id = t.id AND r.check_at <= $1 ORDER BY r.check_at LIMIT 1
         ) IS NOT NULL ORDER BY t.id LIMIT $3";
     DUE = "SELECT device FROM device_reports WHERE tenant_id = $1 AND check_at <= $2 ORDER BY check_at LIMIT $3";
 }
 
-/// Tenants that are asked for together.
+/// Tenants read with one query.
 const TENANTS: i64 = 200;
-/// Devices of one tenant in one round; what is left waits for the next, and keeps no other tenant waiting.
+/// Devices of one tenant in one round. The rest waits for the next round, so no other tenant waits for it.
 const ROUND_MAX: i64 = 500;
-/// Devices of one transaction, so that nobody's write waits long for it.
+/// Devices of one transaction: few, so that other writes do not wait long.
 const TOGETHER: usize = 50;
-/// Until a device that could not be looked at is tried again.
+/// Delay before a device is retried whose check failed.
 const AGAIN_MS: i64 = HOUR_MS;
 
-/// Looks at every device whose moment has come. Nodes may do this at the same time: the tenant's clock decides who is first.
+/// Checks every due device. Several nodes may do this at once: the tenant's clock serializes them.
 pub async fn look(node: &Node, settings: Settings) -> Result<()> {
     let (now, system) = (node.world.now(), node.store.system(Purpose::Jobs));
     let mut behind = String::new();
     loop {
         let tenants: Vec<TenantId> = system.list(DUE_TENANTS, args![now, behind, TENANTS]).await?;
         for tenant in &tenants {
-            // What cannot be done for one tenant must not keep the others waiting.
+            // A failure for one tenant must not stop the others.
             if let Err(error) = look_at_tenant(&tenant_db(&node.store, *tenant), settings, now).await {
-                tracing::warn!(%error, %tenant, "devices whose time has come could not be looked at; it will be tried again");
+                tracing::warn!(%error, %tenant, "failed to check due devices; will retry");
             }
         }
         match tenants.last() {
@@ -55,16 +55,16 @@ async fn look_at_tenant(db: &Db, settings: Settings, now: Timestamp) -> Result<(
         if look_at(db, settings, some.to_vec()).await.is_ok() {
             continue;
         }
-        // One of them keeps the others from it: each by itself, then.
+        // One device failed the whole transaction: check each in its own.
         for number in some.iter().copied() {
             if let Err(error) = look_at(db, settings, vec![number]).await {
-                // Not its fault: in the next round, then.
+                // The device is not the cause: the next round retries.
                 if error.code() != Code::Internal {
                     return Err(error);
                 }
                 let put_off = now.plus(AGAIN_MS);
                 db.write(async move |tx| tx.exec(CHECK_AT, args![number, put_off]).await).await?;
-                tracing::warn!(%error, number, "a device could not be looked at");
+                tracing::warn!(%error, number, "failed to check device");
             }
         }
     }
@@ -84,7 +84,7 @@ async fn look_at(db: &Db, settings: Settings, numbers: Vec<i64>) -> Result<()> {
 
 async fn look_at_one(tx: &mut Tx, settings: Settings, number: i64) -> Result<()> {
     let now = tx.tick().await?.at;
-    // From here on no report is noted that is not seen here.
+    // From here on no report can be saved that this check does not see.
     lock_report(tx, number).await?;
     let Some(StoredDevice { device, .. }) = tx.find(BY_NUMBER, args![number]).await? else {
         return tx.exec(CHECK_AT, args![number, None::<i64>]).await.map(drop);

@@ -1,4 +1,4 @@
-//! SQL of how devices are found and counted: the rows that stand for what a device is, kept in line with it.
+//! SQL of the device index: terms and counters, updated with every change of a device.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,14 +9,14 @@ use super::super::terms::{ALL, Counted, counts_of, terms_of};
 use super::super::{FullDevice, software};
 
 kernel::statements! {
-    /// Several at once; what is left over of the places is null.
+    /// Several rows at once; unused slots are null.
     INSERT_TERMS = "INSERT INTO device_terms (tenant_id, term, number)
         SELECT CAST($1 AS TEXT), slot.column1, CAST($2 AS BIGINT) FROM (VALUES (CAST($3 AS TEXT)), ($4), ($5), ($6), ($7), ($8), ($9), ($10), ($11), ($12), ($13), ($14), ($15), ($16), ($17),
             ($18)) AS slot
         WHERE slot.column1 IS NOT NULL ON CONFLICT (tenant_id, term, number) DO NOTHING";
-    // One by one: of a list, PostgreSQL might walk all that the tenant has and look for it there.
+    // One row each: with a list of terms, PostgreSQL might scan all terms of the tenant.
     DELETE_TERM = "DELETE FROM device_terms WHERE tenant_id = $1 AND term = $2 AND number = $3";
-    /// Each of these by so many; the sizes are those of [`size_of`].
+    /// Changes several counters by the same amount; the sizes are those of [`size_class`].
     COUNT = "INSERT INTO device_counts (tenant_id, organization_id, dimension, value, label, devices, size)
         SELECT CAST($1 AS TEXT), CAST($2 AS TEXT), slot.column1, slot.column2, slot.column3, CAST($3 AS BIGINT), CAST($4 AS BIGINT)
         FROM (VALUES (CAST($5 AS TEXT), CAST($6 AS TEXT), CAST($7 AS TEXT)), ($8, $9, $10), ($11, $12, $13),
@@ -40,16 +40,16 @@ kernel::statements! {
                 WHEN device_counts.devices + excluded.devices >= 2 THEN 1
                 WHEN device_counts.devices + excluded.devices >= 1 THEN 0
                 ELSE -1 END";
-    /// The same, telling how many there are then.
+    /// The same, returning the new counts.
     COUNT_TOLD = kernel::sql![COUNT, " RETURNING organization_id, value, devices"];
     UNCOUNT = "DELETE FROM device_counts /* INDEXED BY device_counts_by_size */
         WHERE tenant_id = $1 AND organization_id = $2 AND dimension = $3 AND size = -1";
 }
 
-/// The places of a statement that writes several rows.
+/// Rows that one statement can write.
 const SLOTS: usize = 16;
 
-/// Writes what is different: all of it for a new device, and all away for one that is deleted. Software is noted, and comes later.
+/// Writes the differences: everything for a new device; a deleted one loses all. Software changes are queued for indexing.
 pub async fn update(tx: &mut Tx, number: i64, before: Option<&FullDevice>, after: &FullDevice) -> Result<()> {
     let (old, new) = (before.map(|full| terms_of(&full.device)).unwrap_or_default(), terms_of(&after.device));
     let rows = |terms: Vec<&String>| terms.into_iter().map(|term| vec![Value::from(term.as_str())]).collect();
@@ -64,7 +64,7 @@ pub async fn update(tx: &mut Tx, number: i64, before: Option<&FullDevice>, after
     software::store::note(tx, number, before, after).await
 }
 
-/// Changes counters by so many, each with how what it counts is spelt.
+/// Changes counters by the given amounts; each comes with the label of its value.
 pub async fn count(tx: &mut Tx, changes: &BTreeMap<Counted, (String, i64)>) -> Result<()> {
     for (sql, values) in countings(changes, COUNT) {
         tx.later(sql, values).await?;
@@ -72,7 +72,7 @@ pub async fn count(tx: &mut Tx, changes: &BTreeMap<Counted, (String, i64)>) -> R
     uncount(tx, changes).await
 }
 
-/// The same, and what of all organizations together has come or gone by it: it was not counted before, or is not any more.
+/// The same. Returns the values whose counter over all organizations has appeared or dropped to zero.
 pub async fn count_and_tell(tx: &mut Tx, changes: &BTreeMap<Counted, (String, i64)>) -> Result<Vec<String>> {
     let mut asked = Vec::new();
     for (sql, values) in countings(changes, COUNT_TOLD) {
@@ -100,7 +100,7 @@ pub async fn count_and_tell(tx: &mut Tx, changes: &BTreeMap<Counted, (String, i6
     Ok(told)
 }
 
-/// Several counters with each statement.
+/// The statements that change these counters, several counters each.
 fn countings(changes: &BTreeMap<Counted, (String, i64)>, sql: &'static str) -> Vec<(&'static str, Vec<Value>)> {
     let mut changes: Vec<(&Counted, &str, i64)> = changes
         .iter()
@@ -121,7 +121,7 @@ fn countings(changes: &BTreeMap<Counted, (String, i64)>, sql: &'static str) -> V
     all
 }
 
-/// Counters of nothing are none.
+/// Deletes counters that have dropped to zero.
 async fn uncount(tx: &mut Tx, changes: &BTreeMap<Counted, (String, i64)>) -> Result<()> {
     let gone: BTreeSet<(&str, &str)> = changes
         .iter()
@@ -134,8 +134,8 @@ async fn uncount(tx: &mut Tx, changes: &BTreeMap<Counted, (String, i64)>) -> Res
     Ok(())
 }
 
-/// About how many devices that is: one, two and three, and from there how often four goes into them. It hardly ever changes, so
-/// that counting writes no index.
+/// A coarse size of a counter: one, two, three, then the logarithm to base four. It rarely changes, so counting rarely
+/// writes the index by size.
 pub fn size_of(devices: i64) -> i64 {
     match devices {
         ..1 => -1,
@@ -144,13 +144,13 @@ pub fn size_of(devices: i64) -> i64 {
     }
 }
 
-/// Terms that a device has no more.
+/// Deletes terms that a device no longer has.
 async fn erase(tx: &mut Tx, number: i64, terms: impl Iterator<Item = &String>) -> Result<()> {
     let rows: Vec<Vec<Value>> = terms.map(|term| vec![term.as_str().into(), number.into()]).collect();
     tx.exec_each(DELETE_TERM, &rows).await.map(drop)
 }
 
-/// Several rows with each statement, behind what they have in common.
+/// Inserts rows, several with each statement; `lead` is bound before them.
 pub async fn write(tx: &mut Tx, sql: &'static str, lead: &[Value], rows: Vec<Vec<Value>>) -> Result<()> {
     for values in together(lead, &rows) {
         tx.later(sql, values).await?;
@@ -158,7 +158,7 @@ pub async fn write(tx: &mut Tx, sql: &'static str, lead: &[Value], rows: Vec<Vec
     Ok(())
 }
 
-/// What each such statement binds; what is left over of the places is null.
+/// The values of each statement; unused slots are null.
 fn together(lead: &[Value], rows: &[Vec<Value>]) -> Vec<Vec<Value>> {
     let width = rows.first().map_or(0, Vec::len);
     let bound = |some: &[Vec<Value>]| {

@@ -1,8 +1,8 @@
-//! Which devices have which software installed: how it is found by name, and counted.
+//! The software index: which devices have which software installed, by name, and how many.
 //!
-//! A machine has hundreds of packages, each with a place of its own in the index. To write them all with the device would keep
-//! everybody else's writes waiting. So a change of what is installed is noted with the device, in one row and one transaction,
-//! and brought into the index soon after, together with others. Whoever asks the index brings it up to date first.
+//! A machine has hundreds of packages, each with its own row in the index. Writing them all with the device would block
+//! other writes. So a software change is saved with the device, in the same transaction and few rows, and indexed soon after
+//! together with others. A reader of the index brings it up to date first.
 
 pub mod store;
 
@@ -13,41 +13,41 @@ use serde::{Deserialize, Serialize};
 use super::terms::{ALL, Counted, organization_of};
 use super::{FullDevice, Software};
 
-/// As what software is counted.
+/// The dimension of the software counters.
 pub const SOFTWARE: &str = "software";
 
-/// Between versions of one name on one device.
+/// Separates the versions of one name on one device.
 pub const VERSIONS: &str = "\u{1f}";
 
-/// Versions of one name by which a device can be found. Kernels and runtimes are installed side by side, but not by hundreds.
+/// Versions indexed for one name on one device. Kernels and runtimes are installed side by side, but not by hundreds.
 const VERSIONS_MAX: usize = 50;
 
-/// Names of one note, and about how long they are with their versions: as many as can be indexed without anybody waiting long.
+/// Names of one software change, and their bytes with versions: few enough that indexing them does not block others long.
 const NAMES_MAX: usize = 250;
 const NAMES_BYTES_MAX: usize = 64 << 10;
 
-/// Into so many buckets names are divided. What one name means on one device is always in the same, and so in its order.
+/// Names are divided into so many buckets. Changes of one name on one device share a bucket, and so stay in order.
 const BUCKETS: u32 = 8;
 
-/// As what software is found and counted, however it is spelt.
+/// The name under which software is indexed and counted, whatever its case.
 pub fn software_name(name: &str) -> String {
     name.to_lowercase()
 }
 
-/// What a device has of one name.
+/// The versions of one name that a device has installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Versions {
-    /// As it is shown.
+    /// The name as it is displayed.
     pub label: String,
     pub versions: String,
 }
 
-/// The names of what is installed, each with its versions.
+/// The installed software by name, each with its versions.
 pub fn software_of(installed: &[Software]) -> BTreeMap<String, Versions> {
     some_software_of(installed, None)
 }
 
-/// The same, of all or of these names.
+/// The same, for all names or only for these.
 fn some_software_of(installed: &[Software], names: Option<&BTreeSet<String>>) -> BTreeMap<String, Versions> {
     if names.is_some_and(BTreeSet::is_empty) {
         return BTreeMap::new();
@@ -65,12 +65,12 @@ fn some_software_of(installed: &[Software], names: Option<&BTreeSet<String>>) ->
     all.into_iter().map(|(name, found)| (name, of(found))).collect()
 }
 
-/// Nothing is installed on a device that is deleted.
+/// A deleted device has no software installed.
 fn installed(full: &FullDevice) -> &[Software] {
     if full.device.deleted_at.is_some() { &[] } else { &full.parts.software }
 }
 
-/// Names of software that something is different of between two states; none if everything is.
+/// The names whose software differs between two states; `None` means all.
 fn touched(before: &FullDevice, after: &FullDevice) -> Option<BTreeSet<String>> {
     let (old, new) = (&before.device, &after.device);
     if old.organization_id != new.organization_id || old.deleted_at != new.deleted_at {
@@ -84,18 +84,18 @@ fn touched(before: &FullDevice, after: &FullDevice) -> Option<BTreeSet<String>> 
     Some(were.symmetric_difference(&are).map(|one| software_name(&one.name)).collect())
 }
 
-/// A change of what is installed on a device, as it is noted.
+/// A change of the software of a device that waits to be indexed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Note {
     #[serde(skip)]
     bucket: u32,
-    /// As whose it was counted before, and as whose it is now.
+    /// The organization before and after the change.
     was_of: String,
     is_of: String,
     names: Vec<NameNote>,
 }
 
-/// Of one name: its versions before and after, none where it was or is not installed.
+/// The versions of one name before and after; `None` where it was or is not installed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct NameNote {
     name: String,
@@ -103,7 +103,7 @@ struct NameNote {
     from: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     to: Option<String>,
-    /// Where it is not spelt in small letters.
+    /// The displayed name, if it is not all lower case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     label: Option<String>,
 }
@@ -115,7 +115,7 @@ impl NameNote {
     }
 }
 
-/// What has to be noted of a change of a device, in pieces.
+/// The software changes between two states of a device, split by bucket and size.
 fn notes(before: Option<&FullDevice>, after: &FullDevice) -> Vec<Note> {
     let touched = before.and_then(|before| touched(before, after));
     let mut old = before.map(|full| some_software_of(installed(full), touched.as_ref())).unwrap_or_default();
@@ -144,7 +144,7 @@ fn notes(before: Option<&FullDevice>, after: &FullDevice) -> Vec<Note> {
         .collect()
 }
 
-/// The same names, as few at a time as fit into one note.
+/// Splits names into pieces that fit one software change each.
 fn in_pieces(names: Vec<NameNote>) -> Vec<Vec<NameNote>> {
     let (mut pieces, mut size_bytes) = (Vec::<Vec<NameNote>>::new(), 0);
     for name in names {
@@ -160,22 +160,22 @@ fn in_pieces(names: Vec<NameNote>) -> Vec<Vec<NameNote>> {
     pieces
 }
 
-/// Never another for the same name: notes of it would be taken out of their order.
+/// The bucket of a name must never change: pending changes of the name would be indexed out of order.
 fn bucket_of(name: &str) -> u32 {
     name.bytes().fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte))) % BUCKETS
 }
 
-/// Several notes as one change of the index.
+/// Several software changes combined into one write of the index.
 #[derive(Debug, Default)]
 struct Folded {
-    /// The versions of a name on a device; none if it is not installed any more.
+    /// The versions of a name on a device; `None` if it is no longer installed.
     installed: BTreeMap<(String, i64), Option<String>>,
-    /// By how much the counters change, with how what they count is spelt.
+    /// The amounts by which counters change, with the displayed names.
     counts: BTreeMap<Counted, (String, i64)>,
 }
 
 impl Folded {
-    /// Adds a note of a device; those of one device in their order.
+    /// Adds a change. Changes of one device must come in order.
     fn add(&mut self, number: i64, Note { was_of, is_of, names, .. }: Note) {
         for NameNote { name, from, to, label } in names {
             let label = label.unwrap_or_else(|| name.clone());
@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(counts, expected);
     }
 
-    /// What waits to be indexed was put where these say, and the next version must find it in its order.
+    /// Pending changes were stored with these buckets, and the next release must read them in the same order.
     #[test]
     fn a_name_stays_in_its_bucket() {
         let buckets = ["bash", "curl", "libc6", "microsoft edge", "übersicht", ""].map(bucket_of);

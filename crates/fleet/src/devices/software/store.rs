@@ -1,4 +1,4 @@
-//! SQL of installed software: what is noted of a change, and how it comes into the index.
+//! SQL of the software index: saving software changes, and indexing them.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -22,11 +22,11 @@ kernel::statements! {
         WHERE tenant_id = $1 AND sequence <= $2 ORDER BY bucket, number, version, part LIMIT $3";
     DELETE_NOTE = "DELETE FROM device_software_changes
         WHERE tenant_id = $1 AND bucket = $2 AND number = $3 AND version = $4 AND part = $5";
-    /// Tenants of which something is noted: a look for each.
+    /// Tenants with pending software changes: one lookup for each.
     NOTED_TENANTS = "SELECT t.id FROM tenants t WHERE t.id > $1 AND (
             SELECT n.number FROM device_software_changes n WHERE n.tenant_id = t.id ORDER BY n.bucket, n.number, n.version, n.part LIMIT 1
         ) IS NOT NULL ORDER BY t.id LIMIT $2";
-    /// Several at once; what is left over of the places is null.
+    /// Several rows at once; unused slots are null.
     INSERT_SOFTWARE = "INSERT INTO device_software (tenant_id, name, number, versions)
         SELECT CAST($1 AS TEXT), slot.column1, slot.column2, slot.column3 FROM (VALUES
             (CAST($2 AS TEXT), CAST($3 AS BIGINT), CAST($4 AS TEXT)), ($5, $6, $7), ($8, $9, $10), ($11, $12, $13),
@@ -34,37 +34,37 @@ kernel::statements! {
             ($32, $33, $34), ($35, $36, $37), ($38, $39, $40), ($41, $42, $43), ($44, $45, $46), ($47, $48, $49)) AS slot
         WHERE slot.column1 IS NOT NULL
         ON CONFLICT (tenant_id, name, number) DO UPDATE SET versions = excluded.versions";
-    // One by one: of a list, PostgreSQL might walk all that the tenant has and look for it there.
+    // One row each: with a list of names, PostgreSQL might scan all software of the tenant.
     DELETE_SOFTWARE = "DELETE FROM device_software WHERE tenant_id = $1 AND name = $2 AND number = $3";
     INSTALLED = "SELECT software FROM device_parts WHERE tenant_id = $1 AND number = $2";
 }
 
-/// Bounds of one transaction that indexes software: some 20 ms on SQLite, where every write waits for it. A new name costs most; the
-/// same name on several devices is one counter.
+/// Bounds of one transaction that indexes software: some 20 ms on SQLite, where every write waits for it. A new name costs
+/// most; the same name on several devices is one counter.
 const DISTINCT_NAMES_MAX: usize = 250;
 const INSTALLATIONS_MAX: usize = 1_000;
 const STEP_BYTES_MAX: usize = 256 << 10;
 const STEP_NOTES_MAX: usize = 16;
 
-/// Notes that a tenant's reports may leave to others: so many that they are worth being taken together.
+/// Pending changes that the reports of a tenant may leave behind: enough that indexing them together pays off.
 const MANY: usize = 128;
 
-/// Turns of whoever waits until the index is up to date: some ninety machines with thousands of packages, of which each is new.
+/// Index steps of one wait for an up-to-date index: enough for some ninety machines with thousands of new packages each.
 const TURNS_MAX: usize = 4_000;
 
-/// Turns that the job has for one tenant before it goes to the next.
+/// Index steps that the job runs for one tenant before the next.
 const ROUND_TURNS_MAX: usize = 64;
 
-/// Notes that are looked at where devices are judged one by one; if there are more, every device may have one.
+/// Pending changes read to find out which devices have some. If there are more, any device may have one.
 const NOTED_MAX: usize = 1_000;
 
-/// Whatever is noted, and not only what was noted by then.
+/// No bound on the sequence: all pending changes.
 const WHENEVER: i64 = i64::MAX;
 
-/// Tenants that are asked for together.
+/// Tenants read with one query.
 const TENANTS: i64 = 200;
 
-/// Notes what is to be indexed of a change that is being made.
+/// Saves the software changes of a device change, to be indexed later.
 pub async fn note(tx: &mut Tx, number: i64, before: Option<&FullDevice>, after: &FullDevice) -> Result<()> {
     let (version, sequence) = (after.device.version, tx.tick().await?.sequence);
     for (part, note) in (0_i64..).zip(notes(before, after)) {
@@ -74,23 +74,23 @@ pub async fn note(tx: &mut Tx, number: i64, before: Option<&FullDevice>, after: 
     Ok(())
 }
 
-/// Brings everything into the index that was noted by now. What is noted meanwhile is not waited for.
+/// Indexes all changes that are pending now. Changes that arrive meanwhile are not waited for.
 pub async fn index_all(db: &Db) -> Result<()> {
     index_until(db, db.last_tick().await?.sequence).await
 }
 
-/// The same of what was noted by then.
+/// Indexes all changes up to a sequence.
 pub async fn index_until(db: &Db, until: i64) -> Result<()> {
     let is_done = index_down_to(db, 1, until, TURNS_MAX).await?;
     is_done.then_some(()).ok_or_else(|| Error::unavailable("the software of many devices is being indexed"))
 }
 
-/// Brings what is noted into the index until little is left. Whoever reports much takes its part in it, and waits as long.
+/// Indexes pending changes until few are left. A report with much software shares this work, which slows its agent down.
 pub async fn index_most(db: &Db) -> Result<()> {
     index_down_to(db, MANY, WHENEVER, TURNS_MAX).await.map(drop)
 }
 
-/// The same for a command beside a server, which must come in between.
+/// The same for a command beside a running server: it yields to the writes of the server.
 pub async fn index_most_beside(db: &Db) -> Result<()> {
     for _ in 0..TURNS_MAX {
         if is_indexed(db, MANY, WHENEVER).await? {
@@ -101,7 +101,7 @@ pub async fn index_most_beside(db: &Db) -> Result<()> {
     Ok(())
 }
 
-/// Whether so many turns were enough.
+/// Returns whether so many steps were enough.
 async fn index_down_to(db: &Db, few: usize, until: i64, turns: usize) -> Result<bool> {
     for _ in 0..turns {
         if is_indexed(db, few, until).await? {
@@ -111,13 +111,13 @@ async fn index_down_to(db: &Db, few: usize, until: i64, turns: usize) -> Result<
     Ok(false)
 }
 
-/// Whether there are fewer notes than so many until then. If not, some of them are brought into the index.
+/// Returns true if fewer than `few` changes are pending up to a sequence. Otherwise indexes a batch and returns false.
 async fn is_indexed(db: &Db, few: usize, until: i64) -> Result<bool> {
     if !has_notes(db, few, until).await? {
         return Ok(true);
     }
     let permit = db.acquire_maintenance_permit().await?;
-    // Whoever had the turn before may have done it.
+    // The previous holder of the permit may have indexed them.
     if has_notes(db, few, until).await? {
         db.write_in_own_commit(permit, async move |tx: &mut Tx| fold(tx, until).await).await?;
     }
@@ -129,17 +129,16 @@ async fn has_notes(db: &Db, count: usize, until: i64) -> Result<bool> {
     Ok(noted.len() == count)
 }
 
-/// Brings some of what is noted into the index for every tenant. Nodes may do this at the same time: the tenant's clock decides
-/// who is first.
+/// Indexes pending changes of every tenant. Several nodes may do this at once: the tenant's clock serializes them.
 pub async fn index_tenants(node: &Node) -> Result<()> {
     let (system, mut behind) = (node.store.system(Purpose::Jobs), String::new());
     loop {
         let tenants: Vec<TenantId> = system.list(NOTED_TENANTS, args![behind, TENANTS]).await?;
         for tenant in &tenants {
-            // What cannot be done for one tenant must not keep the others waiting.
+            // A failure for one tenant must not stop the others.
             let db = tenant_db(&node.store, *tenant);
             if let Err(error) = index_down_to(&db, 1, WHENEVER, ROUND_TURNS_MAX).await {
-                tracing::warn!(%error, %tenant, "software of devices could not be indexed; it will be tried again");
+                tracing::warn!(%error, %tenant, "failed to index device software; will retry");
             }
         }
         match tenants.last() {
@@ -149,9 +148,9 @@ pub async fn index_tenants(node: &Node) -> Result<()> {
     }
 }
 
-/// Brings the next notes into the index.
+/// Indexes the next batch of pending changes.
 async fn fold(tx: &mut Tx, until: i64) -> Result<()> {
-    // Whoever else does the same, or notes something, waits.
+    // The tick makes other indexers and writers of this tenant wait.
     tx.tick().await?;
     let noted: Vec<(i64, i64, i64, i64, String)> = tx.list(NOTES, args![until, rows(STEP_NOTES_MAX)]).await?;
     let (mut folded, mut done, mut names, mut size_bytes) = (Folded::default(), Vec::new(), HashSet::new(), 0);
@@ -188,7 +187,7 @@ fn rows(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Those of these devices whose place in the index may not be up to date.
+/// Those of these devices whose software may not be fully indexed.
 pub async fn not_indexed(db: &Db, numbers: &[i64]) -> Result<Vec<i64>> {
     let noted: Vec<i64> = db.list(NOTED, args![WHENEVER, rows(NOTED_MAX)]).await?;
     let all = noted.len() == NOTED_MAX;
@@ -196,7 +195,7 @@ pub async fn not_indexed(db: &Db, numbers: &[i64]) -> Result<Vec<i64>> {
     Ok(numbers.iter().filter(|number| all || noted.contains(number)).copied().collect())
 }
 
-/// What is installed on a device by its own list, which may be long: it is not read on the threads that serve requests.
+/// The installed software from the device's own list. The list may be long, so it is read off the request threads.
 pub async fn installed_on(db: &Db, number: i64) -> Result<BTreeMap<String, Versions>> {
     struct Installed(BTreeMap<String, Versions>);
     impl FromRow for Installed {

@@ -1,7 +1,7 @@
-//! Devices from a file: what a row may say, and what is wrong with it.
+//! Import of devices from a file: reading rows and reporting their errors.
 //!
-//! The columns are those of the inventory's own files, so that one can be exported, edited and imported again. What follows
-//! from reports alone is passed over, and said to be.
+//! The columns are those of the exported files, so that a file can be exported, edited and imported again. Columns that only
+//! reports fill are ignored, and the summary lists them.
 
 pub mod store;
 
@@ -16,11 +16,11 @@ use crate::devices::{DeviceId, FullDevice, Platform, Type};
 use agent_reports::{LABEL_CHARS_MAX, normal_mac, real_uuid};
 use kernel::http::unguarded;
 
-/// Rows of one file; more are imported in several.
+/// Rows of one file. Larger imports are split into several files.
 pub const ROWS_MAX: usize = 100_000;
-/// Of one line of NDJSON, which is an object of a few short fields.
+/// Size of one line of NDJSON, which is an object of a few short fields.
 const LINE_BYTES_MAX: u64 = 1 << 20;
-/// Errors that are told; who has more has something wrong with the file as a whole.
+/// Errors that are listed; more mean that the file as a whole is wrong.
 pub const ERRORS_MAX: usize = 100;
 
 kernel::words! {
@@ -28,7 +28,7 @@ kernel::words! {
     pub enum Format { Csv "csv", Ndjson "ndjson" }
 }
 
-/// What is wrong with one row; the first is 1, and of CSV it is the one behind the names.
+/// An error in one row. The first row is 1; in CSV it is the one after the header.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct RowError {
     pub row: usize,
@@ -36,16 +36,16 @@ pub struct RowError {
     pub detail: String,
 }
 
-/// A row that can be imported.
+/// A parsed row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Row {
     pub number: usize,
-    /// An error was found already. What else is wrong is told as well.
+    /// An error was found in this row; the other columns are still checked.
     pub is_wrong: bool,
     pub id: Option<DeviceId>,
-    /// An id or a slug.
+    /// The id or slug of the organization.
     pub organization: Option<String>,
-    /// What is set, by column.
+    /// The values by column.
     pub fields: BTreeMap<&'static str, Field>,
     pub custom_fields: Map<String, Value>,
 }
@@ -62,7 +62,7 @@ pub enum Field {
     Tags(Vec<String>),
 }
 
-/// What a file holds.
+/// A parsed file.
 #[derive(Debug, Default)]
 pub struct File {
     pub rows: Vec<Row>,
@@ -93,7 +93,7 @@ const TEXTS: [&str; 19] = [
     "type",
 ];
 const NUMBERS: [&str; 5] = ["cpu.sockets", "cpu.cores", "memory_bytes", "patch.pending", "patch.failed"];
-/// What cannot be said in a file.
+/// Columns that an import ignores.
 const IGNORED: [&str; 17] = [
     "status",
     "health",
@@ -115,7 +115,7 @@ const IGNORED: [&str; 17] = [
 ];
 const CUSTOM: &str = "custom_fields";
 
-/// The columns that a file may have, for whoever meets another.
+/// The columns that a file may have, for the error about an unknown one.
 fn known_columns() -> String {
     let rest = ["id", "platform", "organization", "needs_reboot", "patch.last_installed_at", "tags", "custom_fields"];
     TEXTS.iter().chain(&NUMBERS).chain(&rest).copied().collect::<Vec<_>>().join(", ")
@@ -183,7 +183,7 @@ fn read_ndjson(input: impl Read) -> Result<File> {
     }
 }
 
-/// Objects of a device as columns of a file: `os.name`. What stands in custom fields stays there.
+/// Turns nested objects into columns such as `os.name`. Custom fields stay an object.
 fn flat(object: Map<String, Value>) -> Vec<(String, Value)> {
     let mut values = Vec::new();
     for (name, value) in object {
@@ -223,7 +223,7 @@ fn check_columns(names: &[String], file: &mut File) -> Result<()> {
     Ok(())
 }
 
-/// What a column is called here; fields of the customer's own have a column each.
+/// The column of a name in the file; every `custom.<name>` is part of the custom fields.
 fn column(name: &str) -> Option<&'static str> {
     let name = if name == "organization_id" { "organization" } else { name };
     let rest = ["id", "platform", "organization", "needs_reboot", "patch.last_installed_at", "tags", CUSTOM];
@@ -301,7 +301,7 @@ impl Row {
         Ok(())
     }
 
-    /// All of them as an object, or one in a column of its own.
+    /// Sets all custom fields from an object, or one from its own column.
     fn set_custom(&mut self, name: &str, value: Value) -> Result<(), String> {
         let Some(own) = name.strip_prefix("custom.") else {
             let object = match value {
@@ -316,7 +316,7 @@ impl Row {
         Ok(())
     }
 
-    /// Makes a device what the row says of it.
+    /// Applies the values of the row to a device.
     pub fn apply(&self, full: &mut FullDevice) {
         let device = &mut full.device;
         for (column, field) in &self.fields {
@@ -366,7 +366,7 @@ fn word<W: Word>(text: &str) -> Result<W, String> {
     W::parse(text).ok_or_else(|| format!("must be {}", W::expected()))
 }
 
-/// What a report may hold as well, so that what was exported can be imported.
+/// The limits are those of reports, so that every exported value can be imported.
 fn label(text: &str) -> Result<String, String> {
     let text = text.trim();
     if text.is_empty() || text.chars().count() > LABEL_CHARS_MAX || text.chars().any(char::is_control) {
@@ -375,7 +375,7 @@ fn label(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// A list, or a text with commas between.
+/// Tags come as a list or as a text with commas.
 fn tags(value: &Value, text: &str) -> Result<Vec<String>, String> {
     let texts: Vec<String> = match value {
         Value::Array(items) => items.iter().map(|item| item.as_str().unwrap_or_default().to_owned()).collect(),

@@ -1,4 +1,4 @@
-//! SQL of an import: which device each row is of, and writing them some at a time.
+//! SQL of an import: finding the device of each row, and writing rows in batches.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -18,25 +18,26 @@ kernel::statements! {
     BY_ID = "SELECT id, archived FROM organizations WHERE tenant_id = $1 AND id = $2";
 }
 
-/// Rows of one transaction, so that nobody's write waits long for it.
+/// Rows of one transaction: few, so that other writes do not wait long.
 const TOGETHER: usize = 50;
 
-/// What became of a file.
+/// The result of an import.
 #[derive(Debug, Default, Serialize)]
 pub struct Imported {
     pub created: usize,
     pub updated: usize,
     pub unchanged: usize,
     pub ignored_columns: Vec<String>,
-    /// If it was only tried, nothing was imported. Else others have written in between, and the rest was imported.
+    /// Errors of the trial mean that nothing was imported. Later errors come from concurrent writes; the other rows were
+    /// imported.
     pub errors: Vec<RowError>,
     pub dry_run: bool,
-    /// Whether nothing was written.
+    /// True if the import ended with the trial.
     #[serde(skip)]
     pub tried: bool,
 }
 
-/// What one row comes to.
+/// The outcome of one row.
 enum Outcome {
     Created,
     Updated,
@@ -44,7 +45,7 @@ enum Outcome {
     Wrong(RowError),
 }
 
-/// Imports a file, or finds out what that would come to. Every row is tried first: a file with an error changes nothing.
+/// Imports a file, or predicts the result. Every row is tried first: a file with an error changes nothing.
 pub async fn import(db: &Db, file: File, dry_run: bool) -> Result<Imported> {
     let mut tried =
         Imported { ignored_columns: file.ignored, errors: file.errors, dry_run, tried: true, ..Imported::default() };
@@ -65,10 +66,10 @@ pub async fn import(db: &Db, file: File, dry_run: bool) -> Result<Imported> {
         let rows = rows.to_vec();
         tally(&mut done, db.write(async move |tx| write_some(tx, &rows).await).await?);
         db.make_way().await;
-        // Devices that go to another organization take their software along, which is counted there. The rows are written: what
-        // cannot be indexed now will be by the server, or by whoever asks.
+        // A device that moves to another organization moves its software counters. The rows are already saved: software that
+        // cannot be indexed now is indexed later by the server.
         if let Err(error) = devices::software::store::index_most_beside(db).await {
-            tracing::warn!(%error, "software of devices could not be indexed; it will be tried again");
+            tracing::warn!(%error, "failed to index device software; will retry");
         }
     }
     Ok(done)
@@ -86,7 +87,7 @@ fn tally(imported: &mut Imported, outcomes: Vec<Outcome>) {
     }
 }
 
-/// Finds out what some rows come to, behind others that are not written either.
+/// Predicts the outcomes of rows, after preceding rows that are not written either.
 async fn try_some(tx: &mut Tx, rows: &[Row], mut before: Before) -> Result<(Vec<Outcome>, Before)> {
     let (now, mut outcomes) = (tx.world().now(), Vec::with_capacity(rows.len()));
     for row in rows {
@@ -102,7 +103,7 @@ async fn try_some(tx: &mut Tx, rows: &[Row], mut before: Before) -> Result<(Vec<
     Ok((outcomes, before))
 }
 
-/// What saving it would come to.
+/// The outcome that saving would have.
 fn outcome(kept: Option<&Kept>, mut after: FullDevice, now: Timestamp) -> Result<Outcome> {
     let Some(kept) = kept else { return Ok(Outcome::Created) };
     devices::settle(&mut after, now);
@@ -123,14 +124,14 @@ async fn write_some(tx: &mut Tx, rows: &[Row]) -> Result<Vec<Outcome>> {
     Ok(outcomes)
 }
 
-/// The devices of the rows before, as they will be: what is only tried cannot be looked up.
+/// The devices of preceding rows as they will be: a trial writes nothing, so they cannot be queried.
 #[derive(Debug, Default)]
 struct Before {
-    /// By what they will be known, with their rows.
+    /// The rows by identity.
     names: HashMap<String, Vec<usize>>,
-    /// Those of them that there are already.
+    /// The rows of stored devices by device number.
     numbers: HashMap<i64, usize>,
-    /// What tells those apart that are called the same, by row.
+    /// Identifiers by row, to distinguish devices with the same name.
     marks: HashMap<usize, OwnMarks>,
 }
 
@@ -152,7 +153,7 @@ impl OwnMarks {
         }
     }
 
-    /// Whether a row of this organization that says so can be of it.
+    /// Whether a row with these identifiers and organization can be of this device.
     fn may_be(&self, marks: &Marks<'_>, organization: Option<OrganizationId>) -> bool {
         let own = Marks {
             uuid: self.uuid.as_deref(),
@@ -175,7 +176,7 @@ impl Before {
     }
 }
 
-/// What a row makes of a device.
+/// The stored device of a row, if any, and its state after the import.
 struct Plan {
     kept: Option<Kept>,
     after: FullDevice,
@@ -207,7 +208,7 @@ async fn plan(tx: &mut Tx, row: &Row, now: Timestamp, before: &Before) -> Result
         return wrong("", &same_as(*first));
     }
     let mut after = kept.as_ref().map_or_else(|| unknown(now), |kept| kept.full.clone());
-    // A device that is of it already stays: what was exported can be imported.
+    // A device that belongs to it already may stay, so that every exported file can be imported.
     if named.is_some_and(|(id, is_archived)| is_archived && after.device.organization_id != Some(id)) {
         return wrong("organization", "is archived: no device can be given to it");
     }
@@ -227,16 +228,16 @@ fn same_as(row: usize) -> String {
     format!("is of the same device as row {row}")
 }
 
-/// A device that a row may be of.
+/// A device that a row may belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Candidate {
-    /// One that there is, by its number; no row before is of it.
+    /// A stored device that no preceding row belongs to, by its number.
     There(i64),
-    /// That of a row before.
+    /// The device of a preceding row.
     Before(usize),
 }
 
-/// The device that a row is of: by what reports are known by; else by the surest of what the row says, if it is of the same
+/// The device of a row: by the identities that reports use, else by the most reliable alias of the row within the same
 /// organization.
 async fn known(
     tx: &mut Tx,
@@ -270,16 +271,16 @@ async fn known(
     }
 }
 
-/// Those who are known by something.
+/// The devices with an identity.
 async fn candidates(tx: &mut Tx, name: &str, reach: Option<OrganizationId>, before: &Before) -> Result<Vec<Candidate>> {
     let there = store::known(tx, name, reach).await?.into_iter();
-    // By what those of the rows before will be known is told by the rows.
+    // The identities of these devices may change with their rows, so the rows decide.
     let there = there.filter(|number| !before.numbers.contains_key(number)).map(Candidate::There);
     let before = before.names.get(name).into_iter().flatten().copied().map(Candidate::Before);
     Ok(there.chain(before).collect())
 }
 
-/// Those who are called so and can be what a row is of; two of them are as good as more.
+/// Devices with an alias that do not conflict with the row. Two are enough to make it ambiguous.
 async fn called(
     tx: &mut Tx,
     alias: &str,

@@ -1,4 +1,4 @@
-//! SQL of merging: two records of one machine become one.
+//! SQL of merging two records of one machine.
 
 use kernel::args;
 use kernel::audit::{self, Entry};
@@ -10,7 +10,7 @@ use crate::devices::actions::store::TAGS_MAX;
 use crate::devices::{self, By, Cpu, Device, DeviceId, FullDevice, Noted, Os, Parts, Patch};
 use feature_kit::custom_fields::check_custom_fields;
 
-/// Keeps one of two devices with all that was known of both, and deletes the other. What reports it is known by from now on.
+/// Merges a duplicate into a device and deletes the duplicate. Its identities move, so its reports match the kept device.
 pub async fn merge(db: &Db, keep: DeviceId, duplicate: DeviceId) -> Result<Device> {
     if keep == duplicate {
         return Err(Error::conflict("A device cannot be merged with itself."));
@@ -40,8 +40,8 @@ fn missing(id: DeviceId) -> Error {
     Error::conflict(format!("There is no device {id} in this tenant."))
 }
 
-/// Of what was reported, the later report is right, and the other where that says nothing; what somebody has said stays, and is
-/// added to.
+/// Reported fields come from the record with the later inventory, and from the other where they are missing. Fields set by
+/// users stay, and are filled up from the duplicate.
 fn join(after: &mut FullDevice, other: &FullDevice) {
     let (old, new) = (after.device.clone(), other.device.clone());
     let is_later = new.inventory_at > old.inventory_at;
@@ -108,7 +108,7 @@ fn join(after: &mut FullDevice, other: &FullDevice) {
     };
 }
 
-/// List by list the first one's, and the second one's where that has none: not every agent tells them all.
+/// Each list of the first, or of the second where it is empty: not every agent reports all lists.
 fn join_parts(first: Parts, second: Parts) -> Parts {
     Parts {
         disks: if first.disks.is_empty() { second.disks } else { first.disks },
@@ -118,7 +118,7 @@ fn join_parts(first: Parts, second: Parts) -> Parts {
     }
 }
 
-/// By what the other was known, the one that stays is.
+/// Moves the identities of one device to another.
 async fn take_names(tx: &mut Tx, from: i64, to: i64) -> Result<()> {
     let own: Vec<(String, i64)> = tx.list(IDENTITIES, args![to]).await?;
     let others: Vec<(String, i64)> = tx.list(IDENTITIES, args![from]).await?;

@@ -11,7 +11,7 @@ fn budget(shared: usize, reserve: usize, divisor: usize) -> FairBudget<u32> {
     FairBudget::new(BudgetLimits { shared, reserve, floor: 1, divisor })
 }
 
-/// As many single units as the payer is given.
+/// Acquires single units until the payer is refused.
 fn take_all(budget: &FairBudget<u32>, payer: u32) -> Vec<BudgetPermit<u32>> {
     std::iter::from_fn(|| budget.try_acquire(payer.into(), 1)).collect()
 }
@@ -79,7 +79,7 @@ async fn what_is_released_goes_to_payers_in_turn_and_first_to_one_that_had_nothi
     drop(held);
     let mut order = Vec::new();
     while !waits.is_empty() {
-        // Granted ones yield once before they go on.
+        // A granted waiter yields once before it returns its permit.
         let mut granted = None;
         for _ in 0..2 {
             for (index, (_, wait)) in waits.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! The lanes of one kind that this node works on: leased as they come due, woken when something was written for them.
+//! The lanes of one kind that run on this node: leased as they come due, woken when something was written for them.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -14,11 +14,12 @@ use super::permits::LanePermit;
 use super::{Dispatcher, Work, run};
 use crate::base::{Result, TenantId};
 
-/// Lanes leased in one step, so that nodes that start together share them.
+/// Lanes leased in one transaction, so that nodes that start together share them.
 const LEASES_MAX: usize = 64;
-/// Lanes that are looked at for that: at least one of each tenant of a busy node, for some may get no permit.
+/// Due lanes from which those are chosen. There is room for one lane of each tenant of a busy node, because some get no
+/// permit.
 const LOOKED_AT_MAX: usize = 1_024;
-/// How long a lane is kept with nothing to do, so that a busy one is not leased anew for each event.
+/// How long an idle lane is kept, so that a busy lane is not leased again for each event.
 const LINGER_MS: i64 = 2_000;
 
 pub async fn run_due<W: Work>(dispatcher: &Dispatcher<W>) -> Result<()> {
@@ -44,7 +45,7 @@ pub async fn run<W: Work>(dispatcher: Dispatcher<W>, stop: impl Future<Output = 
     let permits = lanes.dispatcher.permits.clone();
     loop {
         if let Err(error) = lanes.lease().await {
-            tracing::warn!(%error, kind = W::KIND, "lanes were not leased; it will be tried again");
+            tracing::warn!(%error, kind = W::KIND, "failed to lease lanes; will retry");
         }
         let poll = tokio::time::sleep(Duration::from_millis(POLL_MS.unsigned_abs()));
         tokio::select! {
@@ -55,7 +56,7 @@ pub async fn run<W: Work>(dispatcher: Dispatcher<W>, stop: impl Future<Output = 
             told = news.recv() => match told {
                 Ok(tenant) => {
                     lanes.wake(tenant);
-                    // One look serves all that has been told meanwhile.
+                    // One pass serves all pending notifications.
                     while let Ok(tenant) = news.try_recv() {
                         lanes.wake(tenant);
                     }
@@ -94,7 +95,7 @@ impl<W: Work> Lanes<W> {
                     self.start(lane, permit);
                 }
             }
-            // None of many means that other nodes take them, too.
+            // If none of many could be leased, other nodes are leasing them.
             if is_last || self.running.len() == before {
                 return Ok(());
             }
@@ -116,15 +117,15 @@ impl<W: Work> Lanes<W> {
         match ended {
             Ok((tenant, key, wake)) => {
                 if let Some(of_tenant) = self.wakes.get_mut(&tenant) {
-                    // The lane may have been leased again by now, with another to wake.
+                    // The lane may have been leased again meanwhile, with another `Notify`.
                     of_tenant.retain(|name, known| *name != key || !Arc::ptr_eq(known, &wake));
                     if of_tenant.is_empty() {
                         self.wakes.remove(&tenant);
                     }
                 }
             }
-            // Its lease ends by itself, and the lane is taken up again.
-            Err(error) => tracing::error!(%error, kind = W::KIND, "the work on a lane ended badly"),
+            // The lease expires, and then the lane is leased again.
+            Err(error) => tracing::error!(%error, kind = W::KIND, "lane task failed"),
         }
     }
 

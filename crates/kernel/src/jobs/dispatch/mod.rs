@@ -1,9 +1,9 @@
-//! Work on lanes: they are leased as they come due, and each is run by one node at a time.
+//! Dispatches work on lanes: leases lanes as they come due, and runs each on one node at a time.
 //!
-//! Whoever has something to do on lanes implements [`Work`], which opens the lanes of one kind, and [`LaneWork`], which
-//! knows what is due on one lane, starts it and notes what became of it. What all of them share is here: `lanes` leases,
-//! wakes and stops, `permits` says how many and whose, `run` is one lane from its lease to its release, `under_way` is what it has started, and `unnoted` what
-//! of that is not on disk yet.
+//! A feature with work on lanes implements [`WorkKind`], which opens the lanes of one kind, and [`LaneWork`], which loads
+//! the due jobs of one lane, starts them and saves their outcomes. The rest is here: `lanes` leases, wakes and stops lanes,
+//! `permits` limits how many run and shares them among tenants, `run` is one lane from its lease to its release,
+//! `in_flight` has the jobs it has started, and `unsaved_outcomes` the outcomes that are not on disk yet.
 
 mod lanes;
 mod permits;
@@ -25,7 +25,7 @@ use crate::base::{Result, Timestamp};
 use permits::LanePermits;
 pub use under_way::UnderWay;
 
-/// Work on lanes of one kind. Cheap to clone.
+/// A kind of work on lanes. Cheap to clone.
 pub trait Work: Clone + Send + Sync + 'static {
     const KIND: &'static str;
     type Lane: LaneWork;
@@ -34,28 +34,28 @@ pub trait Work: Clone + Send + Sync + 'static {
 
     fn limits(&self) -> Limits;
 
-    /// A lane that this node has leased. None when its key is not one, which is logged here; its lease ends by itself.
+    /// Opens a lane that this node has leased. Logs a malformed key and returns `None`; the lease then expires.
     fn open(&self, lane: Lane) -> Option<Self::Lane>;
 }
 
-/// How much a node works on at once, and how long.
+/// Limits of the dispatcher of one kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Lanes that one node works on at once; the others wait, tenants in turn. Half as many more may do nothing but wait
-    /// for others' servers.
+    /// Lanes that one node works on at once; the others wait, and tenants take turns. Half as many more may be slow lanes,
+    /// which only wait for other servers.
     pub lanes_max: usize,
-    /// How long a lane is worked on while others wait for a permit.
+    /// How long a lane keeps its permit while other lanes wait for one.
     pub tenure: Duration,
-    /// How long what is under way is waited for when the process stops.
+    /// How long the process waits for running jobs when it stops.
     pub stop_max: Duration,
 }
 
-/// The work on one lane, while this node has it.
+/// The work on one lane while this node has its lease.
 ///
 /// A lane is loaded at first, when something was written for its tenant, and at least every
-/// [`POLL_MS`](super::lanes::POLL_MS); what is due is asked for after that, and whenever a job has ended or was noted.
+/// [`POLL_MS`](super::lanes::POLL_MS). Its due jobs are loaded after that, and whenever a job has ended or was saved.
 pub trait LaneWork: Sized + Send + 'static {
-    /// What its jobs are called in the log, as "deliveries".
+    /// The name of its jobs in the log, such as "deliveries".
     const JOBS: &'static str;
     type Id: Copy + Eq + Hash + Send + Sync + 'static;
     type Job: Send + 'static;
@@ -63,52 +63,54 @@ pub trait LaneWork: Sized + Send + 'static {
 
     fn id(job: &Self::Job) -> Self::Id;
 
-    /// Reads what others may have changed, and does a step of upkeep.
+    /// Reads what others may have changed, and does one step of maintenance.
     fn load(&mut self, under_way: &UnderWay<Self::Id>) -> impl Future<Output = Result<Load>> + Send;
 
-    /// What can be started now, without what is under way, and when to ask again. None when the lane is lost.
+    /// Returns the jobs that can be started now, without those in flight, and when to load again. `None` when the lease is
+    /// lost.
     fn due(&mut self, under_way: &UnderWay<Self::Id>) -> impl Future<Output = Result<Option<Due<Self::Job>>>> + Send;
 
-    /// Does a job, as a task of its own. What may panic is caught by whoever knows what that means for the job: a panic that
-    /// gets out of here ends the work on the lane, which is taken up again when its lease has ended.
+    /// Runs a job as a task of its own. The implementation catches the panics that it can handle; a panic that escapes ends
+    /// the work on the lane until its lease expires.
     fn start(&mut self, job: Self::Job) -> BoxFuture<'static, Ended<Self::Outcome>>;
 
-    /// Notes many outcomes in one transaction that holds the lane. While the database is away it is called again with the
-    /// same, because forgetting an outcome means doing the job again: so noting the same twice must change nothing.
+    /// Saves many outcomes in one transaction that extends the lease. During an outage of the database it is called again
+    /// with the same outcomes, because a lost outcome means that the job runs again. So it must be idempotent.
     fn settle(&mut self, outcomes: Arc<Vec<Self::Outcome>>) -> BoxFuture<'static, Result<Settled>>;
 
-    /// Follows an outcome at once, before it is on disk.
+    /// Applies an outcome to the lane's state in memory, before it is saved.
     fn learn(&mut self, _outcome: &Self::Outcome) {}
 
-    /// Something was noted, and more may be due by that.
+    /// Called after outcomes were saved, because more jobs may be due then.
     fn noted(&mut self) {}
 
-    /// Shows that this node lives, by holding the lane, and what takes long: each of those once. False when the lane is lost.
+    /// Extends the lease and marks slow jobs as running, each of them once. Returns false when the lease is lost.
     fn tend(&mut self, slow: Vec<Self::Id>) -> impl Future<Output = Result<bool>> + Send;
 
-    /// Gives the lane back. When it is due again is looked up while it is held, so that nothing written meanwhile is
-    /// overlooked; and not earlier than now, so that whoever has had a turn stands behind those that wait for theirs.
+    /// Releases the lane. The next due time is read while the lease is held, so that nothing written meanwhile is missed.
+    /// It is not earlier than now, so that a lane that has run comes after those that wait.
     fn release(&mut self) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// What a look at a lane has found.
+/// The result of loading a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
     Go,
-    /// There is more to load. What is due is started and what has ended is taken in, and then it is loaded again at once.
+    /// There is more to load. Due jobs are started and ended ones reaped, and then the lane is loaded again at once.
     Again,
-    /// Nothing may be started. When nothing is under way any more it is loaded again, and released if it still rests.
+    /// Nothing may be started. When no job is in flight any more, the lane is loaded again, and released if it is still
+    /// paused.
     Rest,
-    /// There is nothing to release: the lane has been removed, or is another node's.
+    /// The lane was deleted, or another node has leased it. There is nothing to release.
     Gone,
 }
 
-/// What can be started now.
+/// The jobs that can be started now.
 pub struct Due<J> {
     pub jobs: VecDeque<J>,
-    /// When more can be started, if nothing else happens before. A lane with nothing under way is asked again at once if
-    /// that moment has come, kept while it is near, and else given back. With something under way only a later moment
-    /// counts: what is due then and cannot be started waits for what is under way.
+    /// When more jobs can be started, unless something else happens before. A lane without jobs in flight is loaded again
+    /// if that time has come, kept while it is near, and otherwise released. With jobs in flight only a future time counts:
+    /// a job that is due and cannot be started waits for those in flight.
     pub next: Option<Timestamp>,
 }
 
@@ -120,24 +122,24 @@ impl<J> Default for Due<J> {
 
 /// How a job has ended.
 pub enum Ended<O> {
-    /// What it did and that it is done were committed together, by the job itself.
+    /// The job has committed its effect and its outcome together.
     Noted,
-    /// It is yet to be settled.
+    /// The outcome is not saved yet.
     ToNote(O),
-    /// The lane is another node's by now.
+    /// Another node has leased the lane.
     Lost,
 }
 
-/// What has come of settling.
+/// The result of saving outcomes.
 #[derive(Clone, Copy, Debug)]
 pub struct Settled {
-    /// False when the lane is another node's by now, and nothing was noted.
+    /// False when another node has leased the lane; then nothing was saved.
     pub held: bool,
-    /// Whether the lane is to be loaded before anything else is started.
+    /// Whether the lane must be loaded before another job is started.
     pub look: bool,
 }
 
-/// Works on all lanes of one kind. Several kinds run beside each other. Cheap to clone.
+/// Runs all lanes of one kind. Each kind has its own dispatcher. Cheap to clone.
 #[derive(Clone)]
 pub struct Dispatcher<W> {
     work: W,
@@ -150,13 +152,12 @@ impl<W: Work> Dispatcher<W> {
         Dispatcher { work, permits }
     }
 
-    /// Does everything that is due at this moment of the clock, and nothing that is due later. For tests, which move
-    /// the clock themselves.
+    /// Runs all jobs that are due by the clock, and none that are due later. For tests, which move the clock themselves.
     pub async fn run_due(&self) -> Result<()> {
         lanes::run_due(self).await
     }
 
-    /// Works until `stop`, then lets what is under way come to its end and gives the lanes back.
+    /// Runs until `stop`, then waits for running jobs and releases the lanes.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         lanes::run(self, stop).await;
     }

@@ -1,8 +1,8 @@
-//! How many lanes of one kind a node works on at once, and whose.
+//! Permits for the lanes of one kind that a node works on at once.
 //!
-//! A lane that does nothing but wait for others' servers holds no permit that another could work with: such slow lanes
-//! have permits of their own. Beyond those they are leased only while half of the others are free. In both, tenants share
-//! as [`FairPermits`] says, so no number of tenants whose receivers hang keeps the lane of another from being leased.
+//! A lane that only waits for other servers holds no permit that another lane could work with: such slow lanes have their
+//! own permits. Beyond those, they are leased only while half of the working permits are free. Tenants share both pools by
+//! [`FairPermits`], so tenants whose receivers hang cannot prevent the lanes of others from being leased.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,9 +11,9 @@ use super::super::lanes::DueLane;
 use crate::base::TenantId;
 use crate::outbound::{FairPermit, FairPermits};
 
-/// A tenant has at most an eighth of what is free: of 512 more lanes than it has endpoints, when others are idle.
+/// A tenant has at most an eighth of the free permits: of 512, when others are idle, more than it has endpoints.
 const PART: usize = 8;
-/// For each slow lane there may be so many others.
+/// The number of working permits for each slow one.
 const LANES_PER_SLOW_LANE: usize = 2;
 
 pub struct LanePermits {
@@ -23,7 +23,7 @@ pub struct LanePermits {
 
 struct Pool {
     permits: Arc<FairPermits<TenantId>>,
-    /// Whether a lane that is due was refused a permit: those that have one make room sooner then.
+    /// Whether a due lane was refused a permit. Holders then release theirs sooner.
     crowded: AtomicBool,
 }
 
@@ -41,7 +41,7 @@ impl LanePermits {
         Arc::new(LanePermits { working: pool(lanes_max), waiting: pool(lanes_max.div_ceil(LANES_PER_SLOW_LANE)) })
     }
 
-    /// Of lanes that are due, the first that there are permits for, at most so many.
+    /// Chooses up to `max` of the due lanes, the first ones that get a permit.
     pub fn choose(self: &Arc<Self>, due: Vec<DueLane>, max: usize) -> (Vec<DueLane>, Vec<LanePermit>) {
         let (mut lanes, mut permits, mut refused) = (Vec::new(), Vec::new(), [false; 2]);
         for lane in due {
@@ -62,12 +62,12 @@ impl LanePermits {
         (lanes, permits)
     }
 
-    /// Whether lanes wait that could work.
+    /// Whether lanes that are not slow wait for a permit.
     pub fn is_crowded(&self) -> bool {
         self.working.crowded.load(Ordering::Relaxed)
     }
 
-    /// Waits until a lane that works gives its permit back.
+    /// Waits until a lane releases a working permit.
     pub async fn freed(&self) {
         self.working.permits.freed().await;
     }
@@ -79,7 +79,7 @@ impl LanePermits {
     }
 
     fn try_acquire(self: &Arc<Self>, tenant: TenantId, slow: bool) -> Option<LanePermit> {
-        // A tenant whose lanes only wait has those as well: otherwise each that goes over would make room for its next.
+        // A tenant's slow lanes count as well; otherwise each lane that becomes slow would make room for another of its own.
         let elsewhere = if slow { 0 } else { self.waiting.permits.held_by(tenant) };
         let held = self.pool(slow).permits.try_acquire_beside(tenant, elsewhere)?;
         Some(LanePermit { permits: self.clone(), tenant, slow, held })
@@ -91,12 +91,12 @@ impl LanePermits {
 }
 
 impl LanePermit {
-    /// Whether lanes of this kind of pace wait for a permit.
+    /// Whether lanes wait for a permit of this pool.
     pub fn is_crowded(&self) -> bool {
         self.permits.pool(self.slow).crowded.load(Ordering::Relaxed)
     }
 
-    /// Goes over to the permits of lanes of this pace, if there is one; else it keeps what it has.
+    /// Exchanges the permit for one of the slow or of the working pool, if one is free; otherwise keeps it.
     pub fn change_pace(&mut self, slow: bool) {
         if self.slow != slow
             && let Some(held) = self.permits.pool(slow).permits.try_acquire(self.tenant)

@@ -1,4 +1,4 @@
-//! One lane, from its lease to its release.
+//! Runs one lane, from its lease to its release.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use super::unnoted::{SETTLE_MAX, Unnoted};
 use super::{Dispatcher, Ended, LaneWork, Load, Settled, UnderWay, Work};
 use crate::base::{Code, Error, Result, Timestamp};
 
-/// How often it is looked at which jobs take long, for that passes over all of them.
+/// How often slow jobs are searched for, which iterates over all jobs in flight.
 const TENDED_EVERY: Duration = Duration::from_millis(100);
-/// How long a lane goes on without being loaded, for another node may have changed what it is about.
+/// How often a lane is loaded at least, because another node may have changed its records.
 const PATIENCE: Duration = Duration::from_millis(POLL_MS.unsigned_abs());
 
-/// Works on a lane until nothing is due within `linger_ms`, the lease is lost, or the process stops.
+/// Runs a lane until nothing is due within `linger_ms`, the lease is lost, or the process stops.
 pub async fn run<W: Work>(
     dispatcher: Dispatcher<W>,
     (lane, permit): (Lane, Option<LanePermit>),
@@ -33,45 +33,45 @@ pub async fn run<W: Work>(
     let mut run = Run::new(dispatcher, work, linger_ms);
     (run.permit, run.slow) = (permit, slow);
     if let Err(error) = run.work(&wake, &stop).await {
-        // The lease ends by itself, and then the lane is taken up again.
-        tracing::warn!(%error, kind = W::KIND, lane = key, "the work on a lane was interrupted; it will be taken up again");
+        // The lease expires, and then the lane is leased again.
+        tracing::warn!(%error, kind = W::KIND, lane = key, "lane interrupted; its lease will expire");
     }
 }
 
-/// What a job was about, and how it has ended.
+/// The id of a job, and how it has ended.
 type JobEnd<L> = (<L as LaneWork>::Id, Ended<<L as LaneWork>::Outcome>);
 
 struct Run<W: Work> {
     dispatcher: Dispatcher<W>,
     work: W::Lane,
-    /// None in tests that do what is due, which takes no lane from another.
+    /// `None` in `run_due` of tests, which does not limit lanes.
     permit: Option<LanePermit>,
-    /// Whether the lane does nothing but wait for others' servers.
+    /// Whether the lane only waits for other servers.
     slow: Arc<AtomicBool>,
     linger_ms: i64,
     jobs: JoinSet<JobEnd<W::Lane>>,
     under_way: UnderWay<<W::Lane as LaneWork>::Id>,
     unnoted: Unnoted<<W::Lane as LaneWork>::Id, <W::Lane as LaneWork>::Outcome>,
-    /// None while it is to be loaded before anything else.
+    /// `None` while the lane must be loaded before anything else.
     loaded: Option<Load>,
     loaded_at: Instant,
     lost: bool,
     began_at: Instant,
-    /// When the lane was last held, as far as is known here.
+    /// When this run last extended the lease.
     held_at: Instant,
     tended_at: Instant,
-    /// When something was last noted.
+    /// When an outcome was last saved.
     noted_at: Instant,
     /// When the process began to stop.
     stopping_since: Option<Instant>,
-    /// Since when the database does not answer.
+    /// Since when the database is not reachable.
     away_since: Option<Instant>,
 }
 
-/// What to do after a look at everything.
+/// What the loop does next.
 enum Next {
     GoOn,
-    /// After another look: something is due that could not be started as things were known.
+    /// Continue after loading: a job is due that could not be started with the loaded state.
     Look,
     Wait(Option<Timestamp>),
     Leave,
@@ -158,36 +158,36 @@ impl<W: Work> Run<W> {
 
     fn is_to_load(&self, look: bool, stop: bool) -> bool {
         match self.loaded {
-            // Giving a lane back needs no news: what has changed is found by whoever comes next.
+            // A release needs no new state: the next holder of the lease loads it.
             Some(_) if stop => false,
             None | Some(Load::Again) => true,
             Some(Load::Rest) if !self.is_busy() => true,
-            // Other nodes tell nobody of a change, so however busy the lane is, it is looked at now and then.
+            // Other nodes do not announce their changes, so even a busy lane is loaded regularly.
             Some(_) => look || self.loaded_at.elapsed() >= PATIENCE,
         }
     }
 
-    /// Whether something is under way or not yet noted.
+    /// Whether jobs are in flight.
     fn is_busy(&self) -> bool {
         !self.under_way.is_empty()
     }
 
-    /// Whether to stay although the database is away: leaving forgets the outcomes that are on their way to it, and what
-    /// they were about would be done again. And a lane that is left without being given back rests until its lease ends, which
-    /// is long for what may be over in a moment. Who is to stop does not wait for that.
+    /// Whether to keep the lease during an outage of the database. Leaving would lose the unsaved outcomes, and their jobs
+    /// would run again. Also, a lane that is not released rests until its lease expires, which is long compared with a
+    /// short outage. A process that stops does not wait for that when no job is in flight.
     fn bears(&mut self, error: &Error, stopping: bool) -> bool {
         let stays = self.is_busy() || !stopping;
         let since = *self.away_since.get_or_insert_with(Instant::now);
         stays && error.code() == Code::Unavailable && since.elapsed() < SETTLE_MAX
     }
 
-    /// For how long the database has been away: whoever has nothing to note asks it less and less often.
+    /// How long the outage has lasted, for the backoff of a lane without jobs in flight.
     fn away_ms(&self) -> i64 {
         let away = self.away_since.filter(|_| !self.is_busy()).map_or(0, |since| since.elapsed().as_millis());
         i64::try_from(away).unwrap_or(i64::MAX)
     }
 
-    /// Everything that can be done now, without waiting for a job.
+    /// Starts the due jobs, or releases the lane if there is nothing to do.
     async fn step(&mut self) -> Result<Next> {
         if !self.tend().await? {
             return Ok(Next::Leave);
@@ -195,7 +195,7 @@ impl<W: Work> Run<W> {
         if self.loaded == Some(Load::Rest) {
             return self.wind_up().await;
         }
-        // Others wait for their turn, and this lane has had its own.
+        // Other lanes wait for a permit, and this lane's tenure is over.
         if self.is_crowded() && self.began_at.elapsed() >= self.dispatcher.work.limits().tenure {
             return self.wind_up().await;
         }
@@ -215,7 +215,7 @@ impl<W: Work> Run<W> {
         self.linger_or_leave(next).await
     }
 
-    /// Stays while something is due soon, else gives the lane back.
+    /// Keeps the lane while a job is due soon, otherwise releases it.
     async fn linger_or_leave(&mut self, due: Option<Timestamp>) -> Result<Next> {
         let now = self.now();
         if due.is_some_and(|due| due <= now) {
@@ -260,7 +260,7 @@ impl<W: Work> Run<W> {
         Ok(())
     }
 
-    /// Takes in all jobs that have come to their end meanwhile.
+    /// Handles all jobs that have ended meanwhile.
     fn collect(&mut self) -> Result<()> {
         while let Some(ended) = self.jobs.try_join_next() {
             self.ended(ended)?;
@@ -268,12 +268,12 @@ impl<W: Work> Run<W> {
         Ok(())
     }
 
-    /// Begins to write down what is known.
+    /// Starts to save the outcomes of finished jobs.
     fn settle(&mut self) {
         self.unnoted.write(|outcomes| self.work.settle(outcomes));
     }
 
-    /// A write has ended. Whether the lane is to be loaded now.
+    /// Handles the result of a write. Returns whether the lane must be loaded now.
     fn settled(&mut self, written: Result<Settled>) -> Result<bool> {
         let Some(about) = self.unnoted.ended(&written, |outcomes| self.work.settle(outcomes)) else {
             let jobs = W::Lane::JOBS;
@@ -291,7 +291,7 @@ impl<W: Work> Run<W> {
         Ok(look)
     }
 
-    /// Now and then shows that this node lives, and what takes long. False when the lane is lost.
+    /// Reports slow jobs, and sends a heartbeat when one is due. Returns false when the lease is lost.
     async fn tend(&mut self) -> Result<bool> {
         let now = Instant::now();
         if now - self.tended_at < TENDED_EVERY {
@@ -310,7 +310,7 @@ impl<W: Work> Run<W> {
         self.work.tend(slow).await
     }
 
-    /// A lane that only waits goes over to the permits of such lanes, and comes back when a job has ended quickly.
+    /// A lane that only waits takes a slow permit, and takes a working permit again when a job has ended quickly.
     fn set_slow(&mut self, slow: bool) {
         self.slow.store(slow, Ordering::Relaxed);
         if let Some(permit) = &mut self.permit {
@@ -318,12 +318,13 @@ impl<W: Work> Run<W> {
         }
     }
 
-    /// Whether lanes wait for a permit such as this one has.
+    /// Whether other lanes wait for a permit of the same pool.
     fn is_crowded(&self) -> bool {
         self.permit.as_ref().is_some_and(LanePermit::is_crowded)
     }
 
-    /// The process stops. What takes longer than a moment is given up, and done again by whoever comes next.
+    /// Stops the lane because the process stops. Jobs that take longer than `stop_max` are aborted; the next holder of the
+    /// lease runs them again.
     async fn stop(&mut self) -> Result<Next> {
         let since = *self.stopping_since.get_or_insert_with(Instant::now);
         if since.elapsed() >= self.dispatcher.work.limits().stop_max {
@@ -338,7 +339,7 @@ impl<W: Work> Run<W> {
         if self.lost { Ok(Next::Leave) } else { self.wind_up().await }
     }
 
-    /// Nothing new is started, what is known is written down, and then the lane is given back.
+    /// Starts nothing new, saves the outcomes, and then releases the lane.
     async fn wind_up(&mut self) -> Result<Next> {
         self.settle();
         if self.is_busy() {

@@ -1,4 +1,4 @@
-//! What a lane has started and not noted yet.
+//! The jobs in flight of a lane: started, and not saved yet.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Outcomes that may wait for the write before them; more stop new jobs.
+/// Unsaved outcomes; when there are as many, no new job is started.
 const UNNOTED_MAX: usize = 256;
-/// A job that takes longer than this is shown.
+/// A job that takes longer is reported as slow.
 const SHOWN_AFTER: Duration = Duration::from_secs(1);
 
-/// The jobs of a lane that run, or have ended and are not noted yet.
+/// The jobs of a lane that run, or have ended and are not saved yet.
 pub struct UnderWay<I> {
     flights: HashMap<I, Flight>,
     running: usize,
@@ -30,7 +30,7 @@ impl<I> Default for UnderWay<I> {
 }
 
 impl<I: Copy + Eq + Hash> UnderWay<I> {
-    /// Whether a job runs or is not noted yet: it is still due in the database.
+    /// Whether a job is in flight. Such a job is still due in the database.
     pub fn contains(&self, id: &I) -> bool {
         self.flights.contains_key(id)
     }
@@ -40,7 +40,7 @@ impl<I: Copy + Eq + Hash> UnderWay<I> {
         self.running
     }
 
-    /// Jobs that have not ended, or are not noted yet.
+    /// All jobs in flight.
     pub fn len(&self) -> usize {
         self.flights.len()
     }
@@ -49,12 +49,12 @@ impl<I: Copy + Eq + Hash> UnderWay<I> {
         self.flights.is_empty()
     }
 
-    /// Whether so many outcomes wait to be noted that nothing is started before.
+    /// Whether there are so many unsaved outcomes that no job may be started.
     pub fn is_full(&self) -> bool {
         self.flights.len() - self.running >= UNNOTED_MAX
     }
 
-    /// A job is started, unless it is under way already.
+    /// Adds a job. Returns false if it is in flight already.
     pub(super) fn begin(&mut self, id: I) -> bool {
         let is_new = !self.contains(&id);
         if is_new {
@@ -64,7 +64,7 @@ impl<I: Copy + Eq + Hash> UnderWay<I> {
         is_new
     }
 
-    /// A job has ended and is to be noted.
+    /// Marks a job as ended but not saved.
     pub(super) fn ended(&mut self, id: &I) {
         if let Some(flight) = self.flights.get_mut(id).filter(|flight| !flight.ended) {
             flight.ended = true;
@@ -78,24 +78,24 @@ impl<I: Copy + Eq + Hash> UnderWay<I> {
         }
     }
 
-    /// What runs is given up.
+    /// Removes the running jobs, which were aborted.
     pub(super) fn give_up(&mut self) {
         self.flights.retain(|_, flight| flight.ended);
         self.running = 0;
     }
 
-    /// Whether all that is left to do is to wait for jobs that take long.
+    /// Whether all jobs in flight are slow and still run.
     pub(super) fn only_waits(&self, now: Instant) -> bool {
         let is_slow = |flight: &Flight| !flight.ended && now - flight.since >= SHOWN_AFTER;
         !self.flights.is_empty() && self.flights.values().all(is_slow)
     }
 
-    /// Whether a job that ends now has not taken long.
+    /// Whether a job has not been slow so far.
     pub(super) fn is_quick(&self, id: &I, now: Instant) -> bool {
         self.flights.get(id).is_some_and(|flight| now - flight.since < SHOWN_AFTER)
     }
 
-    /// Those that run for long by now and were not shown before. Outcomes on their way to the disk are not among them.
+    /// The slow jobs that were not reported before. Ended jobs whose outcomes are not saved yet are not among them.
     pub(super) fn show(&mut self, now: Instant) -> Vec<I> {
         let is_slow = |flight: &Flight| !flight.ended && !flight.shown && now - flight.since >= SHOWN_AFTER;
         let slow = self.flights.iter_mut().filter(|(_, flight)| is_slow(flight));

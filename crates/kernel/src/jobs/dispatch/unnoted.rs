@@ -1,4 +1,4 @@
-//! What has become of jobs and is not on disk yet: one write at a time, each with all that has come by then.
+//! Outcomes of jobs that are not saved yet. One write runs at a time and takes all outcomes that have come by then.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::Settled;
 use crate::base::{Code, Error, Result};
 
-/// How long it is tried to note what became of jobs: as long as the lease lasts.
+/// How long saving is retried: within the lease.
 pub const SETTLE_MAX: Duration = Duration::from_secs(15);
 const SETTLE_AGAIN: Duration = Duration::from_millis(500);
 
@@ -20,7 +20,7 @@ pub struct Unnoted<I, O> {
     batch: Option<Batch<I, O>>,
 }
 
-/// What the write under way is about.
+/// The write under way.
 struct Batch<I, O> {
     ids: Vec<I>,
     outcomes: Arc<Vec<O>>,
@@ -40,7 +40,7 @@ impl<I, O> Unnoted<I, O> {
         self.outcomes.push(outcome);
     }
 
-    /// Begins to write what is known, unless a write is under way: then the next one takes more.
+    /// Starts to save the outcomes, unless a write is under way; then the next write takes them.
     pub fn write(&mut self, settle: impl FnOnce(Arc<Vec<O>>) -> BoxFuture<'static, Result<Settled>>) {
         if self.batch.is_some() || self.outcomes.is_empty() {
             return;
@@ -50,14 +50,14 @@ impl<I, O> Unnoted<I, O> {
         self.batch = Some(Batch { ids, outcomes, since: Instant::now(), write });
     }
 
-    /// Waits for the write under way, for ever if there is none. Its end is then told to [`Unnoted::ended`].
+    /// Waits for the write under way, or for ever if there is none. The caller passes the result to
+    /// [`UnsavedOutcomes::finish_save`].
     pub async fn written(&mut self) -> Result<Settled> {
         let Some(batch) = &mut self.batch else { return std::future::pending().await };
         (&mut batch.write).await.map_err(Error::internal).flatten()
     }
 
-    /// What to do about a write that has ended so: begins it again while the database is away, else tells what it was
-    /// about.
+    /// Handles the result of a write. Retries it during an outage of the database, otherwise returns the ids of its jobs.
     pub fn ended(
         &mut self,
         written: &Result<Settled>,

@@ -1,9 +1,10 @@
-//! Durable steps: work of which every part is noted, so that whoever takes it up after a crash goes on where it was.
+//! Durable steps: work whose steps are saved one by one, so that it continues after a crash where it was.
 //!
-//! A step belongs to an owner (a run of a workflow) and is done on a lane. What it does inside the platform and that it is
-//! done are one transaction, which holds the lane and finds the step at the attempt that was seen: so it happens once.
-//! Whoever writes a step, a request that cancels it among them, has locked the lane before. What leaves the platform is
-//! noted afterwards and so happens at least once; the owner gives it a name by which its receiver can tell.
+//! A step belongs to an owner (a run of a workflow) and runs on a lane. Its effect inside the service and its outcome
+//! commit in one transaction, which extends the lease and checks that the step is still at the attempt that was read: so
+//! the effect happens exactly once. Every transaction that writes a step, such as a request that cancels it, locks the lane
+//! first. A request to another server is saved afterwards and so happens at least once; the owner gives it an idempotency
+//! key.
 
 mod retry;
 
@@ -48,7 +49,7 @@ crate::statements! {
     STATES = "SELECT name, state, next_at FROM steps WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 ORDER BY name LIMIT $4";
     OUTPUTS = "SELECT name, state, output FROM steps WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 ORDER BY name LIMIT $4";
     ERRORS = "SELECT name, state, error FROM steps WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 ORDER BY name LIMIT $4";
-    /// Neither engine reads a value to tell how long it is.
+    /// Neither engine reads the values themselves for `octet_length`.
     BYTES = "SELECT CAST(COALESCE(SUM(COALESCE(octet_length(input), 0) + COALESCE(octet_length(output), 0)), 0) AS BIGINT)
         FROM steps WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 AND name <> $4";
     FIND_AT = "SELECT name FROM steps WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 AND name = $4 AND attempt = $5
@@ -56,31 +57,31 @@ crate::statements! {
     SHOW = "UPDATE steps SET state = 'running' WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 AND name = $4
         AND attempt = $5 AND state = 'pending'";
     FORGET = "DELETE FROM steps WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 AND name = $4";
-    /// Without the error of an attempt before: that is not why it ends.
+    /// Clears the error of an earlier attempt, because it is not the reason for the end.
     END_ALL = "UPDATE steps SET state = $4, ended_at = $5, next_at = NULL, error = NULL
         WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 AND ended_at IS NULL";
 }
 
-/// Steps of one owner.
+/// The most steps of one owner.
 pub const STEPS_MAX: i64 = 1_000;
 
-/// One step as it is noted.
+/// One step as it is stored.
 #[derive(Clone, Debug)]
 pub struct Step {
     pub owner: String,
     pub name: String,
     pub state: State,
-    /// Attempts that were noted.
+    /// The number of saved attempts.
     pub attempt: i64,
-    /// Of those, the ones since it was last begun anew by hand.
+    /// The saved attempts since the step was last restarted by a user.
     pub tries: i64,
-    /// When somebody must look at it.
+    /// When the step is due.
     pub next_at: Option<Timestamp>,
     pub ready_at: Timestamp,
     pub deadline_at: Option<Timestamp>,
     pub started_at: Option<Timestamp>,
     pub ended_at: Option<Timestamp>,
-    /// JSON, each of them.
+    /// JSON, as are the three below.
     pub input: Option<String>,
     pub output: Option<String>,
     pub error: Option<String>,
@@ -88,7 +89,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// One whose turn has come.
+    /// A new step that is due at `at`.
     pub fn ready(owner: impl Into<String>, name: impl Into<String>, at: Timestamp) -> Self {
         Step {
             owner: owner.into(),
@@ -108,12 +109,12 @@ impl Step {
         }
     }
 
-    /// Comes to its end.
+    /// Ends the step with this status.
     pub fn end(&mut self, state: State, at: Timestamp) {
         (self.state, self.ended_at, self.next_at) = (state, Some(at), None);
     }
 
-    /// The attempt that this was read at.
+    /// The step at the attempt it was read at.
     pub fn seen(&self) -> Seen {
         Seen { owner: self.owner.clone(), name: self.name.clone(), attempt: self.attempt }
     }
@@ -163,7 +164,7 @@ impl FromRow for Step {
     }
 }
 
-/// A step at the attempt at which somebody saw it.
+/// A step at the attempt it was read at: the version that a write expects.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Seen {
     pub owner: String,
@@ -171,13 +172,13 @@ pub struct Seen {
     pub attempt: i64,
 }
 
-/// What came of acting.
+/// The result of [`commit_step`].
 #[derive(Debug)]
 pub enum Acted<R> {
     Done(R),
-    /// Somebody has ended the step, or noted this attempt, meanwhile. Nothing was done.
+    /// The step was ended, or this attempt saved, by another transaction. Nothing was written.
     Stale,
-    /// The lane is another node's by now. Nothing was done.
+    /// Another node has leased the lane. Nothing was written.
     Lost,
 }
 
@@ -191,7 +192,8 @@ impl<R> Acted<R> {
     }
 }
 
-/// Does something of a step: all that `effect` writes, its note of the step among it, or nothing.
+/// Runs `effect` in a transaction that holds the lane and has found the step at this attempt. The effect also updates the
+/// step.
 pub async fn act<R: Send + 'static>(
     lane: &Lane,
     actor: Actor,
@@ -204,7 +206,7 @@ pub async fn act<R: Send + 'static>(
         .db()
         .write(async move |tx| {
             tx.act_as(actor)?;
-            // The clock first: the order of locks.
+            // The clock is locked first, as in every transaction.
             tx.tick().await?;
             if !held.hold(tx).await? {
                 return Ok(Acted::Lost);
@@ -221,33 +223,31 @@ pub async fn act<R: Send + 'static>(
     Ok(acted)
 }
 
-/// Whether the step is open and at this attempt. Asked while the lane is held, so that it stays so.
+/// Whether the step is open and at this attempt. The caller holds the lane, so that the answer stays true.
 pub async fn is_at(tx: &mut Tx, kind: &str, seen: &Seen) -> Result<bool> {
     let found: Option<String> = tx.find(FIND_AT, crate::args![kind, seen.owner, seen.name, seen.attempt]).await?;
     Ok(found.is_some())
 }
 
-/// Writes a new step.
 pub async fn add(tx: &mut Tx, kind: &str, lane: &str, step: &Step) -> Result<()> {
     tx.later(INSERT, step.values(kind, lane)).await
 }
 
-/// Writes what became of a step.
 pub async fn save(tx: &mut Tx, kind: &str, lane: &str, step: &Step) -> Result<()> {
     tx.later(UPDATE, step.values(kind, lane)).await
 }
 
-/// As if its turn had never come.
+/// Deletes a step, as if it had never been ready.
 pub async fn forget(tx: &mut Tx, kind: &str, owner: &str, name: &str) -> Result<()> {
     tx.later(FORGET, vec![kind.into(), owner.into(), name.into()]).await
 }
 
-/// Ends whatever is open of an owner.
+/// Ends all open steps of an owner.
 pub async fn end_all(tx: &mut Tx, kind: &str, owner: &str, state: State, at: Timestamp) -> Result<()> {
     tx.later(END_ALL, vec![kind.into(), owner.into(), state.as_str().into(), at.into()]).await
 }
 
-/// Shows attempts that take long.
+/// Marks slow attempts as running, so that users see it.
 pub async fn show(tx: &mut Tx, kind: &str, seen: &[Seen]) -> Result<()> {
     for Seen { owner, name, attempt } in seen {
         tx.later(SHOW, vec![kind.into(), owner.as_str().into(), name.as_str().into(), (*attempt).into()]).await?;
@@ -260,7 +260,7 @@ pub async fn list(db: &Db, kind: &str, owner: &str) -> Result<Vec<Step>> {
     db.list(LIST, crate::args![kind, owner, STEPS_MAX]).await
 }
 
-/// The same, in a transaction.
+/// Like [`list_steps`], in a transaction.
 pub async fn read_all(tx: &mut Tx, kind: &str, owner: &str) -> Result<Vec<Step>> {
     tx.list(LIST, crate::args![kind, owner, STEPS_MAX]).await
 }
@@ -269,7 +269,7 @@ pub async fn get(tx: &mut Tx, kind: &str, owner: &str, name: &str) -> Result<Ste
     tx.one(GET, crate::args![kind, owner, name]).await
 }
 
-/// The steps of an owner whose turn has come, and what became of them. One that is to be tried again later waits for that.
+/// The names and statuses of an owner's steps. A step that waits for its next attempt is `Waiting`.
 pub async fn states(tx: &mut Tx, kind: &str, owner: &str) -> Result<Vec<(String, State)>> {
     let now = tx.world().now();
     let found: Vec<(String, String, Option<Timestamp>)> = tx.list(STATES, crate::args![kind, owner, STEPS_MAX]).await?;
@@ -281,15 +281,15 @@ pub async fn states(tx: &mut Tx, kind: &str, owner: &str) -> Result<Vec<(String,
     found.into_iter().map(state).collect()
 }
 
-/// What a step has come to: its name, how it stands, and its output or error as JSON.
+/// The name and status of a step, and its output or error as JSON.
 pub type Found = (String, State, Option<String>);
 
-/// The steps of an owner with what they have answered.
+/// The steps of an owner with their outputs.
 pub async fn outputs(db: &Db, kind: &str, owner: &str) -> Result<Vec<Found>> {
     found(db.list(OUTPUTS, crate::args![kind, owner, STEPS_MAX]).await?)
 }
 
-/// The steps of an owner with why they have failed.
+/// The steps of an owner with their errors.
 pub async fn errors(tx: &mut Tx, kind: &str, owner: &str) -> Result<Vec<Found>> {
     found(tx.list(ERRORS, crate::args![kind, owner, STEPS_MAX]).await?)
 }
@@ -298,29 +298,29 @@ fn found(rows: Vec<(String, String, Option<String>)>) -> Result<Vec<Found>> {
     rows.into_iter().map(|(name, state, text)| Ok((name, State::stored(&state)?, text))).collect()
 }
 
-/// How many bytes all other steps of an owner were given and have answered.
+/// The bytes of the inputs and outputs of all other steps of the owner.
 pub async fn bytes_beside(tx: &mut Tx, kind: &str, seen: &Seen) -> Result<usize> {
     let bytes: i64 = tx.one(BYTES, crate::args![kind, seen.owner, seen.name]).await?;
     Ok(usize::try_from(bytes).unwrap_or_default())
 }
 
-/// The same, outside of a transaction.
+/// Like [`count_other_bytes`], outside of a transaction.
 pub async fn bytes_beside_now(db: &Db, kind: &str, seen: &Seen) -> Result<usize> {
     let bytes: i64 = db.one(BYTES, crate::args![kind, seen.owner, seen.name]).await?;
     Ok(usize::try_from(bytes).unwrap_or_default())
 }
 
-/// What somebody must look at by now on a lane, the longest waiting first and behind so many.
+/// The due steps of a lane, the longest waiting first, skipping the first `behind`.
 pub async fn due(db: &Db, lane: &Lane, now: Timestamp, limit: i64, behind: i64) -> Result<Vec<Step>> {
     db.list(DUE, crate::args![lane.kind(), lane.key, now, limit, behind]).await
 }
 
-/// When the next of them is due.
+/// When the next step of the lane is due.
 pub async fn next_due(tx: &mut Tx, lane: &Lane) -> Result<Option<Timestamp>> {
     tx.one(NEXT_DUE, crate::args![lane.kind(), lane.key]).await
 }
 
-/// The same, outside of a transaction.
+/// Like [`find_next_due`], outside of a transaction.
 pub async fn next_due_now(db: &Db, lane: &Lane) -> Result<Option<Timestamp>> {
     db.one(NEXT_DUE, crate::args![lane.kind(), lane.key]).await
 }

@@ -1,24 +1,24 @@
-//! When what failed is tried again: the one place.
+//! The backoff of failed steps.
 
 use crate::base::{Chance, HOUR_MS, Timestamp};
 
-/// A wait grows no longer than this by being doubled.
+/// The longest wait that doubling leads to.
 const WAIT_MAX_MS: i64 = HOUR_MS;
-/// Doubled more often, any wait has reached that.
+/// After so many doublings, any wait has reached the maximum.
 const DOUBLINGS_MAX: u32 = 30;
 
-/// How often something is tried again, and after how long.
+/// A retry budget with its backoff.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
     /// Retries after the first attempt.
     pub max: i64,
-    /// Before the first of them; doubled for each that follows.
+    /// The wait before the first retry; it doubles for each further one.
     pub backoff_ms: i64,
 }
 
 impl Retry {
-    /// The moment of the next attempt after so many have failed; none when it was the last. Up to a fifth later by chance, so
-    /// that what failed together is not tried again together.
+    /// The time of the next attempt after `failed` ones; `None` after the last. A random jitter adds up to a fifth, so that
+    /// steps that failed together are not retried together.
     pub fn next(&self, failed: i64, now: Timestamp, chance: &Chance) -> Option<Timestamp> {
         if failed > self.max {
             return None;

@@ -1,5 +1,5 @@
-//! Keys that a key has made, at any depth. What is taken from the maker is taken from them, so that nobody keeps by a key made
-//! in time what they have lost; and nobody but a person or an ancestor changes them.
+//! The descendants of a key: the keys it has made, at any depth. Rights that are taken from the maker are taken from its
+//! descendants, so that a caller cannot keep lost rights in a key made earlier. Only a person or an ancestor changes a key.
 
 pub mod store;
 
@@ -9,7 +9,7 @@ use kernel::base::Timestamp;
 
 use super::networks::{intersect_networks, is_within};
 
-/// How far a key reaches: what it may do, from where, and until when.
+/// The bounds of a key: its scopes, networks and expiry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyBounds {
     pub scopes: Scopes,
@@ -18,7 +18,7 @@ pub struct KeyBounds {
 }
 
 impl KeyBounds {
-    /// Whether going from `old` to these bounds takes anything away.
+    /// Whether a change from `old` to these bounds takes anything away.
     pub fn is_narrower_than(&self, old: &KeyBounds) -> bool {
         self.has_lost_scopes(old) || self.has_lost_networks(old) || self.expires_at < old.expires_at
     }
@@ -31,9 +31,9 @@ impl KeyBounds {
         !is_within(&old.networks, &self.networks)
     }
 
-    /// What is left of these bounds when an ancestor goes from `old` to `new`; none when nothing is. If the ancestor has lost
-    /// scopes, only those are left that it still has, and so it is with networks. Where it has lost nothing, all is left, be it
-    /// more than the ancestor has: a person has granted that.
+    /// These bounds after an ancestor changed from `old` to `new`; `None` when nothing is left. If the ancestor lost scopes,
+    /// only scopes that it still has are left, and likewise for networks. If it lost none, all are left, even beyond the
+    /// ancestor's own: a person has granted those.
     pub fn narrow(&self, old: &KeyBounds, new: &KeyBounds) -> Option<KeyBounds> {
         let scopes = if new.has_lost_scopes(old) { self.scopes.intersect(&new.scopes) } else { self.scopes.clone() };
         let networks = if new.has_lost_networks(old) {
@@ -65,7 +65,7 @@ mod tests {
         let old = bounds(&["tickets:*", "cloud:read"], &["10.0.0.0/8"], 100);
         let made = bounds(&["tickets:*", "audit:read"], &[], 90);
         let narrowed = |new: &KeyBounds| made.narrow(&old, new);
-        // Wider in all, or the same: nothing is taken.
+        // Wider or the same in everything: nothing is taken away.
         assert_eq!(narrowed(&bounds(&["*"], &[], 200)).as_ref(), Some(&made));
         assert_eq!(narrowed(&old).as_ref(), Some(&made));
         assert!(!bounds(&["*"], &[], 200).is_narrower_than(&old) && !old.is_narrower_than(&old));

@@ -1,4 +1,4 @@
-//! The SQL of keys that keys have made.
+//! SQL of the descendants of a key.
 
 use ipnet::IpNet;
 use kernel::args;
@@ -13,22 +13,22 @@ use super::super::store::{DELETE_SECRETS, json, read_shown, texts};
 use super::KeyBounds;
 
 kernel::statements! {
-    /// All that a key made and that is not revoked, directly or through others. What a revoked key made is revoked, so
-    /// the walk ends there; CROSS JOIN keeps SQLite from starting at the wrong end.
+    /// The descendants of a key that are not revoked. Descendants of a revoked key are revoked too, so the recursion ends
+    /// there; CROSS JOIN keeps SQLite from starting with the wrong table.
     DESCENDANTS = "WITH RECURSIVE made (id) AS (
             SELECT id FROM api_keys WHERE tenant_id = $1 AND maker_key_id = $2 AND revoked_at IS NULL
             UNION SELECT k.id FROM made m CROSS JOIN api_keys k
             WHERE k.tenant_id = $1 AND k.maker_key_id = m.id AND k.revoked_at IS NULL)
         SELECT id FROM made ORDER BY id";
-    /// Those of them that have not expired by $3, makers first. What has expired made nothing that ends later. They are no more
-    /// than a tenant has active keys.
+    /// The descendants that have not expired by $3, makers first. An expired key has no descendant that expires later. There
+    /// are no more of them than a tenant may have active keys.
     ACTIVE_DESCENDANTS = "WITH RECURSIVE made (id, depth) AS (
             SELECT id, 1 FROM api_keys WHERE tenant_id = $1 AND maker_key_id = $2 AND revoked_at IS NULL AND expires_at > $3
             UNION ALL SELECT k.id, m.depth + 1 FROM made m CROSS JOIN api_keys k
             WHERE k.tenant_id = $1 AND k.maker_key_id = m.id AND k.revoked_at IS NULL AND k.expires_at > $3)
         SELECT k.id, k.maker_key_id, k.scopes, k.allowed_cidrs, k.expires_at FROM made m CROSS JOIN api_keys k
         WHERE k.tenant_id = $1 AND k.id = m.id ORDER BY m.depth, k.id";
-    /// Whether key $3 made key $2, directly or through others. They are as few as keys that were active at one time.
+    /// Whether key $3 is an ancestor of key $2. The chain is no longer than the number of keys active at one time.
     IS_ANCESTOR = "WITH RECURSIVE makers (id) AS (
             SELECT maker_key_id FROM api_keys WHERE tenant_id = $1 AND id = $2
             UNION SELECT k.maker_key_id FROM makers m CROSS JOIN api_keys k WHERE k.tenant_id = $1 AND k.id = m.id)
@@ -60,14 +60,13 @@ impl FromRow for DescendantKey {
     }
 }
 
-/// The end and the networks of the key that made this one; none when a person did.
+/// The expiry and the networks of the key that made this one; `None` when a person did.
 pub async fn find_maker(tx: &mut Tx, id: ApiKeyId) -> Result<Option<(Timestamp, Vec<IpNet>)>> {
     let Some((end, cidrs)) = tx.find::<(Timestamp, String)>(MAKER, args![id]).await? else { return Ok(None) };
     Ok(Some((end, serde_json::from_str(&cidrs).map_err(Error::internal)?)))
 }
 
-/// A key has a say over itself and over what it has made, and no other key: a secret that it could take from one would outlive
-/// its own revocation.
+/// A key may change only itself and its descendants: the secret of any other key would outlive the caller's own revocation.
 pub async fn check_is_own(tx: &mut Tx, rights: &Rights, id: ApiKeyId) -> Result<()> {
     let Some(Standing::Key { id: caller, .. }) = rights.standing else { return Ok(()) };
     if caller == id || tx.find::<String>(IS_ANCESTOR, args![id, caller]).await?.is_some() {
@@ -77,7 +76,8 @@ pub async fn check_is_own(tx: &mut Tx, rights: &Rights, id: ApiKeyId) -> Result<
     Err(Error::insufficient_scope(Scope::ApiKeysWrite.name(), detail))
 }
 
-/// Takes from all that a key has made what it has lost itself. One that nothing is left of is revoked, with all that it made.
+/// Takes from a key's descendants what the key itself has lost. A descendant that nothing is left of is revoked, with its
+/// own descendants.
 pub async fn narrow_descendants(tx: &mut Tx, id: ApiKeyId, old: &KeyBounds, new: &KeyBounds) -> Result<()> {
     if !new.is_narrower_than(old) {
         return Ok(());
@@ -107,7 +107,7 @@ pub async fn narrow_descendants(tx: &mut Tx, id: ApiKeyId, old: &KeyBounds, new:
     Ok(())
 }
 
-/// How the bounds of a key differ, for the trail.
+/// The differences between the bounds of a key, for the audit entry.
 pub fn list_changes(old: &KeyBounds, new: &KeyBounds) -> Changes {
     let mut changes = Changes::default();
     changes.add("scopes", old.scopes.words().to_vec(), new.scopes.words().to_vec());
@@ -116,7 +116,7 @@ pub fn list_changes(old: &KeyBounds, new: &KeyBounds) -> Changes {
     changes
 }
 
-/// Revokes a key and all that it made, and tells of each.
+/// Revokes a key and its descendants, and publishes an event for each.
 pub async fn revoke_line(tx: &mut Tx, id: ApiKeyId) -> Result<()> {
     let at = tx.tick().await?.at;
     let made: Vec<ApiKeyId> = tx.list(DESCENDANTS, args![id]).await?;

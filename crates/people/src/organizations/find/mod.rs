@@ -1,4 +1,4 @@
-//! Which organizations are wanted, and where each stands in a list.
+//! The filter of the organization list, and positions in its two orders.
 
 pub mod store;
 
@@ -8,10 +8,10 @@ use kernel::store::{CursorKey, Value};
 use super::{Organization, OrganizationId};
 use feature_kit::split_words;
 
-/// A place in the order of creation.
+/// A position in the order of creation.
 pub type Made = (Timestamp, OrganizationId);
 
-/// A place in the order of changes.
+/// A position in the order of changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Changed {
     pub at: Timestamp,
@@ -34,21 +34,21 @@ impl CursorKey for Changed {
     }
 }
 
-/// Which organizations are wanted; `None` is all.
+/// Which organizations to list; `None` matches all.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     pub slug: Option<String>,
     pub external_id: Option<String>,
-    /// As it was asked for: see [`Filter::archived`].
+    /// The query parameter; see [`Filter::effective_archived`].
     pub archived: Option<bool>,
-    /// Of `q`, as they were written.
+    /// The words of `q`, unfolded.
     pub words: Vec<String>,
     pub updated_since: Option<Timestamp>,
 }
 
 impl Filter {
-    /// Whether archived ones are wanted or the others. Where nobody says, a list hides them; whoever follows changes sees both,
-    /// or would not learn that one is archived.
+    /// Whether to list archived organizations, the others, or both (`None`). By default a list hides archived ones; a list
+    /// of changes has both, or its reader would not learn that one was archived.
     pub fn archived(&self) -> Option<bool> {
         match (self.archived, self.updated_since) {
             (None, Some(_)) => None,
@@ -64,7 +64,7 @@ impl Filter {
             && self.has_words(&one.name, &one.slug, one.external_id.as_deref(), &one.domains)
     }
 
-    /// Whether every word sought is the beginning of one in these texts.
+    /// Whether every word of the filter is a prefix of a word in these texts.
     pub fn has_words(&self, name: &str, slug: &str, external_id: Option<&str>, domains: &[String]) -> bool {
         if self.words.is_empty() {
             return true;
@@ -75,7 +75,7 @@ impl Filter {
     }
 }
 
-/// Whether a word of `q` is the beginning of a word of any text, or of words in a row such as `globex.ex`.
+/// Whether a word of `q` is a prefix of a word in any text, or of consecutive words, such as `globex.ex`.
 fn is_beginning(word: &str, known: &[Vec<String>]) -> bool {
     let parts: Vec<String> = split_words(word).collect();
     let Some((last, before)) = parts.split_last() else { return false };

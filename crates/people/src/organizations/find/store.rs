@@ -1,4 +1,4 @@
-//! SQL that finds organizations: first as much of each as tells whether it is wanted, along an index, then those of the page.
+//! SQL of the organization lists. The columns that filters need are read along an index first, then the records of the page.
 
 use std::collections::HashMap;
 
@@ -17,22 +17,22 @@ const BRIEFS: Arms =
 
 kernel::statements! {
     BY_CREATION = kernel::arm!(BRIEFS.along("organizations_by_creation").of(&["archived"]));
-    /// In the order of changes, along an index of that order.
+    /// The list adds the index and the order of changes.
     CHANGES = "SELECT updated_at, sequence, id, name, slug, external_id, domains, archived FROM organizations WHERE tenant_id = $1";
-    /// Those of one part of a page; the list adds their ids.
+    /// The records of one part of a page; the list adds their ids.
     READ = OrganizationColumns::SELECT;
 }
 
 const BY_CHANGE: &str = "organizations_by_change";
 const DELTA: Delta = Delta { key: "id", tombstone: None };
 
-/// Changes that one request looks at, and that one step of it does.
+/// Rows that one request may examine, and rows of one step.
 const LOOKED_MAX: usize = 3_000;
 const STEP_MAX: usize = 500;
-/// Organizations that are read at once: the largest are some tens of kilobytes.
+/// Organizations that are read at once: the largest are tens of kilobytes.
 const READ_ROWS: usize = 50;
 
-/// As much of an organization as the filters ask about.
+/// The columns of an organization that filters need.
 struct Brief {
     made: Made,
     name: String,
@@ -61,7 +61,7 @@ impl Passed for Brief {
     }
 }
 
-/// The same of a change.
+/// The columns that filters need, in the order of changes.
 struct BriefChange {
     changed: Changed,
     name: String,
@@ -88,7 +88,7 @@ fn names(text: &str) -> Result<Vec<String>> {
     serde_json::from_str(text).map_err(Error::internal)
 }
 
-/// Newest first, and where the next page starts.
+/// A page of organizations, newest first, and the key after which the next page starts.
 pub async fn list(
     db: &Db,
     filter: &Filter,
@@ -109,7 +109,7 @@ pub async fn list(
     shown(db, &places, next, |stored, _| filter.matches(&stored.organization)).await
 }
 
-/// Changes in their order, and where the next page starts.
+/// A page of changed organizations in the order of changes, and the key after which the next page starts.
 pub async fn changes(
     db: &Db,
     filter: &Filter,
@@ -138,7 +138,7 @@ pub async fn changes(
     let more = found.len() > limit;
     found.truncate(limit);
     let next = if more { found.last().map(|(changed, _)| *changed) } else { end };
-    // What has changed since comes again further on.
+    // An organization that has changed again comes later in the order.
     shown(db, &found, next, |stored, changed| stored.changed() == changed).await
 }
 
@@ -147,7 +147,7 @@ fn is_wanted(filter: &Filter, row: &BriefChange) -> bool {
         && filter.has_words(&row.name, &row.slug, row.external_id.as_deref(), &row.domains)
 }
 
-/// The one that has this slug or this external id, if it is wanted; none if neither is asked for.
+/// The organization with the slug or external id of the filter, if it matches; `None` if the filter has neither.
 async fn find_unique(db: &Db, filter: &Filter) -> Result<Option<Vec<Organization>>> {
     let (sql, value) = match (&filter.slug, &filter.external_id) {
         (Some(slug), _) => (FIND_BY_SLUG, slug),
@@ -158,8 +158,8 @@ async fn find_unique(db: &Db, filter: &Filter) -> Result<Option<Vec<Organization
     Ok(Some(found.map(|stored| stored.organization).filter(|one| filter.matches(one)).into_iter().collect()))
 }
 
-/// The organizations at these places, until a page is full, and where the next one starts. One that is gone or another by now is
-/// left out.
+/// The organizations at these positions until the page is full, and the key after which the next page starts. A record that
+/// was deleted or has changed meanwhile is left out.
 async fn shown<K: Copy>(
     db: &Db,
     places: &[(K, OrganizationId)],

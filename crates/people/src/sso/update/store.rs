@@ -1,4 +1,4 @@
-//! Changing a provider, so that everybody who has signed on there stays who they are.
+//! Changing a provider. The identities of its users stay valid.
 
 use kernel::args;
 use kernel::audit::{self, Changes, Entry};
@@ -19,11 +19,11 @@ kernel::statements! {
     SET_SECRET = "UPDATE sso_providers SET client_secret = $3 WHERE tenant_id = $1 AND id = $2";
 }
 
-/// How the trail tells of a secret.
+/// Stands for a new secret in the audit trail.
 const NEW_SECRET: &str = "(new)";
 
-/// Changes a provider, in force for whoever begins to sign on from now on; whoever has begun before begins again. What changes
-/// nothing writes nothing. None is "not found".
+/// Changes a provider, in force for sign-ons that begin from now on; those under way are refused and begin again. Without a
+/// difference nothing is written. An unknown provider is "not found".
 pub async fn update(db: &Db, id: ProviderId, change: ProviderChange) -> Result<Provider> {
     let change = check_change(change)?;
     db.write(async move |tx| {
@@ -68,7 +68,7 @@ pub async fn update(db: &Db, id: ProviderId, change: ProviderChange) -> Result<P
     .await
 }
 
-/// What becomes of the provider itself; domains and the secret are apart.
+/// The provider with the change applied, except domains and the secret.
 fn changed(old: &Provider, change: &ProviderChange) -> Provider {
     Provider {
         name: change.name.clone().unwrap_or_else(|| old.name.clone()),
@@ -98,17 +98,17 @@ fn differences(old: &Provider, new: &Provider) -> Changes {
     changes
 }
 
-/// As the operator writes them.
+/// Role rules in the syntax of the command line.
 fn told(rules: &[RoleRule]) -> Value {
     rules.iter().map(|rule| format!("{}={}:{}", rule.claim, rule.value, rule.role.as_str())).collect()
 }
 
-/// What the provider is asked with from now on; whether it is another.
+/// Stores the client secret. False if it is unchanged.
 async fn set_secret(tx: &mut Tx, id: ProviderId, secret: &str, secrets: &Secrets) -> Result<bool> {
     let tenant = tx.tenant_id().ok_or_else(|| Error::internal("a provider belongs to a tenant"))?;
     let cell = secret_cell(tenant, id);
     let (stored,): (Sealed,) = tx.one(GET_SECRET, args![id]).await?;
-    // One that does not open is no use to anybody, and is replaced.
+    // A stored secret that cannot be opened is useless, and is replaced.
     if cell.open(secrets, &stored).is_ok_and(|known| known == secret.as_bytes()) {
         return Ok(false);
     }

@@ -1,4 +1,4 @@
-//! Which users are wanted, and where each stands in a list.
+//! The filter of the user list, and positions in its two orders.
 
 pub mod store;
 
@@ -10,14 +10,14 @@ use super::store::StoredUser;
 use super::{Status, User};
 use feature_kit::split_words;
 
-/// Which users are wanted; `None` is all.
+/// Which users to list; `None` matches all.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Folded.
+    /// The folded address.
     pub email: Option<String>,
     pub role: Option<Vec<Role>>,
     pub status: Option<Vec<Status>>,
-    /// Of `q`, as they were written.
+    /// The words of `q`, unfolded.
     pub words: Vec<String>,
     pub updated_since: Option<Timestamp>,
 }
@@ -31,7 +31,7 @@ impl Filter {
             && self.has_words(user)
     }
 
-    /// Whether everybody is wanted.
+    /// Whether every user matches.
     pub fn is_all(&self) -> bool {
         self.email.is_none()
             && self.role.is_none()
@@ -49,7 +49,7 @@ impl Filter {
     }
 }
 
-/// Whether a word of `q` is the beginning of a word in these fields, or of words in a row such as `ann@acme`.
+/// Whether a word of `q` is a prefix of a word in these fields, or of consecutive words, such as `ann@acme`.
 fn is_beginning(word: &str, fields: &[Vec<String>]) -> bool {
     let parts: Vec<String> = split_words(word).collect();
     let Some((last, before)) = parts.split_last() else { return false };
@@ -61,12 +61,12 @@ fn is_beginning(word: &str, fields: &[Vec<String>]) -> bool {
     fields.iter().any(in_a_row)
 }
 
-/// A place in a list.
+/// A position in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Newest first: when somebody was made.
+    /// Newest first: when the user was created.
     Made(Timestamp, UserId),
-    /// In the order of changes: when, and in which write.
+    /// In the order of changes: the time and sequence of the last write.
     Changed(Timestamp, i64, UserId),
 }
 

@@ -1,4 +1,4 @@
-//! SQL that finds users.
+//! SQL of the user lists.
 
 use kernel::base::{RecordId, Result, Timestamp, UserId};
 use kernel::store::delta::{Delta, From};
@@ -22,7 +22,7 @@ impl Passed for StoredUser {
     }
 }
 
-/// A page of the users that are wanted, and behind which place the next one starts if there is one.
+/// A page of matching users, and the key after which the next page starts.
 pub async fn list(db: &Db, filter: &Filter, after: Option<Place>, limit: usize) -> Result<(Vec<User>, Option<Place>)> {
     let (found, next) = match (&filter.email, filter.updated_since) {
         (Some(email), _) => {
@@ -50,12 +50,12 @@ async fn newest(db: &Db, filter: &Filter, after: Option<Place>, limit: usize) ->
 
 const DELTA: Delta = Delta { key: "id", tombstone: None };
 
-/// Users that one request looks at.
+/// Rows that one request may examine.
 const LOOKED_MAX: usize = 3_000;
-/// And at once.
+/// Rows of one step.
 const STEP_MAX: usize = 500;
 
-/// Changes in their order.
+/// Changed users in the order of changes.
 async fn follow(db: &Db, filter: &Filter, since: Timestamp, after: Option<Place>, limit: usize) -> Result<Found> {
     let until = db.last_tick().await?;
     let (mut place, mut found, mut looked, mut step) = (after, Vec::new(), 0, limit + 1);

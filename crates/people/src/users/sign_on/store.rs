@@ -1,4 +1,4 @@
-//! From what a provider says of somebody to the user they are here.
+//! From the claims of a provider to a user of the tenant.
 
 use kernel::args;
 use kernel::auth::{Role, end_provider_sessions};
@@ -14,36 +14,37 @@ kernel::statements! {
     NOTE_SIGN_ON = "UPDATE users SET last_signed_in_at = $3 WHERE tenant_id = $1 AND id = $2";
 }
 
-/// Whom a provider has signed in. What it says has been checked: the address is theirs, and of one of the tenant's domains.
+/// A person whom a provider has signed in. The claims have been checked: the address is verified or trusted, and its domain
+/// is one of the tenant's.
 #[derive(Clone, Debug)]
 pub struct SignOn {
     pub provider: ProviderId,
     pub subject: String,
     pub email: String,
     pub name: Option<String>,
-    /// As the provider's rules have it now; none if they give none.
+    /// The role by the provider's current rules; `None` if no rule fits and there is no default.
     pub role: Option<Role>,
 }
 
-/// What became of it.
+/// The outcome of a sign-on.
 #[derive(Debug)]
 pub enum SignedOn {
     Welcome {
         user: Box<User>,
-        /// The address that the provider says and the user does not get: somebody else has it, or the one they have is of a domain
-        /// for which another provider vouches.
+        /// An address from the provider that the user did not get, because another user has it, or because another provider
+        /// vouches for the domain of the user's address.
         ignored_email: Option<String>,
     },
     /// The user is disabled. Nothing was written.
     Disabled,
-    /// The address is that of a user who is somebody else at this provider, or signs on at another. Nothing was written.
+    /// The user with this address has another identity, at this provider or at another. Nothing was written.
     OtherIdentity,
-    /// The provider's rules give them no role. Sessions that it had begun for them have ended; nothing else was written.
+    /// The provider's rules give no role. Sessions that this provider started were ended; nothing else was written.
     NoRole,
 }
 
-/// Finds the user, links or makes them, and brings them up to date with what the provider says. The one who acts is whoever the
-/// transaction says. A session of them is the caller's to start.
+/// Finds, links or creates the user, and updates them by the provider's claims. The actor is that of the transaction. The
+/// caller starts the session.
 pub async fn sign_on(tx: &mut Tx, who: SignOn) -> Result<SignedOn> {
     tx.tick().await?;
     let email = fold_email(&who.email).map_err(|detail| Error::invalid("/email", "invalid_email", detail))?;
@@ -57,7 +58,7 @@ pub async fn sign_on(tx: &mut Tx, who: SignOn) -> Result<SignedOn> {
     if old.as_ref().is_some_and(|old| old.status == Status::Disabled) {
         return Ok(SignedOn::Disabled);
     }
-    // No provider of a tenant decides who holds the platform's office: it would by giving somebody that address.
+    // A provider of a tenant must not decide who is a platform operator, which it could by issuing that address.
     if !known && old.as_ref().is_some_and(|old| !old.identities.is_empty() || old.platform_operator) {
         return Ok(SignedOn::OtherIdentity);
     }
@@ -85,8 +86,8 @@ pub async fn sign_on(tx: &mut Tx, who: SignOn) -> Result<SignedOn> {
         insert_identity(tx, old.id, &identity).await?;
         new.identities.push(identity);
     }
-    // The platform's office is not the provider's to give or to take, nor is the tenant's last active admin: nobody would be
-    // left to set the provider's rules right.
+    // A provider cannot demote the tenant's last active admin: nobody would be left to correct its rules. It does not change
+    // who is a platform operator either.
     let demoted = User { role, ..old.clone() };
     if !loses_admin(&old, &demoted) || has_other_admin(tx, old.id).await? {
         new.role = role;
@@ -96,8 +97,8 @@ pub async fn sign_on(tx: &mut Tx, who: SignOn) -> Result<SignedOn> {
     Ok(SignedOn::Welcome { user, ignored_email })
 }
 
-/// Whether a provider may give a user another address, of a domain that it vouches for: one that nobody has, and not instead of
-/// an address that another provider vouches for.
+/// Whether a provider may change a user's address: the new one must be free, and no other provider may vouch for the
+/// domain of the old one.
 async fn may_rename(tx: &mut Tx, user: &User, email: &str, provider: ProviderId) -> Result<bool> {
     if email == user.email || read_by_email(tx, email).await?.is_some() {
         return Ok(false);

@@ -1,4 +1,4 @@
-//! What documents say of rows.
+//! The documents of rows.
 
 use kernel::base::RecordId;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Rows against looking at every document.
+//! Compares phrase queries with a scan of every document.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -12,26 +12,26 @@ use super::super::schema;
 use super::*;
 
 const WORDS: [&str; 3] = ["a", "ab", "b"];
-/// Of as many letters as any owner.
+/// Another owner, which has as many letters as any.
 const OTHER: &str = "zzzzzzzzzzzzzzzzzzzzzzzzzzz";
-/// Documents of a list that are packed together, and can be skipped together.
+/// The number of documents in a block of a posting list, which can be skipped together.
 const BLOCK_LEN: u32 = 128;
-/// From more than so many on, documents are gathered in a table.
+/// Above this many documents, matches are collected in a table.
 const LIST_MIN: usize = 4_096;
 
 type Text = Vec<&'static str>;
 
-/// A name, and what is said.
+/// A name and a body.
 type Pair = (&'static [&'static str], &'static [&'static str]);
 
-/// What one document has in its two columns.
+/// The two columns of one document.
 struct Said {
     name: Text,
     body: Text,
     is_deleted: bool,
 }
 
-/// All texts of so many words.
+/// All texts of this many words.
 fn texts(words: usize) -> Vec<Text> {
     (0..words).fold(vec![Vec::new()], |shorter, _| {
         let longer = |text: &Text| WORDS.map(|word| [text.as_slice(), &[word]].concat());
@@ -39,7 +39,7 @@ fn texts(words: usize) -> Vec<Text> {
     })
 }
 
-/// Every text of up to four words as a name and as what is said, in ever other pairs. One in seven is deleted.
+/// Every text of up to four words as a name and as a body, in varying pairs. One in seven is deleted.
 fn documents() -> Vec<Said> {
     let all: Vec<Text> = (0..=4).flat_map(texts).collect();
     let text = |number: usize| all[number % all.len()].clone();
@@ -47,7 +47,7 @@ fn documents() -> Vec<Said> {
     (0..320).map(said).collect()
 }
 
-/// An index of one owner, in which each document is known by its number.
+/// An index whose documents are identified by their numbers.
 struct Made {
     owner: Owner,
     fields: Fields,
@@ -55,8 +55,8 @@ struct Made {
 }
 
 impl Made {
-    /// With a segment for each of these groups, which are numbered in one. In the lists of a segment those that were deleted still
-    /// are. Further owners have the same documents, between those of this one.
+    /// Builds a segment for each group, numbered throughout. Deleted documents stay in the posting lists of a segment. Other
+    /// owners have the same documents, interleaved.
     fn of(segments: &[&[Said]], others: &[&str]) -> Self {
         let owner = Owner::of(TenantId::NONE, Kind::Ticket);
         let (schema, fields) = schema::schema();
@@ -84,7 +84,7 @@ impl Made {
         Made { owner, fields, searcher }
     }
 
-    /// How many documents of each segment have a word in their name.
+    /// How many documents of each segment have the word in their name.
     fn lists(&self, word: &str) -> Vec<u32> {
         let key = self.owner.token(word);
         let list = |reader: &SegmentReader| {
@@ -95,7 +95,7 @@ impl Made {
         self.searcher.segment_readers().iter().map(list).collect()
     }
 
-    /// The numbers of what a row finds and was not deleted, each with its points.
+    /// The numbers and points of the live documents that a phrase finds.
     fn found(&self, row: &[&str], last: Last, budget: &Arc<Budget>) -> Vec<(u64, u32)> {
         let tokens: Vec<String> = row.iter().map(|&word| word.to_owned()).collect();
         let query = RowQuery::new(&self.fields, &[self.owner.clone()].into(), &tokens, last, budget);
@@ -109,7 +109,7 @@ impl Made {
                 assert!(before < Some(doc), "{row:?} {last:?}: each once, in their order");
                 before = Some(doc);
                 if !reader.is_deleted(doc) {
-                    // A whole number, and small.
+                    // The score is a small whole number.
                     found.push((numbers.get_val(doc), scorer.score().to_string().parse().unwrap()));
                 }
                 scorer.advance();
@@ -119,7 +119,7 @@ impl Made {
         found
     }
 
-    /// Compares what a row finds with what it must find, and tells how much that is.
+    /// Compares what a phrase finds with the expected documents, and returns their number.
     #[track_caller]
     fn check(&self, all: &[Said], row: &[&str], last: Last) -> usize {
         let budget = Budget::new();
@@ -140,14 +140,14 @@ fn entry(fields: &Fields, owner: &str, number: u64, said: &Said) -> TantivyDocum
     document
 }
 
-/// The number of each document that is there and has the row, with the points of the better column.
+/// The number of each live document that has the phrase, with the points of the better column.
 fn expected(all: &[Said], row: &[&str], last: Last) -> Vec<(u64, u32)> {
     let best = |said: &Said| points_of(&said.name, row, last, 80, 50).max(points_of(&said.body, row, last, 60, 36));
     let there = (0..).zip(all).filter(|(_, said)| !said.is_deleted);
     there.map(|(number, said)| (number, best(said))).filter(|(_, points)| *points > 0).collect()
 }
 
-/// The points of a text at the best of its places, for each word: of a row that ends as it is, and of one that goes on.
+/// The points of the best match in a text: per word `whole` if the phrase ends with a whole word, and `start` for a prefix.
 fn points_of(text: &[&str], row: &[&str], last: Last, whole: u32, start: u32) -> u32 {
     let (end, leading) = row.split_last().unwrap();
     let words = u32::try_from(row.len()).unwrap();
@@ -159,7 +159,7 @@ fn points_of(text: &[&str], row: &[&str], last: Last, whole: u32, start: u32) ->
     text.windows(row.len()).map(at).max().unwrap_or_default()
 }
 
-/// In lists of several blocks, of two segments, with what is deleted in both, and with rows in both columns of a document.
+/// Covers posting lists of several blocks, two segments with deletions in both, and phrases in both columns of a document.
 #[test]
 fn a_row_is_found_where_its_words_stand_side_by_side() {
     let all = documents();
@@ -167,7 +167,7 @@ fn a_row_is_found_where_its_words_stand_side_by_side() {
     let made = Made::of(&[first, second], &[OTHER]);
     assert!(made.lists("a").iter().any(|documents| *documents > BLOCK_LEN), "{:?}", made.lists("a"));
     assert!(made.searcher.segment_readers().iter().all(SegmentReader::has_deletes));
-    // All of two and three words, and some of four.
+    // All phrases of two and three words, and some of four.
     let rows = texts(2).into_iter().chain(texts(3)).chain(texts(4).into_iter().step_by(5));
     for row in rows {
         let [whole, start] = [Last::Whole, Last::Start].map(|last| made.check(&all, &row, last));
@@ -175,7 +175,7 @@ fn a_row_is_found_where_its_words_stand_side_by_side() {
     }
 }
 
-/// More than are kept in a list; and few, on the way to which most of the long lists is skipped.
+/// Covers more matches than a list holds, and few matches for which most blocks of long posting lists are skipped.
 #[test]
 fn a_row_of_most_documents_is_found_and_one_of_few() {
     const MOST: [Pair; 5] = [
@@ -197,7 +197,7 @@ fn a_row_of_most_documents_is_found_and_one_of_few() {
     };
     let all: Vec<Said> = (0..4_400).map(said).collect();
     let made = Made::of(&[all.as_slice()], &[]);
-    // Those of one column are gathered first, and then those of both.
+    // The matches of one column are collected first, and then those of both.
     assert!(made.lists("a").iter().all(|documents| *documents as usize > LIST_MIN), "{:?}", made.lists("a"));
     assert!(made.check(&all, &["a", "a"], Last::Start) > LIST_MIN);
     assert!(made.check(&all, &["a", "a"], Last::Whole) > 0);
@@ -214,7 +214,7 @@ fn a_row_costs_what_is_read_for_it() {
     let (first, second) = all.split_at(220);
     let made = Made::of(&[first, second], &[OTHER]);
     let all_but_a_few: [fn(&Budget) -> bool; 3] = [
-        // One for each column of each segment.
+        // One term for each column of each segment.
         |budget| budget.take_terms(TERMS_MAX - 4),
         |budget| budget.take_documents(DOCUMENTS_MAX - 10),
         |budget| budget.take_positions(u32::try_from(POSITIONS_MAX).unwrap() - 10),
@@ -226,7 +226,7 @@ fn a_row_costs_what_is_read_for_it() {
             made.found(&["a", "a"], last, &budget);
             assert!(budget.is_exhausted(), "{number} {last:?}");
         }
-        // What stands nowhere is looked for in the dictionary alone.
+        // A word that does not exist costs only its lookup in the dictionary.
         let budget = Budget::new();
         assert!(take(&budget));
         assert!(made.found(&["nowhere", "a"], Last::Start, &budget).is_empty());

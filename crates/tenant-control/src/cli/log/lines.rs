@@ -1,7 +1,7 @@
-//! Log lines on their way out.
+//! The queue of log lines.
 //!
-//! Whoever logs hands a line over and goes on; one thread writes. So a reader that stalls, a reader that has gone and a
-//! disk that is full cost lines and nothing else: what does not fit or cannot be written is dropped and counted.
+//! The logging thread queues a line and continues; one thread writes. So a stalled reader, a closed pipe or a full disk
+//! costs only log lines: those that do not fit or cannot be written are dropped and counted.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,22 +11,22 @@ use std::time::{Duration, Instant};
 use kernel::base::{Error, Result};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// What may wait to be written: some ten thousand lines, a second of a busy server.
+/// The size of the queue: some ten thousand lines, a second of a busy server.
 const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// After a failed write the next is tried this much later, so that a broken log costs no processor.
+/// The pause after a failed write, so that a broken log costs no CPU.
 const PAUSE: Duration = Duration::from_millis(100);
-/// After a write the next is made this much later: under load one wakes for many lines, and nobody has to wake it.
+/// The pause after a write: under load one wake-up writes many lines, and logging threads need not notify the writer.
 const LINGER: Duration = Duration::from_millis(1);
 
-/// The way to the thread that writes. Cheap to clone.
+/// A handle to the writer thread. Cheap to clone.
 #[derive(Clone)]
 pub struct Lines(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
-    /// Something waits to be written.
+    /// Notified when the queue is no longer empty.
     more: Condvar,
-    /// Something has been written.
+    /// Notified after each write.
     done: Condvar,
     dropped: AtomicU64,
     bytes_max: usize,
@@ -35,16 +35,16 @@ struct Shared {
 #[derive(Default)]
 struct State {
     waiting: Vec<u8>,
-    /// Whether the thread is writing what it has taken.
+    /// Whether the writer thread is writing the lines it has taken.
     writing: bool,
-    /// Whether the thread sleeps until it is told that there is more.
+    /// Whether the writer thread waits to be notified.
     idle: bool,
-    /// Lines lost since that was last said.
+    /// Lines dropped since that was last reported.
     lost: u64,
 }
 
 impl Lines {
-    /// Starts the thread. `tell` is called on it when lines were lost and writing works again.
+    /// Starts the writer thread. It calls `tell` when lines were dropped and writing works again.
     pub fn start(out: impl Write + Send + 'static, tell: impl Fn(u64) + Send + 'static) -> Result<Self> {
         Lines::bounded(WAITING_BYTES_MAX, out, tell)
     }
@@ -63,12 +63,12 @@ impl Lines {
         Ok(lines)
     }
 
-    /// Lines lost since the start.
+    /// How many lines have been dropped since the start.
     pub fn dropped(&self) -> u64 {
         self.0.dropped.load(Ordering::Relaxed)
     }
 
-    /// Waits until everything is written, but no longer than this.
+    /// Waits until everything is written, at most `longest`.
     pub fn flush(&self, longest: Duration) {
         let until = Instant::now() + longest;
         let mut state = self.lock();
@@ -133,7 +133,8 @@ impl Lines {
     }
 }
 
-/// Whether all of `rest` could be written; what could not stays in it. `torn` tells that the last line has no end.
+/// Writes `rest` and returns whether all of it was written; the unwritten part stays in `rest`. `torn` says that the last
+/// line written has no newline.
 fn write(out: &mut impl Write, rest: &mut &[u8], torn: &mut bool) -> bool {
     if *torn && out.write_all(b"\n").is_err() {
         return false;
@@ -159,7 +160,7 @@ impl<'a> MakeWriter<'a> for Lines {
     }
 }
 
-/// The subscriber writes each line whole, at once.
+/// The subscriber writes each line with one call.
 impl Write for &Lines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.push(line);
@@ -188,7 +189,7 @@ mod tests {
 
     impl Write for Gate {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            // When the test has said all it has to say, everything works.
+            // Once the test has dropped its sender, every write succeeds.
             let count = self.verdicts.recv().unwrap_or(Ok(usize::MAX))?.min(bytes.len());
             self.written.send(bytes[..count].to_vec()).ok();
             Ok(count)
@@ -199,7 +200,7 @@ mod tests {
         }
     }
 
-    /// Lines, what decides over each write, what was written, and what was told.
+    /// The log, the sender of verdicts on writes, the written bytes, and the reported numbers of dropped lines.
     type Gated = (Lines, Sender<io::Result<usize>>, Receiver<Vec<u8>>, Receiver<u64>);
 
     fn gated(bytes_max: usize) -> Gated {
@@ -218,7 +219,7 @@ mod tests {
     fn a_reader_that_stalls_costs_lines_and_no_time() {
         let (lines, decide, read, told) = gated(10);
         log(&lines, "first\n");
-        // The thread has taken the first line and hangs in its write, or will: the bound holds for what waits behind it.
+        // The writer thread has taken the first line and blocks, or is about to: the bound applies to the lines behind it.
         while !lines.lock().writing {
             std::thread::yield_now();
         }
@@ -242,7 +243,7 @@ mod tests {
         log(&lines, "lost\n");
         lines.flush(LONG);
         assert_eq!(lines.dropped(), 1);
-        // A full disk takes the beginning of a line.
+        // A full disk stores only the beginning of a line.
         decide.send(Ok(3)).unwrap();
         decide.send(Err(io::ErrorKind::StorageFull.into())).unwrap();
         log(&lines, "torn\n");

@@ -1,6 +1,6 @@
 //! Structured logs on stderr, as text or JSON. Secrets never reach them: types that hold one do not print.
 //!
-//! Logging never blocks, fails or delays what is logged about; see `lines.rs`.
+//! Logging never blocks, fails or delays the code that logs; see `lines.rs`.
 
 mod lines;
 mod text;
@@ -18,20 +18,20 @@ use self::lines::Lines;
 use self::text::{Text, Utc};
 use crate::config::LogFormat;
 
-/// How long the end of the process waits for the last lines to be read.
+/// How long the process waits at its end for the last lines to be written.
 const FLUSH_MAX: Duration = Duration::from_secs(1);
 
 static LINES: OnceLock<Lines> = OnceLock::new();
 
 pub fn start(format: LogFormat, level: &str) -> Result<()> {
     let filter = filter(level).map_err(|error| Error::internal(format!("--log-level {level:?}: {error}")))?;
-    let tell = |lines| tracing::warn!(lines, "lines of this log were dropped: they could not be written in time");
+    let tell = |lines| tracing::warn!(lines, "log lines dropped");
     let lines = Lines::start(std::io::stderr(), tell)?;
     let writer = LINES.get_or_init(|| lines).clone();
-    // What nobody wants is passed over at the first look.
+    // The maximum level lets `tracing` skip disabled events with one comparison.
     let most = filter.iter().map(|(_, level)| level).chain(filter.default_level()).max().unwrap_or(LevelFilter::OFF);
     let subscriber = tracing_subscriber::fmt().with_max_level(most).with_writer(writer).with_timer(Utc);
-    // It would say so on stderr, which is what has failed, and panic when it cannot.
+    // The subscriber would report its errors to stderr, which is what has failed, and panic if it cannot.
     let subscriber = subscriber.log_internal_errors(false);
     let started = match format {
         LogFormat::Text => {
@@ -44,7 +44,7 @@ pub fn start(format: LogFormat, level: &str) -> Result<()> {
         }
     };
     started.map_err(|error| Error::internal(error.to_string()))?;
-    // The usual hook writes to stderr itself, and waits for whoever does not read it.
+    // The default hook writes to stderr itself, and would block on a stalled reader.
     std::panic::set_hook(Box::new(|panic| {
         let at = panic.location().map(ToString::to_string);
         tracing::error!(at, "panic: {}", panic.payload_as_str().unwrap_or("without a message"));
@@ -52,12 +52,12 @@ pub fn start(format: LogFormat, level: &str) -> Result<()> {
     Ok(())
 }
 
-/// Levels for all, or for parts of the service: `warn,kernel::outbound=debug`.
+/// Parses levels for everything or for parts of the service: `warn,kernel::outbound=debug`.
 fn filter(levels: &str) -> Result<Targets, Box<dyn std::error::Error>> {
     let mut filter = Targets::new();
     for word in levels.split(',') {
         let (part, level) = word.split_once('=').map_or((None, word), |(part, level)| (Some(part.trim()), level));
-        // An empty one would mean errors alone.
+        // `LevelFilter` would parse an empty level as `error`.
         let level =
             Some(level.trim()).filter(|level| !level.is_empty()).ok_or("a level is missing")?.parse::<LevelFilter>()?;
         filter = match part {
@@ -69,14 +69,14 @@ fn filter(levels: &str) -> Result<Targets, Box<dyn std::error::Error>> {
     Ok(filter)
 }
 
-/// Waits for the last lines, for a moment.
+/// Waits up to [`FLUSH_MAX`] for the last lines to be written.
 pub fn finish() {
     if let Some(lines) = LINES.get() {
         lines.flush(FLUSH_MAX);
     }
 }
 
-/// Lines that could not be written since the start.
+/// How many lines have been dropped since the start.
 pub fn dropped() -> u64 {
     LINES.get().map_or(0, Lines::dropped)
 }

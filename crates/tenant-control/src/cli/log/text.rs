@@ -1,5 +1,5 @@
-//! The form of a line. That of every request's line is put together here: it is written for each answer, and the subscriber's
-//! own way of saying the same takes five times as long.
+//! The text format of log lines. Access log lines are formatted here by hand: one is written for each response, and the
+//! subscriber's own formatter takes five times as long for the same text.
 
 use std::fmt::{self, Debug};
 
@@ -11,10 +11,10 @@ use tracing_subscriber::fmt::time::FormatTime;
 use tracing_subscriber::fmt::{FmtContext, format};
 use tracing_subscriber::registry::LookupSpan;
 
-/// What requests' lines are logged under. They have no message and no errors, only fields.
+/// The target of access log lines. They have no message and no errors, only fields.
 const ACCESS: &str = "access";
 
-/// Lines of text.
+/// Formats events as lines of text.
 pub struct Text(Format<Full, Utc>);
 
 impl Default for Text {
@@ -43,7 +43,7 @@ where
     }
 }
 
-/// The same form of time as in answers.
+/// Writes times in the same format as the API.
 pub struct Utc;
 
 impl FormatTime for Utc {
@@ -58,7 +58,7 @@ struct Fields<'a> {
 }
 
 impl Fields<'_> {
-    /// What is written as it is.
+    /// Writes a field whose value needs no escaping.
     fn plain(&mut self, field: &Field, parts: &[&str]) {
         let start = [" ", field.name(), "="];
         let all = start.iter().chain(parts);
@@ -89,7 +89,7 @@ impl Visit for Fields<'_> {
     }
 }
 
-/// A number of at most three digits behind the point, as `{:?}` writes it.
+/// A number with at most three decimals, formatted as `{:?}` does.
 struct Thousandths {
     text: [u8; 16],
     start: usize,
@@ -97,7 +97,7 @@ struct Thousandths {
 }
 
 impl Thousandths {
-    /// Up to here a number has so few digits that no other is written like it.
+    /// Below this, a number has so few digits that its decimal text is unambiguous.
     const MAX: f64 = 1e9;
 
     fn of(value: f64) -> Option<Self> {
@@ -109,7 +109,7 @@ impl Thousandths {
         #[expect(clippy::cast_possible_truncation, reason = "it is small and whole")]
         let mut rest = whole as u64;
         let mut spelt = Thousandths { text: [b'0'; 16], start: 16, end: 16 };
-        // There is a digit before the point, and one behind it.
+        // There is at least one digit before the decimal point and one after it.
         for place in 0.. {
             if place > 3 && rest == 0 {
                 break;
@@ -158,7 +158,7 @@ mod tests {
         }
     }
 
-    /// What is logged, but for its time.
+    /// The logged lines without their times.
     fn logged(by: impl FnOnce(Written) -> Box<dyn Subscriber + Send + Sync>, what: impl Fn()) -> Vec<String> {
         let written = Written::default();
         tracing::subscriber::with_default(by(written.clone()), what);

@@ -1,5 +1,5 @@
-//! The stylesheet, the icon and the one script. Their addresses carry a hash of their bytes, so that a browser keeps
-//! them for good and never mixes an old one with a new page.
+//! The stylesheet, the icon and the one script. Their URLs contain a hash of their bytes, so that browsers cache them
+//! forever and never mix an old asset with a new page.
 
 use std::sync::LazyLock;
 
@@ -7,9 +7,9 @@ use axum::http::{Uri, header};
 use axum::response::IntoResponse;
 use kernel::base::sha256;
 
-/// A file that is part of the program.
+/// A file that is embedded in the program.
 pub struct Asset {
-    /// Where pages point to.
+    /// The URL with the hash.
     pub url: String,
     version: String,
     content_type: &'static str,
@@ -43,7 +43,7 @@ impl Asset {
         Asset { url: format!("{path}?v={version}"), version, content_type, text }
     }
 
-    /// Kept for good only under its own hash: while nodes are replaced one by one, a new page may ask an old node.
+    /// Cached forever only under its own hash: during a rolling upgrade, a new page may request an asset from an old node.
     fn serve(&self, uri: &Uri) -> impl IntoResponse + use<> {
         let asked = uri.query().and_then(|query| query.strip_prefix("v="));
         let caching = if asked == Some(&self.version) { "public, max-age=31536000, immutable" } else { "no-cache" };

@@ -1,4 +1,5 @@
-//! `/internal/auth/sso/callback`: where providers send people back to. They are led on, signed in, or told what to do.
+//! `/internal/auth/sso/callback`: where identity providers redirect users to. They are signed in and redirected, or see why
+//! not.
 
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ pub async fn callback(
     headers: HeaderMap,
     uri: Uri,
 ) -> Result<Response> {
-    // Only following the link uses it up: programs that look at links before people do ask with HEAD.
+    // Only GET uses up the sign-on: programs that preview links send HEAD.
     if method != Method::GET {
         context.charge_address(&app, Policy::Public)?;
         return Ok([(header::REFERRER_POLICY, REFERRER_POLICY)].into_response());
@@ -45,9 +46,9 @@ pub async fn callback(
     };
     let ended = match complete(&app, arrived).await {
         Ok(ended) => ended,
-        // It is a person who waits for the answer.
+        // A person waits for the answer, so it is a page.
         Err(error) if error.code().status() == 503 => {
-            tracing::warn!(%error, request_id = &*context.request_id, "a sign-on cannot be finished");
+            tracing::warn!(%error, request_id = &*context.request_id, "failed to finish a sign-on");
             return Ok(([IN_A_MINUTE], page(Told::Unavailable, &context)?).into_response());
         }
         Err(error) => return Err(error),
@@ -66,12 +67,12 @@ pub async fn callback(
             Ok(response)
         }
         Ended::Unknown => {
-            tracing::info!(request_id = &*context.request_id, "sign-on callback without a fitting cookie");
+            tracing::info!(request_id = &*context.request_id, "sign-on callback without a matching cookie");
             context.charge_address(&app, Policy::AuthFailures)?;
             page(Told::Again, &context)
         }
         Ended::Refused { told, cookie } => {
-            // Past the budget the person is told why all the same: the sign-on fitted, and is used up.
+            // The reason is shown even past the rate limit: the sign-on was valid, and is used up.
             drop(context.charge_address(&app, Policy::AuthFailures));
             let mut response = page(told, &context)?;
             response.headers_mut().append(header::SET_COOKIE, forgetting(base_url, &cookie)?);
@@ -114,7 +115,7 @@ fn page(told: Told, context: &Context) -> Result<Response> {
     Ok(Page::new(&refused)?.status(status).into_response())
 }
 
-/// The sign-on is over, and its cookie good for nothing.
+/// The header that deletes the cookie of a finished sign-on.
 fn forgetting(base_url: &BaseUrl, name: &str) -> Result<HeaderValue> {
     let cookie = cookie::clearing(name, base_url.is_https());
     HeaderValue::try_from(cookie).map_err(Error::internal)

@@ -1,7 +1,7 @@
 //! `/documentation/changelog/`: CHANGELOG.md of this build, as a page and as an Atom feed.
 //!
-//! A release is a heading `## VERSION – DATE`. One without a date is not released: the feed has it under an id of its own, so
-//! that whoever was told of it is told again when it is.
+//! A release is a heading `## VERSION – DATE`. A version without a date is not released: it has another id in the feed, so
+//! that feed readers show it again once it is released.
 
 use askama::Template;
 use axum::extract::State;
@@ -15,7 +15,7 @@ use super::page::{Page, REFERRER_POLICY, STILL};
 
 const TEXT: &str = include_str!("../../../../../CHANGELOG.md");
 const PATH: &str = "/documentation/changelog/";
-/// What the heading of a release begins with, below the title of the file.
+/// The beginning of a release heading, below the title of the file.
 const RELEASE: &str = "\n## ";
 
 #[derive(Template)]
@@ -35,22 +35,22 @@ struct Feed<'a> {
     entries: Vec<Entry>,
 }
 
-/// A version, as a feed tells of it.
+/// A version in the feed.
 struct Entry {
-    /// What it is known by, below the address of the page.
+    /// The part of its id after the URL of the page.
     id: String,
     anchor: String,
     title: String,
-    /// A day.
+    /// A date without time.
     updated: String,
     body: String,
 }
 
-/// A version, with what has changed as HTML.
+/// A version, with its changes as HTML.
 #[derive(Debug)]
 struct Release {
     version: String,
-    /// As `2026-11-15`, once it is released.
+    /// Such as `2026-11-15`; `None` before the release.
     date: Option<String>,
     body: String,
 }
@@ -69,7 +69,7 @@ pub async fn feed(State(app): State<Shared>) -> Result<Response> {
     Ok((headers, [(header::REFERRER_POLICY, REFERRER_POLICY)], xml).into_response())
 }
 
-/// What stands above the first release, and the releases, the newest first as the file has them.
+/// Parses the text above the first release, and the releases in the order of the file, newest first.
 fn read(text: &str) -> (String, Vec<Release>) {
     let (above, below) = match text.find(RELEASE) {
         Some(at) => text.split_at(at),
@@ -82,7 +82,7 @@ fn read(text: &str) -> (String, Vec<Release>) {
 }
 
 impl Release {
-    /// Of what follows the mark of its heading.
+    /// Parses the text after [`RELEASE`].
     fn of(text: &str) -> Self {
         let (title, body) = text.split_once('\n').unwrap_or((text, ""));
         let (version, when) = title.split_once(" – ").unwrap_or((title, ""));
@@ -91,7 +91,7 @@ impl Release {
         Release { version: version.to_owned(), date, body: markdown::render(body) }
     }
 
-    /// Where it stands on the page, for good.
+    /// The permanent anchor on the page.
     fn anchor(&self) -> String {
         let plain = |letter: char| if letter.is_ascii_alphanumeric() || letter == '.' { letter } else { '-' };
         format!("v{}", self.version.chars().map(plain).collect::<String>())
@@ -102,7 +102,7 @@ impl Release {
     }
 }
 
-/// The day on which the changelog was begun, for a feed without any release. It must have a day, and the same after each
+/// The first day of the changelog, for a feed without releases: a feed must have a date, and the same one after each
 /// restart.
 const BEGUN: &str = "2026-11-15";
 
@@ -115,7 +115,7 @@ impl<'a> Feed<'a> {
 }
 
 impl Entry {
-    /// What is not released yet has come since the `newest` that is.
+    /// An unreleased version has the date of the `newest` release.
     fn of(release: Release, newest: &str) -> Self {
         let (anchor, version) = (release.anchor(), &release.version);
         match release.date {
@@ -156,14 +156,14 @@ mod tests {
         let feed = Feed::of("https://tc.test", releases).render().unwrap();
         assert_eq!(feed.matches("<entry>").count(), 3, "{feed}");
         assert!(feed.contains("<title>Tenant Control 0.3.0, unreleased</title>") && feed.contains("Soon"), "{feed}");
-        // Another one than it will have: else nobody would be told when it is released.
+        // The id differs from that of the release, or feed readers would not show the release.
         assert!(feed.contains("<id>https://tc.test/documentation/changelog/#v0.3.0-unreleased</id>"), "{feed}");
         assert!(feed.contains("href=\"https://tc.test/documentation/changelog/#v0.3.0\""), "{feed}");
         assert!(feed.contains("<id>https://tc.test/documentation/changelog/#v0.2.0</id>"), "{feed}");
         assert!(feed.contains("<title>Tenant Control 0.2.0</title>"), "{feed}");
-        // Of the feed, the newest release, and what has come since.
+        // The feed, the newest release and the unreleased version.
         assert_eq!(feed.matches("<updated>2026-12-01T00:00:00Z</updated>").count(), 3, "{feed}");
-        // Escaped once as HTML, and once more as what HTML is in XML.
+        // Escaped once as HTML, and once more as XML.
         assert!(feed.contains("&#60;code&#62;a &#38;lt; b&#60;/code&#62;"), "{feed}");
     }
 

@@ -1,4 +1,4 @@
-//! The OpenAPI document as the reference reads it: in the order in which it is written, and without what is not shown.
+//! The parts of the OpenAPI document that the reference shows, in the order of the document.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,7 @@ pub struct Contract {
     pub tags: Vec<Tag>,
     /// Operations by path and method.
     pub paths: Entries<Entries<Operation>>,
-    /// What is sent to endpoints, by kind of event and method.
+    /// Webhook requests by kind of event and method.
     pub webhooks: Entries<Entries<Operation>>,
     components: Components,
 }
@@ -55,7 +55,7 @@ pub struct Operation {
     /// By status.
     #[serde(default)]
     pub responses: BTreeMap<String, Answer>,
-    /// Any one of these is enough: the ways to present a credential, each with the scopes it needs.
+    /// Any one of these is enough: a kind of credential with the scopes it needs.
     #[serde(default)]
     pub security: Vec<BTreeMap<String, Vec<String>>>,
 }
@@ -77,7 +77,7 @@ pub struct Body {
     pub content: Entries<Media>,
 }
 
-/// What a request is answered with, or where that is written.
+/// A response, or a reference to one.
 #[derive(Deserialize)]
 pub struct Answer {
     #[serde(rename = "$ref")]
@@ -107,7 +107,7 @@ pub struct Schema {
     pub properties: Entries<Schema>,
     pub required: Vec<String>,
     pub items: Option<Box<Schema>>,
-    /// What every other field is, where that is said.
+    /// The schema of all other fields, if there is one.
     #[serde(deserialize_with = "schema_or_nothing")]
     pub additional_properties: Option<Box<Schema>>,
     pub one_of: Vec<Schema>,
@@ -135,7 +135,7 @@ pub enum Kinds {
     Any(Vec<String>),
 }
 
-/// References are followed so far: one that leads in a circle leads nowhere.
+/// The most references that are followed, which ends a circular one.
 const REFERENCES_MAX: usize = 8;
 
 impl Contract {
@@ -155,7 +155,7 @@ impl Contract {
         found
     }
 
-    /// The answer itself, or the one that it refers to.
+    /// The response itself, or the one that it refers to.
     pub fn answer<'a>(&'a self, answer: &'a Answer) -> &'a Answer {
         let name = answer.reference.as_deref().map(last_word);
         name.and_then(|name| self.components.responses.get(name)).unwrap_or(answer)
@@ -163,12 +163,12 @@ impl Contract {
 }
 
 impl Schema {
-    /// Of the schema that this one refers to.
+    /// The name of the schema that this one refers to.
     pub fn name(&self) -> Option<&str> {
         self.reference.as_deref().map(last_word)
     }
 
-    /// What it can be, where it is one of several.
+    /// The alternatives of `oneOf` and `anyOf`.
     pub fn variants(&self) -> impl Iterator<Item = &Schema> {
         self.one_of.iter().chain(&self.any_of)
     }
@@ -182,7 +182,7 @@ fn last_word(reference: &str) -> &str {
     reference.rsplit('/').next().unwrap_or_default()
 }
 
-/// Most objects say whether they have other fields, and few of which kind those are.
+/// `additionalProperties` is mostly a boolean, and only for few objects a schema.
 fn schema_or_nothing<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<Box<Schema>>, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::Object(said) if !said.is_empty() => {
@@ -192,7 +192,7 @@ fn schema_or_nothing<'de, D: Deserializer<'de>>(deserializer: D) -> std::result:
     }
 }
 
-/// An object with its members as they are written: fields stand in the order in which they are best read.
+/// A JSON object with its members in the order of the document, which is the best order to read them.
 pub struct Entries<T>(Vec<(String, T)>);
 
 impl<T> Entries<T> {

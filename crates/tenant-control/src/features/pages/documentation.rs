@@ -1,4 +1,4 @@
-//! `/documentation/`: the first calls, and what there is to read.
+//! `/documentation/`: the first calls, and links to all documentation.
 
 use askama::Template;
 use axum::extract::State;

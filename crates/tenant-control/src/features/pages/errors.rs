@@ -1,4 +1,4 @@
-//! `/documentation/errors/`: every code under the anchor that a problem's `type` points to.
+//! `/documentation/errors/`: every error code, under the anchor that a problem's `type` points to.
 
 use askama::Template;
 use axum::extract::State;
@@ -47,7 +47,7 @@ pub fn reason(status: u16) -> &'static str {
     StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or_default()
 }
 
-/// What else the answer carries that a client should read.
+/// The response header that a client should read with this code.
 fn header(code: Code) -> Option<&'static str> {
     match code.status() {
         401 => Some("WWW-Authenticate: Bearer"),
@@ -58,7 +58,7 @@ fn header(code: Code) -> Option<&'static str> {
     }
 }
 
-/// A problem as the API answers it; a test compares its members with a real one's.
+/// A problem as the API returns it; a test compares its members with those of a real one.
 #[derive(Serialize)]
 struct Problem<'a> {
     r#type: String,

@@ -1,18 +1,18 @@
-//! Schemas as people read them: a row for each field, those within others below them and further in.
+//! Schemas as tables: a row for each field, with nested fields indented below it.
 
 use serde_json::{Number, Value};
 
 use super::contract::{Contract, Kinds, Media, Parameter, Schema};
 use super::markdown;
 
-/// A line of a table.
+/// A row of a table of fields.
 pub struct Field {
-    /// How many others it is in.
+    /// The level of nesting.
     pub depth: usize,
     pub name: String,
-    /// The field that it is in.
+    /// The field that contains this one.
     pub parent: String,
-    /// Its type, in words.
+    /// The type, in words.
     pub kind: String,
     pub need: &'static str,
     pub notes: Vec<Note>,
@@ -20,29 +20,29 @@ pub struct Field {
     pub description: String,
 }
 
-/// A bound, or what can be chosen from.
+/// A bound, or the allowed values.
 pub struct Note {
     pub words: String,
     pub codes: Vec<String>,
 }
 
-/// One form of a body or of an answer.
+/// One form of a request or response body.
 pub struct Shape {
     /// Unique on its page.
     pub anchor: String,
-    /// Empty where there is no other.
+    /// Empty if it is the only form.
     pub title: String,
     pub fields: Vec<Field>,
     pub example: Option<String>,
 }
 
-/// Deeper than any record of ours: what is deeper is said by its type alone.
+/// Deeper than any record of the API. Deeper fields are described by their type alone.
 const DEPTH_MAX: usize = 5;
 
-/// Types and bounds are looked for so far within lists and choices.
+/// How deep types and bounds of lists and variants are followed.
 const WITHIN_MAX: usize = 4;
 
-/// What a body or an answer can look like, each with an example if there is one.
+/// The forms of a request or response body, each with its example if there is one.
 pub fn shapes(contract: &Contract, media: &Media, anchor: &str) -> Vec<Shape> {
     let whole = contract.resolve(&media.schema);
     let mut forms: Vec<&Schema> = whole.variants().collect();
@@ -65,11 +65,11 @@ pub fn shapes(contract: &Contract, media: &Media, anchor: &str) -> Vec<Shape> {
     shapes
 }
 
-/// As a reader would write it: a text by itself, and all else as JSON.
+/// Formats an example: a string as plain text, anything else as JSON.
 pub fn pretty(example: &Value) -> String {
     match example {
         Value::String(text) => text.clone(),
-        // Indented; a value of JSON can always be written.
+        // `#` indents, and a JSON value can always be formatted.
         other => format!("{other:#}"),
     }
 }
@@ -92,7 +92,7 @@ fn need(is_required: bool) -> &'static str {
 
 struct Walk<'a> {
     contract: &'a Contract,
-    /// The schemas that are being shown: one within itself is not shown again.
+    /// The schemas that are being shown, so that a recursive one is not shown again.
     within: Vec<&'a str>,
     fields: Vec<Field>,
 }
@@ -104,7 +104,7 @@ struct Place<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// The fields of an object, however it is put together; of a list, those of what is in it.
+    /// Adds the fields of an object with all its parts and variants, or of the items of a list.
     fn members(&mut self, schema: &'a Schema, place: Place<'a>, is_choice: bool) {
         let name = schema.name();
         if place.depth > DEPTH_MAX || name.is_some_and(|name| self.within.contains(&name)) {
@@ -189,7 +189,7 @@ impl<'a> Walk<'a> {
         told.join(" or ")
     }
 
-    /// Of the schema, of what it can be, and of what is in it.
+    /// Adds the notes of the schema, of its variants, and of its items.
     fn add_notes(&self, schema: &Schema, whose: &str, left: usize, notes: &mut Vec<Note>) {
         let found = self.contract.resolve(schema);
         let bounds = [
@@ -222,7 +222,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// A value on one line.
+/// Formats a value on one line.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -1,4 +1,4 @@
-//! `/documentation/guides/`: the files of `docs/`, as they were when the program was built.
+//! `/documentation/guides/`: the files of `docs/` at build time.
 
 use askama::Template;
 use kernel::base::{Error, Result};
@@ -15,7 +15,7 @@ pub struct Guide {
     text: &'static str,
 }
 
-/// In the order in which they are best read.
+/// In reading order.
 pub const GUIDES: &[Guide] = &[
     Guide {
         name: "tickets",
@@ -97,7 +97,7 @@ struct GuidePage {
     body: String,
 }
 
-/// What the guides call the service; on these pages it is called by the name that it has.
+/// The base URL in the guides, which the pages replace by that of the service.
 const SERVICE: &str = "http://127.0.0.1:8080";
 
 pub fn write(pages: &mut Pages, base_url: &str) -> Result<()> {
@@ -112,7 +112,7 @@ pub fn write(pages: &mut Pages, base_url: &str) -> Result<()> {
     Ok(())
 }
 
-/// Where a link of a file in `docs/` leads here. A file that has no page is no link.
+/// The page that a link in a file of `docs/` leads to. `None`, and so no link, for a file without a page.
 fn lead(url: &str) -> Option<String> {
     let (file, place) = url.split_at(url.find('#').unwrap_or(url.len()));
     let name = file.strip_suffix(".md");

@@ -1,4 +1,4 @@
-//! `/`: what this is and where to start.
+//! `/`: what the service is and where to start.
 
 use askama::Template;
 use axum::extract::State;

@@ -1,5 +1,5 @@
-//! The pages below `/documentation/api/` and `/documentation/guides/`. They are made when the first of them is asked for and
-//! kept: nothing in them changes while the service runs.
+//! The pages below `/documentation/api/` and `/documentation/guides/`. All are rendered at the first request and kept,
+//! because nothing in them changes while the service runs.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -13,7 +13,7 @@ use kernel::http::{App, DocumentOnce, Shared};
 use super::page::Page;
 use super::{guides, reference};
 
-/// Pages by path, as HTML. It is the same for all who have a copy of this.
+/// HTML pages by path. All clones share them.
 #[derive(Clone, Default)]
 pub struct Library(Arc<OnceLock<Pages>>);
 

@@ -1,11 +1,11 @@
-//! Markdown as HTML: the changelog, the guides, and the words of the OpenAPI document. What is HTML in it is shown as text,
-//! a link leads only where it may, and what is wide scrolls inside a box of its own.
+//! Renders Markdown as HTML: the changelog, the guides, and the descriptions of the OpenAPI document. HTML in it is shown as
+//! text, links lead only to permitted targets, and wide content scrolls inside its own box.
 
 use std::collections::BTreeMap;
 
 use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
 
-/// A text whose headings can be pointed to.
+/// A rendered text with anchors at its headings.
 pub struct Text {
     pub html: String,
     pub sections: Vec<Section>,
@@ -17,27 +17,27 @@ pub struct Section {
     pub title: String,
 }
 
-/// As HTML, which is safe to put into a page. Without anchors, which a page that shows several texts would have twice.
+/// Renders HTML that is safe to put into a page. It has no anchors, which could occur twice on a page with several texts.
 pub fn render(text: &str) -> String {
     written(&events(text, &permitted))
 }
 
-/// The same with anchors, where `lead` says where links lead; what it does not know is no link.
+/// The same with anchors. `lead` maps the targets of links; a link without a target becomes text.
 pub fn render_whole(text: &str, lead: &dyn Fn(&str) -> Option<String>) -> Text {
     let mut events = events(text, lead);
     let sections = add_anchors(&mut events);
     Text { html: written(&events), sections }
 }
 
-/// Where a link may lead from any page: elsewhere, to a page of ours, or to a place on the same page.
+/// The target of a link, if it is permitted: another site, a page of this service, or an anchor on the same page.
 pub fn permitted(url: &str) -> Option<String> {
     let is_elsewhere = ["https://", "http://", "mailto:", "#"].iter().any(|start| url.starts_with(start));
-    // Two slashes begin the name of a host, and browsers take either kind.
+    // Two slashes begin a host name, and browsers accept backslashes too.
     let is_ours = url.strip_prefix('/').is_some_and(|rest| !rest.starts_with(['/', '\\']));
     (is_elsewhere || is_ours).then(|| url.to_owned())
 }
 
-/// What a heading is called in an address.
+/// The anchor of a heading.
 pub fn anchor(title: &str) -> String {
     let kept = |letter: &char| letter.is_alphanumeric() || [' ', '-', '_'].contains(letter);
     title.to_lowercase().chars().filter(kept).map(|letter| if letter == ' ' { '-' } else { letter }).collect()
@@ -57,7 +57,7 @@ fn events<'a>(text: &'a str, lead: &dyn Fn(&str) -> Option<String>) -> Vec<Event
 
 const CODE_BEGINS: &str = "<pre role=\"group\" aria-label=\"Code\" tabindex=\"0\"><code>";
 
-/// `is_dropped`: the link that is open leads nowhere.
+/// Replaces or drops unsafe events. `is_dropped` says that the start of the current link was dropped.
 fn harmless<'a>(event: Event<'a>, lead: &dyn Fn(&str) -> Option<String>, is_dropped: &mut bool) -> Option<Event<'a>> {
     Some(match event {
         Event::Html(text) | Event::InlineHtml(text) => Event::Text(text),
@@ -78,7 +78,7 @@ fn harmless<'a>(event: Event<'a>, lead: &dyn Fn(&str) -> Option<String>, is_drop
 
 const TABLE_BEGINS: &str = "<div class=\"scroll\" role=\"group\" aria-label=\"Table\" tabindex=\"0\">\n<table>\n";
 
-/// Tables with the headers that a screen reader needs. One whose first line is empty has them at the side.
+/// Writes tables with the headers that screen readers need. A table with an empty first line has row headers.
 fn with_tables<'a>(events: &[Event<'a>]) -> Vec<Event<'a>> {
     let mut all = Vec::with_capacity(events.len());
     let (mut is_head, mut has_head, mut is_first, mut cell) = (false, false, false, ("", ""));
@@ -146,7 +146,7 @@ fn add_anchors(events: &mut [Event<'_>]) -> Vec<Section> {
     sections
 }
 
-/// The words of a heading that begins here.
+/// The text of the heading that begins here.
 fn title(events: &[Event<'_>]) -> String {
     let within = events.iter().take_while(|event| !matches!(event, Event::End(TagEnd::Heading(_))));
     let words = within.filter_map(|event| match event {

@@ -1,7 +1,7 @@
-//! Pages for people: plain HTML that works without scripts, asks nobody else for anything, and escapes what it shows.
+//! HTML pages: they work without scripts, load nothing from other sites, and escape everything they show.
 //!
-//! A file per page, beside its template in `templates/`. No tenant's data is here but the name of who is signed in.
-//! `library.rs` keeps the pages of the reference (`reference.rs`, from `contract.rs` and `fields.rs`) and the guides.
+//! There is a file for each page, and its template is in `templates/`. The only tenant data is the identity of the signed-in
+//! user. `library.rs` keeps the pages of the reference (`reference.rs`, from `contract.rs` and `fields.rs`) and the guides.
 
 pub mod assets;
 mod callback;

@@ -23,7 +23,7 @@ struct Overview<'a> {
     expires_at: Timestamp,
     absolute_limit: String,
     may_make_keys: bool,
-    /// What a key can be given, which is what its maker holds.
+    /// The scopes that a new key can have, which are those of the user.
     grantable: Vec<&'static str>,
     expires_days_default: i64,
     expires_days_max: i64,
@@ -31,14 +31,14 @@ struct Overview<'a> {
 
 rules! { Looking = Rules::new(Policy::Read, &[]); }
 
-/// Charges the caller's own budget, or the address's `public` one when nobody is signed in: `Access` does both.
+/// `Access` charges the caller's own rate limit, or the `public` one of the address if nobody is signed in.
 pub async fn overview(caller: Result<Access<Looking>>) -> Result<Response> {
     let caller = match caller {
         Ok(caller) => caller,
         Err(error) if error.code().status() == 401 => return Ok(to_signin()),
         Err(error) => return Err(error),
     };
-    // A key is not a person; it finds who it is at /api/auth/session.
+    // An API key is no user; its identity is at /api/auth/session.
     let Identity::User(user) = caller.identity() else { return Ok(to_signin()) };
     page(&caller, user).map(Page::into_response)
 }
@@ -78,7 +78,7 @@ impl Overview<'_> {
     }
 }
 
-/// One word of a command line, whatever is in it: people paste what the page shows.
+/// Quotes a text as one word of a command line, because people paste what the page shows.
 fn in_shell(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "@._+-".contains(c);
     if text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }

@@ -1,4 +1,4 @@
-//! What every page has in common: its headers, and the few words that more than one page writes.
+//! What all pages share: their headers, and some formats of time.
 
 use askama::Template;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
@@ -14,20 +14,20 @@ pub struct Page {
     referrer_policy: HeaderValue,
 }
 
-/// Nothing but our own stylesheet and icon: no script, no frame, no form target, nothing from anybody else.
+/// The content security policy of a static page: only our own stylesheet and icon, no scripts, frames or forms.
 pub const STILL: &str =
     "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// A form that is sent to us, and whose answer leads on to somebody's provider. Some browsers hold that address against
-/// `form-action` too, and the page cannot know whose it will be: so it may be any, by https.
+/// For a form whose response redirects to an identity provider. Some browsers apply `form-action` to the redirect too, and
+/// the page cannot know the provider, so any https URL is allowed.
 const LEADING: &str = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; \
     form-action 'self' https:; frame-ancestors 'none'";
 
-/// The same where the service itself is reached without TLS, to try it out beside a provider that is too.
+/// The same for a service without TLS, to try it out with a provider without TLS.
 const LEADING_PLAIN: &str = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; \
     form-action 'self' https: http:; frame-ancestors 'none'";
 
-/// Also our own script, which may call our own API: whoever signs out may be led to their provider.
+/// Also allows our own script, which calls our own API. The sign-out form may redirect to a provider.
 const SCRIPTED: &str = "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; \
     connect-src 'self'; base-uri 'none'; form-action 'self' https:; frame-ancestors 'none'";
 
@@ -35,19 +35,19 @@ const SCRIPTED: &str = "default-src 'none'; style-src 'self'; img-src 'self'; sc
 const SCRIPTED_PLAIN: &str = "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; \
     connect-src 'self'; base-uri 'none'; form-action 'self' https: http:; frame-ancestors 'none'";
 
-/// The address of a page may hold a sign-in token: nobody is told where a visitor comes from.
+/// The URL of a page may contain a sign-in token, so no referrer is sent.
 pub const REFERRER_POLICY: HeaderValue = HeaderValue::from_static("no-referrer");
 
-/// Nobody but ourselves, on a page with a form: where nobody is told, browsers send `Origin: null` with it, and whether it
-/// comes from us cannot be seen.
+/// For a page with a form: with `no-referrer` browsers send `Origin: null`, and the server could not verify that the form is
+/// its own.
 const OWN_REFERRER_POLICY: HeaderValue = HeaderValue::from_static("same-origin");
 
-/// A form that is sent to us, and whose answer stays with us.
+/// For a form whose response stays on this service.
 const OWN_FORM: &str = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; \
     form-action 'self'; frame-ancestors 'none'";
 
-/// Where the address of a page with a form holds a token: nobody is told more than the host, and the form still has its
-/// `Origin`. By `same-origin` the token would be in the `Referer` of the stylesheet, which proxies before us log.
+/// For a page with a form and a token in its URL: only the origin is sent, and the form still has its `Origin`. With
+/// `same-origin` the token would be in the `Referer` of the stylesheet request, which proxies in front of the service log.
 const ORIGIN_REFERRER_POLICY: HeaderValue = HeaderValue::from_static("strict-origin");
 
 impl Page {
@@ -55,26 +55,26 @@ impl Page {
         template.render().map(Page::rendered).map_err(Error::internal)
     }
 
-    /// Of what a template has become before.
+    /// A page of rendered HTML.
     pub fn rendered(html: String) -> Self {
         let (content_security_policy, referrer_policy) = (STILL, REFERRER_POLICY);
         Page { status: StatusCode::OK, html, content_security_policy, referrer_policy }
     }
 
-    /// The page has a form that leads to another site.
+    /// A page with a form that redirects to another site.
     pub fn leading(template: &impl Template, base_url: &BaseUrl) -> Result<Self> {
         let content_security_policy = if base_url.is_https() { LEADING } else { LEADING_PLAIN };
         let referrer_policy = OWN_REFERRER_POLICY;
         Ok(Page { content_security_policy, referrer_policy, ..Page::new(template)? })
     }
 
-    /// The page has a form of ours, and a token in its address.
+    /// A page with a form of this service, and a token in its URL.
     pub fn with_token(template: &impl Template) -> Result<Self> {
         let (content_security_policy, referrer_policy) = (OWN_FORM, ORIGIN_REFERRER_POLICY);
         Ok(Page { content_security_policy, referrer_policy, ..Page::new(template)? })
     }
 
-    /// The page has a form that leads to another site, and brings a script of ours.
+    /// A page with a form that redirects to another site, and a script of this service.
     pub fn with_script(template: &impl Template, base_url: &BaseUrl) -> Result<Self> {
         let content_security_policy = if base_url.is_https() { SCRIPTED } else { SCRIPTED_PLAIN };
         let referrer_policy = OWN_REFERRER_POLICY;
@@ -97,16 +97,16 @@ impl IntoResponse for Page {
     }
 }
 
-/// What is not possible right now may be in a minute, as the pages say that tell so.
+/// `Retry-After` for the pages that tell people to try again in a minute.
 pub const IN_A_MINUTE: (HeaderName, HeaderValue) = (header::RETRY_AFTER, HeaderValue::from_static("60"));
 
-/// A moment to the minute: `2026-11-15 09:30 UTC`.
+/// Formats a time to the minute: `2026-11-15 09:30 UTC`.
 pub fn minute_words(at: Timestamp) -> String {
     let text = at.to_string();
     format!("{} UTC", text.get(..16).unwrap_or(&text).replace('T', " "))
 }
 
-/// A length of time as people say it.
+/// Formats a duration: `12 hours`, `90 minutes`.
 pub fn words(ms: i64) -> String {
     let (count, unit) = if ms % HOUR_MS == 0 { (ms / HOUR_MS, "hour") } else { (ms / MINUTE_MS, "minute") };
     format!("{count} {unit}{}", if count == 1 { "" } else { "s" })

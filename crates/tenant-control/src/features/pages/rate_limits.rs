@@ -1,4 +1,4 @@
-//! `/api/rate-limits/`: the table that the limiter counts by, and how to live with it.
+//! `/api/rate-limits/`: the limiter's own table, and how to stay within it.
 
 use askama::Template;
 use axum::extract::State;
@@ -14,12 +14,12 @@ struct RateLimits<'a> {
     base_url: &'a str,
     window_seconds: i64,
     rows: Vec<PolicyLimit>,
-    /// What the examples count: reads, as most callers do.
+    /// The examples show the policy for reads.
     read_quota: u64,
     read_remaining: u64,
 }
 
-/// Requests that the example's caller has made so far.
+/// The number of requests that the caller of the example has made.
 const EXAMPLE_USED: u64 = 13;
 
 pub async fn rate_limits(State(app): State<Shared>) -> Result<Page> {

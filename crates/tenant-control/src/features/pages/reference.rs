@@ -1,5 +1,5 @@
-//! `/documentation/api/`: the OpenAPI document as pages. One lists every operation, each operation has one of its own, and one
-//! has all events. They are made of the document that the service itself publishes, and of nothing else.
+//! `/documentation/api/`: the OpenAPI document as pages. One page lists all operations, each operation has its own, and one
+//! lists all events. Their only source is the document that the service publishes.
 
 use askama::Template;
 use kernel::base::{Error, Result};
@@ -45,12 +45,12 @@ struct OperationPage<'a> {
     group: &'a Group<'a>,
     description: String,
     credential: Credential,
-    /// Any one of them is enough.
+    /// Any one of these scopes is enough.
     scopes: Vec<&'a str>,
     inputs: Vec<Input<'a>>,
     bodies: Vec<Shape>,
     command: String,
-    /// What has to be set before the command works.
+    /// The shell variables that the command uses.
     variables: Vec<String>,
     statuses: Vec<Status<'a>>,
     answers: Vec<Shape>,
@@ -78,7 +78,7 @@ struct Status<'a> {
 #[template(path = "events.html")]
 struct Events<'a> {
     here: &'static str,
-    /// What every delivery carries beside its body.
+    /// The headers of every delivery.
     inputs: Vec<Input<'a>>,
     kinds: Vec<Kind<'a>>,
 }
@@ -91,7 +91,7 @@ struct Kind<'a> {
     example: Option<String>,
 }
 
-/// Adds all pages of the document.
+/// Renders all pages of the document.
 pub fn write(pages: &mut Pages, json: &str, base_url: &str) -> Result<()> {
     let contract = Contract::parse(json)?;
     let groups = groups(&contract);
@@ -209,7 +209,7 @@ fn scopes(operation: &Operation) -> Vec<&str> {
     scopes
 }
 
-/// The parameters that a call must name: those that are required, and the record that it changes.
+/// The parameters that a call must set: the required ones, and the id of the record that it changes.
 fn variables<'a>(entry: &Entry<'a>) -> Vec<&'a str> {
     let is_change = ["PUT", "PATCH", "DELETE"].contains(&entry.method.as_str());
     let named = entry.operation.parameters.iter().filter(|parameter| parameter.place == "query");
@@ -217,7 +217,7 @@ fn variables<'a>(entry: &Entry<'a>) -> Vec<&'a str> {
     needed.map(|parameter| parameter.name.as_str()).collect()
 }
 
-/// The call as it is typed into a shell. What stands in `$…` is set before.
+/// The call as a shell command. Variables `$…` are set before.
 fn command(
     base_url: &str,
     entry: &Entry<'_>,
@@ -228,7 +228,7 @@ fn command(
     let set: Vec<String> = variables.iter().map(|name| format!("{name}=${}", name.to_uppercase())).collect();
     let url = format!("{base_url}{}", entry.path);
     let mut lines = vec![match (entry.method.as_str(), set.is_empty()) {
-        // Words may hold anything: curl writes them as an address needs them.
+        // Query values may contain anything, so curl encodes them.
         ("GET", false) => format!("curl -s -G \"{url}\""),
         ("GET", true) => format!("curl -s \"{url}\""),
         ("DELETE", true) => format!("curl -si -X DELETE \"{url}\""),
@@ -246,7 +246,7 @@ fn command(
     }
     if let Some(body) = body {
         lines.push("-H 'Content-Type: application/json'".to_owned());
-        // Within single quotes a shell takes everything as it is, but for themselves.
+        // Within single quotes a shell interprets only the single quote.
         lines.push(format!("-d '{}'", body.replace('\'', "'\\''")));
     }
     lines.join(" \\\n  ")
@@ -261,7 +261,7 @@ impl<'a> Status<'a> {
     }
 }
 
-/// The text of a refusal, in which each code leads to its entry on the page of errors.
+/// Links each error code in the text of an error response to its entry on the page of errors.
 fn linked(refusal: &str) -> String {
     let link = |paragraph: &str| match paragraph.strip_prefix('`').and_then(|rest| rest.split_once("`: ")) {
         Some((code, help)) => format!("[`{code}`](/documentation/errors/#{code}): {help}"),
@@ -270,7 +270,7 @@ fn linked(refusal: &str) -> String {
     refusal.split("\n\n").map(link).collect::<Vec<_>>().join("\n\n")
 }
 
-/// What a call that succeeds is answered with. Refusals all look alike, and have a page of their own.
+/// The bodies of successful responses. All errors have one form, which has its own page.
 fn answers(contract: &Contract, operation: &Operation) -> Vec<Shape> {
     let mut answers = Vec::new();
     for (code, answer) in operation.responses.iter().filter(|(code, _)| code.starts_with('2')) {

@@ -1,4 +1,4 @@
-//! What a browser is shown when it is refused: where there is nothing, and at a page or a form.
+//! The error page for browsers: for an unknown path, and for an error at a page or a form.
 
 use askama::Template;
 use axum::response::{IntoResponse, Response};
@@ -15,7 +15,7 @@ struct Refused<'a> {
     title: &'static str,
     detail: &'a str,
     advice: Option<String>,
-    /// The page to go on from, if there is one.
+    /// The page to continue from, if there is one.
     back: Option<&'static str>,
     request_id: &'a str,
 }
@@ -37,7 +37,7 @@ pub fn refused(error: &Error, request_id: &str, page: Option<&'static str>) -> R
     Page::new(&shown).map(Page::into_response)
 }
 
-/// What to do about it, with a browser.
+/// What a person with a browser can do about the error.
 fn advice(error: &Error) -> String {
     match error.retry_after_seconds() {
         Some(1) => "Try again in 1 second.".to_owned(),
@@ -49,12 +49,12 @@ fn advice(error: &Error) -> String {
     }
 }
 
-/// The page itself, or the one that leads to where it cannot be opened by itself.
+/// The page itself, or the page before it if it cannot be opened directly.
 fn back(page: &'static str) -> &'static str {
     match page {
         sso::CALLBACK_PATH | REDEEM_PATH => "/signin",
         "/signout" => "/overview",
-        // Of pages that are many at one route: to where they are listed.
+        // For a route with many pages, the page that lists them.
         page => page.split('{').next().unwrap_or(page),
     }
 }

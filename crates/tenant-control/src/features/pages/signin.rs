@@ -1,5 +1,5 @@
-//! `/signin`: a work e-mail leads to the provider of its domain. With the token of a sign-in link it is that link's page
-//! (`signin_link.rs`).
+//! `/signin`: a work e-mail address leads to the identity provider of its domain. With the token of a sign-in link it is the
+//! page of that link (`signin_link.rs`).
 
 use std::sync::Arc;
 
@@ -20,9 +20,9 @@ use people::sso::{self, Asked};
 #[template(path = "signin.html")]
 struct SignIn<'a> {
     here: &'static str,
-    /// A link was followed that is unknown, used or too old.
+    /// The user followed a link that is unknown, used or expired.
     is_refused: bool,
-    /// What was typed, and why it leads nowhere.
+    /// The address that was typed, and why it was refused.
     email: &'a str,
     refusal: Option<Refusal>,
     redirect_to: Option<&'a str>,
@@ -54,7 +54,7 @@ impl<'a> SignIn<'a> {
 #[derive(Clone, Copy)]
 enum Refusal {
     Malformed,
-    /// The same for all that there can be: nobody finds out here whose customers we have.
+    /// One answer for every address without a provider, so that nobody can find out who the customers are.
     Unknown,
     Away,
 }
@@ -78,14 +78,14 @@ impl Refusal {
         }
     }
 
-    /// Whether another address would help.
+    /// Whether another e-mail address would help.
     fn is_of_email(self) -> bool {
         !matches!(self, Refusal::Away)
     }
 }
 
-/// Looking at the form is looking at a page. A link is looked up whatever others at the address have spent, and charged only if
-/// it does not fit.
+/// Showing the form is charged as a page. A link is looked up even if the rate limit of the address is used up, and charged
+/// only if it is invalid.
 pub async fn signin(
     State(app): State<Shared>,
     Extension(context): Extension<Arc<Context>>,
@@ -94,21 +94,21 @@ pub async fn signin(
     if let Some(token) = find_token(&uri) {
         return signin_link::show(&app, &context, token).await;
     }
-    // It is counted, and not refused: whoever has to sign in is not kept from it by a script at the same address.
+    // The request is counted but never refused: a script at the same address must not prevent people from signing in.
     drop(context.charge_address(&app, Policy::Public));
     let asked = FormFields::parse(uri.query().unwrap_or_default());
     let form = SignIn::new(&app.settings, asked.get("redirect_to").and_then(own_path));
     form.page(&app.settings, StatusCode::OK)
 }
 
-/// One page for a link that is unknown, used or too old; it offers the other ways in.
+/// One page for a link that is unknown, used or expired; it offers the other ways to sign in.
 pub fn refuse_link(app: &Shared, context: &Context) -> Result<Response> {
     context.charge_address(app, Policy::AuthFailures)?;
     SignIn { is_refused: true, ..SignIn::new(&app.settings, None) }.page(&app.settings, StatusCode::GONE)
 }
 
-/// The form: on to the provider of the address, or back to the form with what is wrong. A link that is posted to as it stands is
-/// redeemed as by its button.
+/// Handles the form: redirects to the provider of the address, or shows the form again with the error. A POST to the URL of
+/// a link redeems it, like its button.
 pub async fn begin_signin(
     State(app): State<Shared>,
     Extension(context): Extension<Arc<Context>>,
@@ -143,25 +143,25 @@ pub async fn begin_signin(
     }
 }
 
-/// Where the provider is, and the cookie with which the browser comes back from it.
+/// The URL of the provider, and the cookies that the browser must bring back.
 async fn begin(app: &Shared, asked: Asked<'_>) -> Result<Result<(String, Vec<String>), Refusal>> {
     match sso::begin(app, asked).await {
         Ok(begun) => Ok(Ok((begun.url, begun.cookies))),
         Err(error) if error.code().status() == 404 => Ok(Err(Refusal::Unknown)),
         Err(error) if error.code().status() == 503 => {
-            tracing::warn!(%error, "a sign-on could not be begun");
+            tracing::warn!(%error, "failed to begin a sign-on");
             Ok(Err(Refusal::Away))
         }
         Err(error) => Err(error),
     }
 }
 
-/// Where somebody wanted to go, if that is a path of ours. What is not is passed over: the page is of use without it.
+/// The requested destination, if it is a path of this service. Others are ignored, because the page works without one.
 fn own_path(text: &str) -> Option<&str> {
     sso::parse_redirect(text).is_ok().then_some(text)
 }
 
-/// As the link was printed: the token's alphabet needs no decoding.
+/// The token of a sign-in link. Its alphabet needs no decoding.
 fn find_token(uri: &Uri) -> Option<&str> {
     uri.query()?.split('&').find_map(|pair| pair.strip_prefix("token="))
 }

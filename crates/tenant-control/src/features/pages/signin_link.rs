@@ -1,5 +1,6 @@
-//! The page of a sign-in link, which says whom it would sign in, and its button, which does. Chat programs and mail scanners open
-//! links before people do, and anybody can send somebody a link of their own: so only the button, on this page, uses it up.
+//! The page of a sign-in link, which says whom it signs in, and its button, which does so. Chat programs and mail scanners
+//! open links before people do, and an attacker can send a link for their own account. So only the button on this page
+//! redeems the link.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use super::signin::{redirect, refuse_link};
 use people::cookie;
 use people::sso;
 
-/// Where the button sends the token, which then stands in no address.
+/// Where the button sends the token, in the body and not in the URL.
 pub const REDEEM_PATH: &str = "/signin/link";
 
 #[derive(Template)]
@@ -42,7 +43,7 @@ pub async fn show(app: &Shared, context: &Context, token: &str) -> Result<Respon
     Ok(Page::with_token(&shown)?.into_response())
 }
 
-/// The button. A link that fits is neither charged nor refused for what others at the address have spent.
+/// Handles the button. A valid link is neither charged to the address nor refused because its rate limit is used up.
 pub async fn redeem_link(
     State(app): State<Shared>,
     Extension(context): Extension<Arc<Context>>,

@@ -1,5 +1,5 @@
-//! `/signout`: ends the session, by a form that needs no script. Whoever was signed in by a provider at which people sign out too is
-//! led on to it; any other session there is left as it is.
+//! `/signout`: ends the session, by a form that needs no script. A user who signed in by an identity provider that supports
+//! sign-out is redirected to it; other sessions at the provider are not touched.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use super::page::REFERRER_POLICY;
 use people::cookie;
 use people::sso;
 
-/// Whoever is not signed in any more gets there too: they asked to be signed out, and they are. If their session is only too old,
-/// they may still be signed in at their provider.
+/// Also succeeds without a session: the user asked to be signed out, and is. If the session has only expired, the user may
+/// still be signed in at the provider.
 pub async fn signout(
     State(app): State<Shared>,
     Extension(context): Extension<Arc<Context>>,
@@ -25,7 +25,7 @@ pub async fn signout(
         Some(ended) => sso::sign_out_url(&app, &ended).await,
         None => None,
     };
-    // What cannot stand in a header leads nowhere, for the session has ended by now.
+    // A URL that is no valid header value is ignored, because the session has already ended.
     let onward = onward.and_then(|url| HeaderValue::try_from(url).ok());
     let base_url = &app.settings.base_url;
     let cookie = cookie::clearing(base_url.cookie_name(), base_url.is_https());

@@ -1,5 +1,5 @@
-//! `/status/`: how the service is right now, for people and, as JSON, for what watches it. It names no tenant and no host, and
-//! answers while the database is away: always with 200, for the page itself works, and the truth is in what it says.
+//! `/status/`: the current health of the service, as a page and, for monitoring, as JSON. It names no tenant and no host. It
+//! also answers while the database is down, always with 200: the page itself works, and its content says what does not.
 
 use askama::Template;
 use axum::extract::State;
@@ -25,7 +25,7 @@ struct StatusPage<'a> {
 
 #[derive(Serialize)]
 struct Status {
-    /// By the service's own parts.
+    /// Over the service's own components, without the providers.
     status: Health,
     components: Vec<Component>,
 }
@@ -34,23 +34,23 @@ struct Status {
 #[serde(rename_all = "snake_case")]
 enum Health {
     Ok,
-    /// Late, or in part.
+    /// Works late, or in part.
     Degraded,
     Down,
 }
 
-/// A part of the service.
+/// The health of one part of the service.
 #[derive(Serialize)]
 struct Component {
     name: &'static str,
     status: Health,
     /// For people.
     detail: &'static str,
-    /// For how long the part is behind; null where it is never, or where it is not known.
+    /// How far the component is behind; null if it cannot be behind, or if that is not known.
     lag_seconds: Option<u64>,
 }
 
-/// Work that was not begun for so long is late: a node that dies is taken over within half of it.
+/// Due work that has waited longer is late. Leases of a dead node are taken over within half of this time.
 const QUEUE_LATE_MS: i64 = MINUTE_MS;
 
 pub async fn status(State(app): State<Shared>, headers: HeaderMap) -> Result<Response> {
@@ -79,7 +79,7 @@ async fn look(app: &App) -> Status {
     } else {
         Health::Degraded
     };
-    // After that: they are not ours, and one that is away is no fault of the service.
+    // The providers belong to tenants, so they do not count for the status of the service.
     components.push(sign_on(providers.health()));
     Status { status, components }
 }
@@ -105,7 +105,7 @@ fn queue(is_there: bool, lag_ms: Option<i64>) -> Component {
     Component { name: "queue", status, detail, lag_seconds }
 }
 
-/// Of this node: each has an index of its own.
+/// The index of this node; each node has its own.
 fn search(served: &Served) -> Component {
     let lag = served.lag();
     let (status, detail) = match (&lag, served.get()) {
@@ -116,7 +116,7 @@ fn search(served: &Served) -> Component {
     Component { name: "search", status, detail, lag_seconds: lag.map(|lag| lag.as_secs()) }
 }
 
-/// By what this node was told when it asked last; whose they are, nobody learns here.
+/// The identity providers as of this node's last requests to them; tenants are not named.
 fn sign_on((asked, away): (usize, usize)) -> Component {
     let (status, detail) = match (asked, away) {
         (_, 0) => (
@@ -147,7 +147,7 @@ impl Health {
         }
     }
 
-    /// Of the service as a whole.
+    /// Describes the service as a whole.
     fn sentence(self) -> &'static str {
         match self {
             Health::Ok => "The service works.",

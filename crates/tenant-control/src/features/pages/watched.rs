@@ -1,4 +1,4 @@
-//! What this node knows of how the service is, for whoever asks. A crowd that asks costs no more than one who does.
+//! The health of the service as this node knows it. Results are shared, so many requests cost no more than one.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,22 +10,22 @@ use kernel::jobs::{Node, lanes};
 use webhooks::WEBHOOK_LANE;
 use workflows::WORKFLOW_LANE;
 
-/// Shorter than anybody waits for a page. A database that is silent for longer does not serve people.
+/// The timeout of a probe, shorter than anybody waits for a page. A slower database counts as down.
 const PROBE_MAX: Duration = Duration::from_secs(2);
-/// A result is shared for this long: each question is a job of the database's writer.
+/// How long a result is shared: each probe is a job of the database's writer.
 const PROBE_SHARED_MS: i64 = SECOND_MS;
-/// A figure that was not taken again for so long is nobody's any more: it is taken every few seconds.
+/// A measurement older than this is not used: a new one is made every few seconds.
 const MEASURED_MAX_MS: i64 = MINUTE_MS;
 
-/// It is the same for all who have a copy of this.
+/// All clones share one state.
 #[derive(Clone, Default)]
 pub struct Watched(Arc<Known>);
 
 #[derive(Default)]
 struct Known {
-    /// When the database was asked last, and whether it answered.
+    /// When the database was last probed, and whether it answered.
     database: tokio::sync::Mutex<Option<(Timestamp, bool)>>,
-    /// When the queue was looked at last, and for how long the first of it had waited then.
+    /// When the queue was last measured, and how long its oldest due work had waited.
     queue: Mutex<Option<(Timestamp, i64)>>,
 }
 
@@ -39,15 +39,15 @@ impl Watched {
             Some((_, answered)) => answered,
             None => false,
         };
-        // Already now, so that clients that ask and go away before the answer cost no more than others.
+        // Saved before the probe, so that clients that disconnect early cause no further probes.
         *last = Some((now, before));
         let answered = probe(app).await;
-        // By the time of the answer: whoever has waited for it meanwhile takes it.
+        // Saved with the time of the answer, so that waiting requests share it.
         *last = Some((app.world.now(), answered));
         answered
     }
 
-    /// For how long the first work that is due has waited; none if that is not known.
+    /// How long the oldest due work has waited; `None` if there is no recent measurement.
     pub(super) fn queue_lag_ms(&self, now: Timestamp) -> Option<i64> {
         let noted = *self.0.queue.lock().unwrap_or_else(PoisonError::into_inner);
         noted.filter(|(at, _)| is_within(*at, now, MEASURED_MAX_MS)).map(|(_, lag_ms)| lag_ms)
@@ -58,7 +58,7 @@ impl Watched {
     }
 }
 
-/// Also false for a moment to come: a clock that was set back must not keep an old answer alive.
+/// Also false for a time in the future: after a clock was set back, an old result must not stay valid.
 fn is_within(at: Timestamp, now: Timestamp, ms: i64) -> bool {
     (0..ms).contains(&(now.as_millis() - at.as_millis()))
 }
@@ -66,14 +66,14 @@ fn is_within(at: Timestamp, now: Timestamp, ms: i64) -> bool {
 async fn probe(app: &App) -> bool {
     match tokio::time::timeout(PROBE_MAX, app.ping()).await {
         Ok(Ok(())) => return true,
-        Ok(Err(error)) => tracing::warn!(%error, "the database does not answer"),
-        Err(_) => tracing::warn!("the database is silent"),
+        Ok(Err(error)) => tracing::warn!(%error, "database probe failed"),
+        Err(_) => tracing::warn!("database probe timed out"),
     }
     false
 }
 
-/// Looks for how long the first of what is due has waited for a node: deliveries of webhooks and runs of workflows. What
-/// an endpoint or a step itself makes wait is not among it.
+/// Measures how long the oldest due work, webhook deliveries and workflow runs, has waited for a node. Waiting caused by an
+/// endpoint or a step is not included.
 pub async fn measure(node: &Node) -> Result<()> {
     let now = node.world.now();
     let mut lag_ms = 0;

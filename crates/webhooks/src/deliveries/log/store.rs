@@ -1,6 +1,6 @@
-//! SQL that finds deliveries.
+//! SQL that lists deliveries by filter.
 //!
-//! A tenant's endpoints are few, so that what is wanted of a kind or a status, of all endpoints, is an arm for each of them.
+//! A tenant has few endpoints, so a filter by kind or status over all endpoints becomes one arm of the walk per endpoint.
 
 use std::collections::HashMap;
 
@@ -13,27 +13,27 @@ use super::super::super::WebhookId;
 use super::super::store::{ATTEMPTS_SHOWN, LIST, StoredDelivery, bound, complete};
 use super::super::{Delivery, DeliveryId, RESPONSE_BYTES_KEPT, Status};
 
-/// As much of a delivery as the filters ask about.
+/// The columns that filters compare.
 const DELIVERIES: Arms = Arms::new("id, webhook_id, event_id, event_type, status, attempts", "deliveries", &["id"]);
 
 kernel::statements! {
     BY_ID = kernel::arm!(DELIVERIES);
     BY_WEBHOOK = kernel::arm!(DELIVERIES.along("deliveries_by_webhook").of(&["webhook_id"]));
     BY_TYPE = kernel::arm!(DELIVERIES.along("deliveries_by_type").of(&["webhook_id", "event_type"]));
-    /// The index holds what has not succeeded.
+    /// The index holds only deliveries that have not succeeded.
     BY_STATUS = kernel::arm!(
         DELIVERIES.along("deliveries_by_status").of(&["webhook_id", "status"]).only("status <> 'succeeded'")
     );
-    /// Deleted ones are among them for as long as their deliveries are.
+    /// Deleted endpoints are included as long as their deliveries are kept.
     WEBHOOKS = "SELECT id FROM webhooks WHERE tenant_id = $1 ORDER BY id LIMIT $2";
 }
 
-/// Deliveries that are read at once, with their attempts, if those are few.
+/// Deliveries that are read at once with their attempts, if those are few.
 const READ_ROWS: usize = 64;
-/// What an attempt takes at most, about.
+/// About the largest size of one attempt.
 const ATTEMPT_BYTES: usize = RESPONSE_BYTES_KEPT + 512;
 
-/// Which deliveries are wanted; `None` is all.
+/// Which deliveries to list; `None` means all.
 #[derive(Default)]
 pub struct Filter {
     pub webhook_id: Option<Vec<WebhookId>>,
@@ -44,7 +44,7 @@ pub struct Filter {
     pub until: Option<Timestamp>,
 }
 
-/// As it is read of [`DELIVERIES`].
+/// A row of [`DELIVERIES`].
 struct Brief {
     id: DeliveryId,
     webhook_id: WebhookId,
@@ -70,7 +70,7 @@ impl Passed for Brief {
     }
 }
 
-/// Newest first, which their ids tell, and where the next page starts.
+/// A page of deliveries, newest first (ids order by time), and where the next page starts.
 pub async fn list(
     db: &Db,
     filter: &Filter,
@@ -95,7 +95,7 @@ pub async fn list(
     Ok((deliveries, next))
 }
 
-/// How many of these can be read at once: as many as fit on a page with the longest of answers, and one at least.
+/// How many of these rows to read at once: as many as fit on a page with the longest response bodies, and at least one.
 fn readable(rows: &[Brief]) -> usize {
     let mut bytes = 0;
     let fits = |row: &&Brief| {
@@ -105,7 +105,7 @@ fn readable(rows: &[Brief]) -> usize {
     rows.iter().take(READ_ROWS).take_while(fits).count().max(1)
 }
 
-/// Records in the order of the list; what is not there any more has been cleaned away meanwhile.
+/// The records in the order of `rows`. A missing record has been cleaned away meanwhile.
 async fn read(db: &Db, rows: &[Brief]) -> Result<Vec<Delivery>> {
     let select = Select::new(LIST).any("d.id", rows.iter().map(|row| row.id)).limit(rows.len());
     let found: Vec<StoredDelivery> = db.select(&select).await?;
@@ -122,13 +122,13 @@ impl Filter {
             && self.status.as_ref().is_none_or(|any| any.contains(&one.status))
     }
 
-    /// The status may have changed since the walk came by.
+    /// The status may have changed since the walk read it.
     fn still_matches(&self, delivery: &Delivery) -> bool {
         self.status.as_ref().is_none_or(|any| any.contains(&delivery.status))
     }
 
-    /// Along which index: an event has as many deliveries as there are endpoints; what has not succeeded is usually little;
-    /// then a kind; then an endpoint alone.
+    /// Chooses the index by selectivity: an event has one delivery per endpoint; deliveries that have not succeeded are
+    /// usually few; then by kind; then by endpoint alone.
     async fn walk(&self, db: &Db, after: Option<DeliveryId>) -> Result<Walk<DeliveryId>> {
         let below = after.or(self.until.map(DeliveryId::first_at)).unwrap_or_else(DeliveryId::after_all);
         let least = DeliveryId::first_at(self.since.unwrap_or(Timestamp::from_millis(0)));
@@ -137,7 +137,7 @@ impl Filter {
         let given = given.into_iter().filter(|given| *given).count();
         if let Some(events) = &self.event_id {
             let arm = |event: EventId| -> Option<Arm<DeliveryId>> {
-                // The id of a delivery starts like that of its event.
+                // A delivery's id starts like its event's id.
                 let (first, last) = (bound(event, '0').parse().ok()?, bound(event, 'z').parse().ok()?);
                 Some(Arm { values: Vec::new(), below: below.min(last), least: least.max(first) })
             };

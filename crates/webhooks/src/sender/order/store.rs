@@ -1,8 +1,8 @@
-//! SQL of keeping order: what has to wait for an earlier event of its record, and of which record it is. It is written in a
-//! transaction that holds the lane.
+//! SQL that keeps the order of a record's events: holds deliveries behind an earlier event, and fills in record ids. It is
+//! written in a transaction that holds the lane's lease.
 //!
-//! A delivery that has to wait has no next attempt. Whoever publishes does not say so, for what has become of the earlier
-//! event is known to the lane alone: a delivery is due like any other, and held back when it is found to be.
+//! A held delivery has no next attempt. Publishing does not hold deliveries, because only the lane knows whether the earlier
+//! event is finished: a new delivery is due like any other, and held when the lane finds it.
 
 use kernel::args;
 use kernel::base::{Result, Timestamp};
@@ -18,16 +18,17 @@ kernel::statements! {
         WHERE d.tenant_id = $1 AND d.webhook_id = $2 AND d.status = 'pending'
             AND (d.next_attempt_at, d.event_sequence) > ($3, $4)
         ORDER BY d.next_attempt_at, d.event_sequence LIMIT $5";
-    /// One whose event is no longer kept is of no record but its own.
+    /// A delivery whose event is no longer kept gets its own id as its record id.
     FILL_RECORD = "UPDATE deliveries SET record_id = COALESCE((SELECT e.record_id FROM events e
             WHERE e.tenant_id = $1 AND e.sequence = deliveries.event_sequence), id)
         WHERE tenant_id = $1 AND id = $2 AND record_id IS NULL";
-    /// Unless order was switched off and on again meanwhile: what was published in between has no record.
+    /// Only if the endpoint has not changed: if order was disabled and enabled meanwhile, deliveries in between have no
+    /// record id.
     FILLED = "UPDATE webhook_states SET records_missing = FALSE WHERE tenant_id = $1 AND webhook_id = $2 AND EXISTS
         (SELECT 1 FROM webhooks w WHERE w.tenant_id = $1 AND w.id = $2 AND w.version = $3)";
 }
 
-/// Holds back what has to wait for an earlier event of its record. False when the lane is lost.
+/// Holds deliveries behind an earlier event of their record. False when the lease is lost.
 pub async fn hold_behind(lane: &Lane, behind: Vec<DeliveryId>) -> Result<bool> {
     let held = lane.clone();
     lane.db()
@@ -41,19 +42,19 @@ pub async fn hold_behind(lane: &Lane, behind: Vec<DeliveryId>) -> Result<bool> {
         .await
 }
 
-/// Deliveries that one step looks at.
+/// Deliveries that one step examines.
 const STEP_ROWS: usize = 500;
 
-/// What a step of filling has come to.
+/// The result of one step of filling in record ids.
 pub enum Filled {
-    /// The lane is another node's.
+    /// Another node has the lane's lease.
     Lost,
-    /// Behind this there may be more.
+    /// There may be more after this position.
     UpTo(Place),
     All,
 }
 
-/// One step of telling deliveries their record that were made when order did not count, from a place on.
+/// Sets the record id of deliveries that were created while the endpoint was unordered. One step, from a position on.
 pub async fn fill_records(lane: &Lane, (id, version): (WebhookId, i64), (at, sequence): Place) -> Result<Filled> {
     let held = lane.clone();
     lane.db()

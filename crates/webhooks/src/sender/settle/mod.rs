@@ -1,4 +1,4 @@
-//! Noting what became of attempts: of the deliveries, and of the endpoint as it was when it was asked.
+//! Saves the outcomes of attempts: the state of the deliveries, and the health of the endpoint version they were sent to.
 
 pub mod store;
 
@@ -7,10 +7,10 @@ use kernel::base::Timestamp;
 use super::outcome::{Fate, Outcome};
 use super::pace::{Pace, Pause};
 
-/// What the sender has learnt about an endpoint.
+/// The health of an endpoint as its attempts showed it.
 #[derive(Clone, Debug)]
 pub struct Learnt {
-    /// The version that it was learnt about; it means nothing for another.
+    /// The version of the endpoint; its health says nothing about another version.
     pub version: i64,
     last_success_at: Option<Timestamp>,
     last_failure_at: Option<Timestamp>,

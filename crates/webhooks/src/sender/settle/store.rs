@@ -1,4 +1,4 @@
-//! SQL of settling. It is written in a transaction that holds the lane.
+//! SQL that saves outcomes, in a transaction that holds the lane's lease.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::Learnt;
 
 kernel::statements! {
     ENDPOINT_NOW = "SELECT version, status, url FROM webhooks WHERE tenant_id = $1 AND id = $2";
-    /// A resend that was accepted during the attempt stands: the attempt is noted, and the delivery is still to be sent.
+    /// A resend that was accepted during the attempt wins: the attempt is saved, and the delivery stays pending.
     SETTLE = "UPDATE deliveries SET attempts = $7, succeeded_at = COALESCE($8, succeeded_at),
             status = CASE WHEN resends = $9 THEN CAST($3 AS TEXT) ELSE 'pending' END,
             skipped_reason = CASE WHEN resends = $9 THEN CAST($4 AS TEXT) END,
@@ -26,13 +26,13 @@ kernel::statements! {
         AttemptColumns::INSERT,
         " ON CONFLICT (tenant_id, delivery_id, number) DO NOTHING"
     ];
-    /// Of a record's events that are not done with, the first goes; the others are held.
+    /// Of a record's unfinished events, the first is released; the others stay held.
     RELEASE_NEXT = "UPDATE deliveries /* INDEXED BY deliveries_in_order */ SET next_attempt_at = $4
         WHERE tenant_id = $1 AND webhook_id = $2 AND record_id = $3 AND status = 'pending' AND next_attempt_at IS NULL
             AND status IN ('pending', 'delivering')
             AND event_sequence = (SELECT MIN(d.event_sequence) FROM deliveries d WHERE d.tenant_id = $1
                 AND d.webhook_id = $2 AND d.record_id = $3 AND d.status IN ('pending', 'delivering'))";
-    /// An earlier event of the record is not done with: it was found to be due as well, or has been asked for again while this
+    /// Holds a delivery if an earlier event of its record is unfinished: that one is due as well, or was resent while this
     /// one was under way.
     HOLD_BEHIND = "UPDATE deliveries SET next_attempt_at = NULL
         WHERE tenant_id = $1 AND id = $2 AND EXISTS (SELECT 1 FROM deliveries e WHERE e.tenant_id = $1
@@ -46,8 +46,8 @@ kernel::statements! {
         WHERE tenant_id = $1 AND webhook_id = $2 AND (paused_until IS NULL OR paused_until < $3)";
 }
 
-/// Notes what became of attempts. False when the lane is another node's by now, and nothing was noted. Noting the same twice
-/// changes nothing.
+/// Saves the outcomes of attempts. False when another node has the lease by now, and nothing was saved. Saving the same
+/// outcomes twice changes nothing.
 pub async fn settle(lane: &Lane, id: WebhookId, outcomes: Arc<Vec<Outcome>>, learnt: Option<Learnt>) -> Result<bool> {
     let held = lane.clone();
     lane.db()
@@ -58,7 +58,7 @@ pub async fn settle(lane: &Lane, id: WebhookId, outcomes: Arc<Vec<Outcome>>, lea
                 return Ok(false);
             }
             let now = tx.world().now();
-            // Whoever changes an endpoint locks its lane before the end, so this is how it is until the commit.
+            // Every change of an endpoint locks its lane before it commits, so this state holds until our commit.
             let endpoint = tx.answer(endpoint).await?.pop();
             let (version, status, url) = endpoint.ok_or_else(Error::not_found)?;
             let enabled = status == Status::Enabled.as_str();
@@ -74,7 +74,7 @@ pub async fn settle(lane: &Lane, id: WebhookId, outcomes: Arc<Vec<Outcome>>, lea
                     (Some(record), _) => done.push(vec![id.into(), record.as_str().into(), now.into()]),
                 }
             }
-            // From here on nothing is waited for: all of it travels with the commit.
+            // From here on no statement is awaited: all of them are sent together with the commit.
             tx.later_each(SETTLE, settled).await?;
             tx.later_each(INSERT_ATTEMPT, attempts).await?;
             tx.later_each(HOLD_BEHIND, retried).await?;
@@ -93,7 +93,7 @@ pub async fn settle(lane: &Lane, id: WebhookId, outcomes: Arc<Vec<Outcome>>, lea
                 ];
                 tx.later(UPDATE_STATE, state).await?;
             } else if let Some(until) = hold {
-                // Whatever else has changed, the place that asked for time is the same.
+                // The endpoint has changed, but the URL that sent `Retry-After` is the same.
                 let hold = vec![id.into(), until.into(), Pause::RetryAfter.as_str().into()];
                 tx.later(UPDATE_HOLD, hold).await?;
             }
@@ -124,7 +124,7 @@ fn settle_args(outcome: &Outcome, fate: Fate, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// The arguments of [`INSERT_ATTEMPT`]; none when nothing was sent.
+/// The arguments of [`INSERT_ATTEMPT`]; `None` when nothing was sent.
 fn attempt_args(outcome: &Outcome) -> Result<Option<Vec<Value>>> {
     let Some(attempt) = &outcome.attempt else { return Ok(None) };
     let timings = serde_json::to_string(&attempt.timings).map_err(Error::internal)?;

@@ -1,4 +1,4 @@
-//! SQL of acting: what a step does inside the platform, and what became of it, in one transaction.
+//! SQL that runs steps and saves their results. A step's change inside the platform and its result are one transaction.
 
 use std::sync::Arc;
 
@@ -22,22 +22,22 @@ use super::super::store::{go_on, is_deleted, lost, rights_for};
 use super::super::{Running, actor};
 use feature_kit::{Action, STEP_BYTES_MAX, TransactionFn};
 
-/// Attempts of a step that are kept: those of its retries, and the last of those begun by hand.
+/// Attempts of a step that are kept: enough for all automatic retries, and the latest of those retried by hand.
 const ATTEMPTS_KEPT: usize = 50;
-/// How long a step rests while what it looks at is away: as long as it has waited so far, within these bounds. That is longer
-/// than a lane is kept with nothing to do, for another node may have what this one has not.
+/// How long a step is postponed while its lookup is unavailable: as long as it has waited so far, within these bounds. That
+/// is longer than a node keeps an idle lane, because another node may be able to do the lookup.
 const REST_MS_MIN: i64 = 5 * SECOND_MS;
 const REST_MS_MAX: i64 = 30 * SECOND_MS;
 
-/// A step whose turn has come, as it was read, with all that is needed to do it.
+/// A due step as it was read, with everything needed to run it.
 #[derive(Clone)]
 pub struct Job {
     pub tenant: TenantId,
     pub run: Arc<StoredRun>,
     pub revision: Arc<Revision>,
-    /// Which step of the definition.
+    /// The step's index in the definition.
     pub place: usize,
-    /// That of its request among those under way, if it is one.
+    /// The permit of its request, if it sends one.
     pub request: Option<Arc<RequestPermit>>,
     pub step: steps::Step,
 }
@@ -56,10 +56,10 @@ impl Job {
     }
 }
 
-/// What became of an attempt, or of a step that came to none.
+/// The result of an attempt, or of a step that ended without one.
 #[derive(Clone, Debug)]
 pub struct Verdict {
-    /// Masked where a secret stood.
+    /// With masked secrets.
     pub input: Option<Value>,
     /// None when nothing was tried.
     pub attempt: Option<Attempt>,
@@ -70,14 +70,14 @@ pub struct Verdict {
 pub enum End {
     Succeeded(Value),
     Skipped,
-    /// It may be tried again, if its definition says so.
+    /// The step is retried if its definition allows it.
     Failed(StepError),
-    /// Trying again would change nothing.
+    /// A retry would change nothing.
     FailedForGood(StepError),
     TimedOut,
 }
 
-/// What was noted of a step, and how its run stands then.
+/// The saved outcome of a step, and the status of its run after it, for the metrics.
 #[derive(Clone, Copy, Debug)]
 pub struct Noted {
     outcome: &'static str,
@@ -90,14 +90,14 @@ impl Noted {
         Noted { outcome, run: run.run.status }
     }
 
-    /// Once it is committed.
+    /// Counts the outcome. Called after the commit.
     fn count(self, job: &Job) {
         tally::count_step(job.action().name, self.outcome);
         tally::count_run(self.run);
     }
 }
 
-/// Does it inside the platform. What its feature refuses is told, and nothing is left of it.
+/// Runs a transactional action. If its feature refuses it, the refusal is returned and everything is rolled back.
 pub async fn inside(
     lane: &Lane,
     job: &Job,
@@ -109,7 +109,7 @@ pub async fn inside(
     let told = refused.clone();
     let refuse = move |error: StepError, again: bool| {
         *told.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some((error, again));
-        // Whatever the feature has written goes with this.
+        // The error rolls back everything the feature has written.
         Error::conflict("the step was refused")
     };
     let acted = steps::act(lane, actor(&job.run), job.seen(), async move |tx| {
@@ -122,7 +122,7 @@ pub async fn inside(
             Ok(output) => output,
             Err(error) => return Err(refuse(lost(error)?, true)),
         };
-        // What cannot be kept is not done, either: a retry would do it twice.
+        // If the output cannot be saved, the action is rolled back too: a retry would do it twice.
         if let Some(error) = too_large(tx, &doing.step, Some(&input), json(&output)?.len()).await? {
             return Err(refuse(error, false));
         }
@@ -146,14 +146,14 @@ pub async fn inside(
     }
 }
 
-/// The run, if it may still act: after a DELETE has answered nothing of its workflow does.
+/// The run, if it may still act: after the response to a DELETE no step of the workflow acts.
 async fn open_run(tx: &mut Tx, job: &Job) -> Result<Option<StoredRun>> {
     let run = runs::read(tx, job.run.run.id).await?;
     let over = run.run.status.is_over() || is_deleted(tx, run.run.workflow_id).await?;
     Ok((!over).then_some(run))
 }
 
-/// Notes what became of a step.
+/// Saves the result of a step.
 pub async fn note(lane: &Lane, job: &Job, verdict: Verdict) -> Result<Acted<()>> {
     let noted = job.clone();
     steps::act(lane, actor(&job.run), job.seen(), async move |tx| {
@@ -164,7 +164,7 @@ pub async fn note(lane: &Lane, job: &Job, verdict: Verdict) -> Result<Acted<()>>
     .map(|acted| acted.map(|noted| noted.count(job)))
 }
 
-/// Lets a step wait for a moment, or for somebody's word.
+/// Puts a step into the status `waiting`, for a time or for an approval.
 pub async fn park(lane: &Lane, job: &Job, input: Value, until: Option<Timestamp>) -> Result<Acted<()>> {
     let parked = job.clone();
     steps::act(lane, actor(&job.run), job.seen(), async move |tx| {
@@ -177,7 +177,7 @@ pub async fn park(lane: &Lane, job: &Job, input: Value, until: Option<Timestamp>
             (Some(until), Some(deadline)) => Some(until.min(deadline)),
             (until, deadline) => until.or(deadline),
         };
-        // What it waits for stands there until it is over.
+        // The output shows until when the step waits.
         step.output = until.map(|until| json(&serde_json::json!({ "until": until }))).transpose()?;
         step.input = Some(json(&input)?);
         bound_input(tx, &mut step).await?;
@@ -194,7 +194,7 @@ pub async fn park(lane: &Lane, job: &Job, input: Value, until: Option<Timestamp>
     .await
 }
 
-/// Lets a step that was looked at too early wait on, until its time is over.
+/// Lets a waiting step that was due too early wait on, until its deadline.
 pub async fn wait_on(lane: &Lane, job: &Job) -> Result<Acted<()>> {
     let waiting = job.clone();
     steps::act(lane, actor(&job.run), job.seen(), async move |tx| {
@@ -204,7 +204,7 @@ pub async fn wait_on(lane: &Lane, job: &Job) -> Result<Acted<()>> {
     .await
 }
 
-/// Lets steps rest for which what they look at is away, in one transaction. False when the lane is lost.
+/// Postpones steps whose lookup is unavailable, in one transaction. False when the lease is lost.
 pub async fn rest(lane: &Lane, resting: Vec<Job>) -> Result<bool> {
     let held = lane.clone();
     lane.db()
@@ -221,8 +221,8 @@ pub async fn rest(lane: &Lane, resting: Vec<Job>) -> Result<bool> {
                 let waited_ms = now.as_millis() - step.ready_at.as_millis();
                 let again = now.plus(waited_ms.clamp(REST_MS_MIN, REST_MS_MAX));
                 step.next_at = Some(step.deadline_at.map_or(again, |deadline| deadline.min(again)));
-                // Not one that waits for its moment: its run keeps its place among those that act, or all that are queued would
-                // begin and look again and again.
+                // Not `waiting`: the run must keep counting as running, or all queued runs would begin and try the lookup
+                // again and again.
                 step.state = Status::Running;
                 steps::save(tx, WORKFLOW_LANE, LANE_KEY, &step).await?;
             }
@@ -231,7 +231,7 @@ pub async fn rest(lane: &Lane, resting: Vec<Job>) -> Result<bool> {
         .await
 }
 
-/// What became of many requests, in one transaction. False when the lane is lost.
+/// Saves the results of many requests in one transaction. False when the lease is lost.
 pub async fn settle(lane: &Lane, outcomes: Arc<Vec<(Job, Verdict)>>) -> Result<bool> {
     let (held, settled) = (lane.clone(), outcomes.clone());
     let noted = lane
@@ -264,7 +264,7 @@ pub async fn settle(lane: &Lane, outcomes: Arc<Vec<(Job, Verdict)>>) -> Result<b
     Ok(noted.is_some())
 }
 
-/// A request that was under way when its run was ended: that it was sent is shown, and nothing else follows from it.
+/// Saves the attempt of a request that was in flight when its run ended. It is shown, and has no other effect.
 async fn add_late(tx: &mut Tx, job: &Job, verdict: &Verdict) -> Result<()> {
     let mut step = steps::get(tx, WORKFLOW_LANE, &job.step.owner, &job.step.name).await?;
     if step.attempt != job.step.attempt {
@@ -274,7 +274,7 @@ async fn add_late(tx: &mut Tx, job: &Job, verdict: &Verdict) -> Result<()> {
     steps::save(tx, WORKFLOW_LANE, LANE_KEY, &step).await
 }
 
-/// Writes a verdict into its step and goes on with the run.
+/// Writes a result into its step and advances the run.
 pub async fn apply(tx: &mut Tx, run: &mut StoredRun, job: &Job, verdict: &Verdict) -> Result<Noted> {
     let (at, now) = (tx.tick().await?.at, tx.world().now());
     let definition = job.definition();
@@ -327,7 +327,7 @@ pub async fn apply(tx: &mut Tx, run: &mut StoredRun, job: &Job, verdict: &Verdic
     Ok(Noted::new(&step, run))
 }
 
-/// Why what a step has answered cannot be kept.
+/// Why the output of a step cannot be saved, if it is too large.
 async fn too_large(
     tx: &mut Tx,
     step: &steps::Step,
@@ -355,7 +355,7 @@ async fn too_large(
     Ok(None)
 }
 
-/// Steps that began together did not see each other when they were looked at: what is too much then is not kept.
+/// Steps that began together were checked without each other: an input that is too large together is not saved.
 async fn bound_input(tx: &mut Tx, step: &mut steps::Step) -> Result<()> {
     let own = [&step.input, &step.output].into_iter().flatten().map(String::len).sum::<usize>();
     if own > STEP_BYTES_SMALL && own + steps::bytes_beside(tx, WORKFLOW_LANE, &step.seen()).await? > RUN_BYTES_MAX {
@@ -364,7 +364,7 @@ async fn bound_input(tx: &mut Tx, step: &mut steps::Step) -> Result<()> {
     Ok(())
 }
 
-/// Adds the attempt to those of the step.
+/// Adds the attempt to the step.
 fn count(step: &mut steps::Step, verdict: &Verdict) -> Result<()> {
     if let Some(input) = &verdict.input {
         step.input = Some(json(input)?);
@@ -379,7 +379,7 @@ fn count(step: &mut steps::Step, verdict: &Verdict) -> Result<()> {
     Ok(())
 }
 
-/// An attempt that has ended.
+/// The record of an ended attempt.
 pub fn attempt(job: &Job, at: Timestamp, ended_at: Timestamp, error: Option<StepError>) -> Attempt {
     Attempt {
         number: job.step.attempt + 1,
@@ -396,7 +396,7 @@ fn json<T: serde::Serialize>(value: &T) -> Result<String> {
 }
 
 impl Running {
-    /// The saver's rights, if they may still do this: for what is not done in a transaction.
+    /// The rights of the saver, if the step may still act: for actions that run outside of a transaction.
     pub(in super::super) async fn may(&self, lane: &Lane, job: &Job) -> Result<Acted<Result<Rights, StepError>>> {
         let asked = job.clone();
         steps::act(lane, actor(&job.run), job.seen(), async move |tx| {

@@ -1,4 +1,4 @@
-//! SQL of making runs of schedules: what was missed while nobody was there is one run, and late.
+//! SQL that creates runs for schedules. All times missed while no node was running become one run, which is late.
 
 use kernel::args;
 use kernel::base::{MINUTE_MS, Result, Timestamp};
@@ -16,24 +16,24 @@ use super::super::store::Upkeep;
 kernel::statements! {
     DUE = "SELECT id, revision, next_run_at, name FROM workflows WHERE tenant_id = $1 AND next_run_at <= $2
         ORDER BY next_run_at, id LIMIT $3";
-    /// Only from where it was: whoever changed the schedule meanwhile has set it anew. If anything else was changed, the run
-    /// is of what it says now, and made in the next step.
+    /// Only if unchanged: a change of the schedule has set a new time. After any other change the next batch creates the
+    /// run, of the new revision.
     SET_NEXT = "UPDATE workflows SET next_run_at = $5
         WHERE tenant_id = $1 AND id = $2 AND next_run_at = $3 AND revision = $4";
 }
 
-/// Schedules of one step.
+/// Schedules fired in one transaction.
 const FIRES_MAX: i64 = 50;
-/// A run that begins later than this after its moment is late.
+/// A run created later than this after its scheduled time is late.
 const LATE_MS: i64 = MINUTE_MS;
 
-/// Makes runs of what is due by the calendar. How many were; none when the lane is lost.
+/// Creates runs for due schedules. Returns how many were due; none when the lease is lost.
 pub async fn step(engine: &Running, lane: &Lane, run_max_ms: i64) -> Result<Upkeep> {
     let (db, now) = (lane.db(), lane.db().world().now());
     let due: Vec<(WorkflowId, i64, Timestamp, String)> = db.list(DUE, args![now, FIRES_MAX]).await?;
     let mut fires = Vec::with_capacity(due.len());
     for (id, revision, moment, name) in due {
-        // From now on: of what was missed, one run is made. One that cannot be run any more is told of by a run that fails.
+        // The next time is after now: missed times become one run. A revision that can no longer be run gets a failed run.
         let (next, error) = match engine.ready(db, id, revision).await? {
             Ok(ready) => {
                 let schedule = ready.compiled.schedule.as_ref();
@@ -58,10 +58,10 @@ pub async fn step(engine: &Running, lane: &Lane, run_max_ms: i64) -> Result<Upke
                 continue;
             }
             if next.is_none() {
-                // What is shown of it says whether it is scheduled.
+                // The record shows whether it is scheduled.
                 tx.changed("workflow", workflow_id).await?;
             }
-            // Each is a cause of its own.
+            // Each run is the root of its own chain.
             let sequence = tx.next_sequence().await?;
             let trigger = RunTrigger {
                 kind: TriggerKind::Schedule,
@@ -91,7 +91,7 @@ pub async fn step(engine: &Running, lane: &Lane, run_max_ms: i64) -> Result<Upke
     fired.await
 }
 
-/// When it fires next, whatever else of the definition cannot be read any more.
+/// When a schedule fires next, even if other parts of the definition no longer compile.
 async fn next_of_definition(db: &Db, id: WorkflowId, revision: i64, after: Timestamp) -> Result<Option<Timestamp>> {
     let text: Option<String> = db.find(DEFINITION, args![id, revision]).await?;
     let definition: Option<Definition> = text.and_then(|text| serde_json::from_str(&text).ok());

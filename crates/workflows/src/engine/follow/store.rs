@@ -1,4 +1,4 @@
-//! SQL of making runs of events: in the order in which they happened, and one of each.
+//! SQL that creates runs for events: in the order of the events, and at most one per event and workflow.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -20,11 +20,11 @@ use super::super::store::Upkeep;
 use feature_kit::subscription::{is_for_one_endpoint, matching_patterns};
 
 kernel::statements! {
-    /// Who wants which events. A tenant has few.
+    /// The triggers of a tenant, which are few.
     TRIGGERS = "SELECT g.pattern, g.workflow_id, g.after_sequence, w.revision, w.name FROM workflow_triggers g
         JOIN workflows w ON w.tenant_id = g.tenant_id AND w.id = g.workflow_id
         WHERE g.tenant_id = $1 ORDER BY g.workflow_id, g.pattern LIMIT $2";
-    /// The revision in force, if the workflow wants what happened then.
+    /// The current revision, if the workflow still has a trigger for events of this position.
     IN_FORCE = "SELECT w.revision FROM workflows w WHERE w.tenant_id = $1 AND w.id = $2 AND w.enabled
         AND w.deleted_at IS NULL AND EXISTS (SELECT 1 FROM workflow_triggers g
             WHERE g.tenant_id = $1 AND g.workflow_id = $2 AND g.after_sequence < $3)";
@@ -32,11 +32,11 @@ kernel::statements! {
         LIMIT $3) AS chain";
 }
 
-/// Workflows of a tenant are 200, and each has 50 patterns at most.
+/// A tenant has at most 200 workflows, each with at most 50 patterns.
 const TRIGGERS_MAX: i64 = 10_000;
-/// Events looked at in one step.
+/// Events examined in one batch.
 const HEADS_MAX: i64 = 1_000;
-/// Bodies read and filters evaluated in one step, and runs made of them.
+/// Filters evaluated and runs created in one batch.
 const RUNS_MAX: usize = 100;
 
 struct Wanted {
@@ -46,12 +46,12 @@ struct Wanted {
     name: String,
 }
 
-/// Makes runs of what has happened. One if there was anything to look at; none when the lane is lost.
+/// Creates runs for new events. Returns 1 if events were examined, else 0; none when the lease is lost.
 pub async fn step(engine: &Running, lane: &Lane) -> Result<Upkeep> {
     let db = lane.db();
     let Some(position) = follow::position(db, FOLLOWER).await? else { return Ok(Some(0)) };
     let room = match queue_room(db, &engine.settings).await? {
-        // Events wait where they are until there is room for their runs.
+        // Events stay in the feed until the queue has room for their runs.
         0 => return Ok(Some(0)),
         room => room.min(RUNS_MAX),
     };
@@ -63,7 +63,7 @@ pub async fn step(engine: &Running, lane: &Lane) -> Result<Upkeep> {
         if wanted.is_empty() {
             continue;
         }
-        // A run of the ninth depth is told of; whatever that sets off is left.
+        // A run beyond the maximum depth is created and fails; its own events start no runs.
         if head.chain.depth > DEPTH_MAX {
             continue;
         }
@@ -77,7 +77,7 @@ pub async fn step(engine: &Running, lane: &Lane) -> Result<Upkeep> {
             if let Some(new) = engine.judge(db, workflow, head, &event).await? {
                 made.extend(chains.link(db, new, engine.settings.runs_chained).await?.map(|new| (head.sequence, new)));
             }
-            // Filters take their time, and others want theirs.
+            // Evaluating filters takes a while; other tasks get to run in between.
             tokio::task::yield_now().await;
         }
     }
@@ -87,7 +87,7 @@ pub async fn step(engine: &Running, lane: &Lane) -> Result<Upkeep> {
         if !held.hold(tx).await? {
             return Ok(None);
         }
-        // Somebody has switched off the last trigger meanwhile and perhaps on again: it begins anew, and so does this.
+        // The last trigger was disabled meanwhile, and perhaps enabled again: the follower starts over, and so does this.
         if !follow::advance(tx, FOLLOWER, position, reached).await? {
             return Ok(Some(1));
         }
@@ -98,14 +98,14 @@ pub async fn step(engine: &Running, lane: &Lane) -> Result<Upkeep> {
         Ok(Some(1))
     });
     match written.await {
-        // Changed meanwhile: its events are judged anew, by what it says now.
+        // The workflow was changed meanwhile: its events are filtered again by the new revision.
         Err(error) if error.code() == Code::Conflict => Ok(Some(1)),
         written => written,
     }
 }
 
 async fn make(tx: &mut Tx, new: NewRun, number: i64, run_max_ms: i64) -> Result<()> {
-    // Disabled meanwhile, if only for a moment: what it has not begun it does not begin.
+    // The workflow was disabled meanwhile, if only briefly: it starts no run for this event.
     let Some(revision) = tx.find::<i64>(IN_FORCE, args![new.workflow_id, number]).await? else { return Ok(()) };
     if revision != new.revision {
         return Err(Error::conflict("the workflow has been changed"));
@@ -125,7 +125,7 @@ async fn triggers(db: &Db) -> Result<HashMap<String, Vec<Wanted>>> {
     Ok(triggers)
 }
 
-/// The workflows that want an event, each once. What goes to one endpoint alone is nobody's.
+/// The workflows whose triggers match an event, each once. Events for a single endpoint match none.
 fn wanted<'a>(triggers: &'a HashMap<String, Vec<Wanted>>, head: &Head) -> Vec<&'a Wanted> {
     let mut wanted: Vec<&Wanted> = Vec::new();
     if is_for_one_endpoint(&head.kind) {
@@ -145,13 +145,13 @@ fn wanted<'a>(triggers: &'a HashMap<String, Vec<Wanted>>, head: &Head) -> Vec<&'
 
 async fn event(db: &Db, sequence: i64) -> Result<Option<Value>> {
     let body = follow::body(db, sequence).await?;
-    // One that cannot be read keeps no other from being: whoever asks about it is told that there is nothing.
+    // An event that cannot be parsed does not block the others: expressions read it as null.
     Ok(body.map(|body| serde_json::from_str(&body).unwrap_or(Value::Null)))
 }
 
 impl Running {
-    /// The run to be made of an event. A filter that fails is told of by a run that does, and so is a definition that cannot be
-    /// run any more.
+    /// The run for an event, if it passes the filter. If the filter fails, or the definition can no longer be run, the run
+    /// is created with that error and fails.
     async fn judge(&self, db: &Db, workflow: &Wanted, head: &Head, event: &Value) -> Result<Option<NewRun>> {
         let now = db.world().now();
         let error = match self.ready(db, workflow.workflow_id, workflow.revision).await? {
@@ -185,14 +185,14 @@ impl Running {
     }
 }
 
-/// How many runs belong to each chain of those that are looked at.
+/// The number of runs in each chain of this batch.
 #[derive(Default)]
 struct Chains(HashMap<i64, i64>);
 
 impl Chains {
-    /// Lets a run belong to its chain. The first that is too many is told of by a run that fails, and no other is made.
+    /// Counts a run in its chain. The first run beyond the limit is created and fails; further runs are not created.
     async fn link(&mut self, db: &Db, mut new: NewRun, most: i64) -> Result<Option<NewRun>> {
-        // One that was begun before chains were counted has no root; its depth bounds it.
+        // A chain from before chains were counted has no root; its depth bounds it.
         if new.depth == 1 || new.root == 0 {
             return Ok(Some(new));
         }

@@ -1,4 +1,4 @@
-//! What people do with a run.
+//! Actions of people on a run.
 
 pub mod store;
 
@@ -10,13 +10,13 @@ use super::super::Status;
 pub enum Control {
     Cancel,
     Retry,
-    /// Of which step, where several wait.
+    /// The step, if several wait for an approval.
     Approve(Option<String>),
     Reject(Option<String>),
 }
 
 impl Control {
-    /// As the audit trail names it, and as it is said of a run that it was done with.
+    /// The action of the audit entry, and the participle for error messages.
     fn deed(&self) -> (&'static str, &'static str) {
         match self {
             Control::Cancel => ("workflow.cancel", "cancelled"),
@@ -26,7 +26,7 @@ impl Control {
         }
     }
 
-    /// What becomes of the approval that is answered, as `/metrics` counts it.
+    /// The outcome of an approval step, as `/metrics` counts it.
     pub fn decided(&self) -> Option<&'static str> {
         match self {
             Control::Approve(_) => Some(Status::Succeeded.as_str()),

@@ -1,7 +1,7 @@
-//! SQL of what people do with a run: cancel it, go on from where it failed, approve or reject.
+//! SQL of the actions of people on a run: cancel, retry from the failed steps, approve, reject.
 //!
-//! The lane is locked before the run is read, so that nobody who works on the run is in the middle of something: what they
-//! begin afterwards finds the steps as they are left here.
+//! The lane is locked before the run is read, so that no engine transaction on the run is under way: later ones find the
+//! steps as they are saved here.
 
 use kernel::args;
 use kernel::audit::{self, Entry};
@@ -53,7 +53,7 @@ pub async fn control(
     detail(run.run, &definition, &noted)
 }
 
-/// Begins anew what has failed, and forgets what was skipped because of it.
+/// Resets the failed steps to ready, and deletes the steps that were skipped because of them.
 async fn retry(tx: &mut Tx, run: &mut StoredRun, definition: &Definition, settings: &Settings) -> Result<()> {
     if is_deleted(tx, run.run.workflow_id).await? {
         let detail = "The workflow of this run has been deleted.";
@@ -65,13 +65,13 @@ async fn retry(tx: &mut Tx, run: &mut StoredRun, definition: &Definition, settin
     let mut anew = vec![false; definition.steps.len()];
     for (place, step) in definition.steps.iter().enumerate() {
         let Some(known) = noted.iter().find(|known| known.name == step.id) else { continue };
-        // One without an error of its own was ended with the run.
+        // A step without an error of its own ended with its run.
         let is_why = step.on_error == OnError::Fail || known.error.is_none();
         if matches!(known.state, Status::Failed | Status::TimedOut) && is_why {
             anew[place] = true;
             let mut again = steps::Step { attempt: known.attempt, ..steps::Step::ready(&owner, &step.id, at) };
             if step.uses == "http.request" {
-                // `now` stays what it was: the same name is on the same request.
+                // `now` keeps its value: the request with the same idempotency key must have the same content.
                 again.ready_at = known.ready_at;
             }
             again.next_at = Some(now);
@@ -87,7 +87,7 @@ async fn retry(tx: &mut Tx, run: &mut StoredRun, definition: &Definition, settin
             format!("No step of this run has failed ({why}), so there is none to go on from."),
         ));
     }
-    // Whatever needs one that is begun anew, at any remove.
+    // Every step that needs a reset step, directly or through others.
     for _ in 0..definition.steps.len() {
         for place in 0..anew.len() {
             anew[place] |= needs[place].iter().any(|need| anew[*need]);
@@ -105,7 +105,7 @@ async fn retry(tx: &mut Tx, run: &mut StoredRun, definition: &Definition, settin
     save(tx, run).await
 }
 
-/// Somebody's word on what waits for it.
+/// Approves or rejects the step that waits for it.
 async fn decide(
     tx: &mut Tx,
     run: &mut StoredRun,
@@ -132,7 +132,7 @@ async fn decide(
         }
     };
     let (at, now) = (tx.tick().await?.at, tx.world().now());
-    // What has run out of time is only yet to be noted as such.
+    // The deadline has passed, and the engine has only not saved the timeout yet.
     if step.deadline_at.is_some_and(|deadline| deadline <= now) {
         let detail = "The time for this approval is over.";
         return Err(Error::new(feature_kit::INVALID_TRANSITION, detail));

@@ -1,4 +1,4 @@
-//! SQL that finds runs.
+//! SQL that lists runs and reads one with its steps.
 
 use kernel::args;
 use kernel::base::{Result, Timestamp, Word};
@@ -12,7 +12,7 @@ use super::super::store::{GET, RunColumns};
 use super::super::{StoredRun, detail, parse};
 use kernel::base::Error;
 
-/// As much of a run as the filters ask about.
+/// The columns of a run that filters use.
 const RUNS: Arms = Arms::new("id, workflow_id, status", "workflow_runs", &["id"]);
 
 kernel::statements! {
@@ -23,10 +23,10 @@ kernel::statements! {
     LIST = RunColumns::SELECT;
 }
 
-/// Runs that are read at once, each with its input.
+/// Full runs read in one statement, each with its input.
 const READ_ROWS: usize = 64;
 
-/// Which runs are wanted; `None` is all.
+/// Which runs to list; `None` means all.
 #[derive(Default)]
 pub struct Filter {
     pub workflow_id: Option<Vec<WorkflowId>>,
@@ -35,7 +35,7 @@ pub struct Filter {
     pub until: Option<Timestamp>,
 }
 
-/// As it is read of [`RUNS`].
+/// A row of [`RUNS`].
 struct Brief {
     id: RunId,
     workflow_id: WorkflowId,
@@ -83,7 +83,7 @@ impl Filter {
     }
 }
 
-/// Newest first, which their ids tell, and where the next page starts.
+/// Newest first, by id; also returns where the next page starts.
 pub async fn list(db: &Db, filter: &Filter, after: Option<RunId>, limit: usize) -> Result<(Vec<Run>, Option<RunId>)> {
     let (rows, next) = filter.walk(after).page(db, limit, |one: &Brief| filter.matches(one)).await?;
     let (mut found, mut bytes, mut shown) = (Vec::new(), PageBytes::default(), after);
@@ -91,7 +91,7 @@ pub async fn list(db: &Db, filter: &Filter, after: Option<RunId>, limit: usize) 
         let select = Select::new(LIST).any("id", part.iter().map(|row| row.id)).limit(part.len());
         let mut runs: Vec<StoredRun> = db.select(&select).await?;
         runs.sort_by_key(|run| std::cmp::Reverse(run.run.id));
-        // The status may have changed since the walk came by.
+        // The status may have changed since the index was walked.
         for run in runs.into_iter().map(|run| run.run) {
             if !filter.status.as_ref().is_none_or(|any| any.contains(&run.status)) {
                 continue;

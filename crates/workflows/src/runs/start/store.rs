@@ -1,4 +1,4 @@
-//! SQL of starting a run by hand.
+//! SQL that starts a run by hand.
 
 use kernel::args;
 use kernel::audit::{self, Entry};
@@ -21,7 +21,7 @@ kernel::statements! {
     WORKFLOW = "SELECT name, enabled, revision FROM workflows WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL";
 }
 
-/// What was found right before the transaction that starts a run: which revision the input fits.
+/// An input that was checked against a revision, right before the transaction that starts the run.
 #[derive(Clone)]
 pub struct Checked {
     definition: Definition,
@@ -29,8 +29,8 @@ pub struct Checked {
     input: Value,
 }
 
-/// Looks at the input outside of the transaction, for which all others would wait: 404, 409 if the workflow is disabled, 422
-/// if the input does not fit.
+/// Checks the input outside of the transaction, which would block other writers: 404, 409 if the workflow is disabled, 422
+/// if the input does not match the schema.
 pub async fn check(db: &Db, id: WorkflowId, input: Value) -> Result<Checked> {
     let (enabled, revision, definition): (bool, i64, String) = db.one(DEFINED, args![id]).await?;
     check_enabled(enabled)?;
@@ -43,7 +43,7 @@ fn check_enabled(enabled: bool) -> Result<()> {
     if enabled { Ok(()) } else { Err(Error::conflict("This workflow is disabled. Enable it to run it.")) }
 }
 
-/// A run of this revision may be made: the workflow is there, enabled, and as it was when the input was looked at.
+/// Checks that the workflow exists, is enabled, and still has the revision that the input was checked against.
 pub async fn check_in_force(tx: &mut Tx, id: WorkflowId, wanted: i64) -> Result<String> {
     tx.tick().await?;
     let (name, enabled, revision): (String, bool, i64) = tx.one(WORKFLOW, args![id]).await?;
@@ -58,7 +58,7 @@ pub fn changed_meanwhile() -> Error {
     Error::conflict("Somebody changed the workflow at the same time. Try again.")
 }
 
-/// A run that somebody asks for, as it would be made.
+/// Builds the run that a request starts, without inserting it.
 pub async fn prepare(
     tx: &mut Tx,
     id: WorkflowId,
@@ -96,7 +96,7 @@ fn check_input(definition: &Definition, input: &Value) -> Result<()> {
     if errors.is_empty() { Ok(()) } else { Err(Error::invalid_fields(errors)) }
 }
 
-/// Takes a run on; it begins when its turn comes.
+/// Queues a run.
 pub async fn start(tx: &mut Tx, id: WorkflowId, checked: Checked, settings: &Settings) -> Result<RunDetail> {
     let (run, definition) = prepare(tx, id, checked, false, settings).await?;
     check_queue(tx, settings.runs_queued).await?;

@@ -1,4 +1,4 @@
-// Making a first API key: what a page cannot do without a script. A key is shown here and kept nowhere.
+// Creates a first API key, which needs a script. The key is shown once and stored nowhere.
 "use strict";
 
 const byId = (id) => document.getElementById(id);
@@ -6,7 +6,7 @@ const byId = (id) => document.getElementById(id);
 for (const element of document.querySelectorAll("[data-with-script]")) element.hidden = false;
 for (const element of document.querySelectorAll("[data-without-script]")) element.hidden = true;
 
-// Asks the API. Its refusal is thrown as the problem it answers with.
+// Calls the API. An error response is thrown as its problem.
 async function ask(method, path, headers, body) {
   let response;
   try {
@@ -19,7 +19,7 @@ async function ask(method, path, headers, body) {
   throw await response.json().catch(() => ({ detail: `The service answered ${response.status}.` }));
 }
 
-// To the sign-in page; nothing that follows runs.
+// Goes to the sign-in page; the returned promise never resolves, so no code after it runs.
 function leave() {
   location.replace("/signin");
   return new Promise(() => {});
@@ -27,7 +27,7 @@ function leave() {
 
 const form = byId("key-form");
 if (form) {
-  // One Idempotency-Key for one filled-in form: sending it again after a lost answer makes no second key.
+  // One Idempotency-Key for each filled-in form: sending it again after a lost answer creates no second key.
   let attempt = null;
   form.addEventListener("input", () => (attempt = null));
   form.addEventListener("submit", async (event) => {
@@ -69,7 +69,7 @@ for (const button of document.querySelectorAll("[data-copy]")) {
   button.addEventListener("click", async () => {
     const source = byId(button.dataset.copy);
     getSelection().selectAllChildren(source);
-    // Browsers open the clipboard only to https and localhost; elsewhere the selected text is the next best.
+    // Browsers allow the clipboard only on https and localhost; elsewhere the text is only selected.
     const copied = await navigator.clipboard?.writeText(source.textContent).then(() => true, () => false);
     button.nextElementSibling.textContent = copied ? "Copied." : "Selected: copy it with Ctrl+C or ⌘C.";
   });
